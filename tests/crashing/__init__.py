@@ -1,1 +1,1 @@
-"""A broker's logs against a plain model, over a disk that crashes; see `machine`."""
+"""A broker's logs compared with a plain model, on a disk that crashes; see `machine`."""

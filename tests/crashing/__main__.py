@@ -1,6 +1,6 @@
-"""One run again: ``python -m tests.crashing SEED``, to be looked at.
+"""Repeat one run: ``python -m tests.crashing SEED``.
 
-Prints the steps that the failure needs, and what it is.
+Prints the steps that the failure needs, and the failure.
 """
 
 from __future__ import annotations

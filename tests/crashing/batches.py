@@ -1,4 +1,4 @@
-"""Batches for the logs of a run, with what the model should know of them."""
+"""Batches for the logs of a run, with the model's description of them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ IDEMPOTENT = (7, 8)
 TRANSACTIONAL = 30
 _NOBODY = -1
 _KEYS = (b"a", b"b", b"c", b"d")
-_SIZES = (0, 8, 8, 8, 40)  # of values: batches of equal length may take each other's place on the disk
+_SIZES = (0, 8, 8, 8, 40)  # of values: batches of equal length may replace each other on the disk
 
 
 def new_batch(
     choices: random.Random, log: PartitionLog, *, now_ms: int, compacted: bool, leader_epoch: int, at: int | None = None
 ) -> tuple[Batch, bytes]:
-    """A batch at the end of ``log``, or at ``at``, as a client or the leader sends it."""
+    """Return a batch at the end of ``log``, or at ``at``, as a client or the leader sends it."""
     producer = choices.choice((_NOBODY, _NOBODY, _NOBODY, *IDEMPOTENT, TRANSACTIONAL))
     state = log.producers.get(producer) if producer >= 0 else None
     epoch = -1 if producer < 0 else max(state.epoch, 0) if state is not None else 0
@@ -50,7 +50,7 @@ def new_batch(
 
 
 def new_marker(choices: random.Random, log: PartitionLog, *, now_ms: int, leader_epoch: int) -> tuple[Batch, bytes]:
-    """What ends the transaction of `TRANSACTIONAL`: a control batch."""
+    """Return the control batch that ends the transaction of `TRANSACTIONAL`."""
     state = log.producers.get(TRANSACTIONAL)
     epoch = max(state.epoch, 0) if state is not None else 0
     committed = choices.random() < 0.5
@@ -64,7 +64,7 @@ def new_marker(choices: random.Random, log: PartitionLog, *, now_ms: int, leader
 
 
 def encode(batch: Batch, *, compression: str = "none", as_leader: bool = False) -> bytes:
-    """The batch on the wire; ``as_leader`` with its offsets and epoch, as followers get it."""
+    """Return the encoded batch; ``as_leader`` with its offsets and epoch, as followers get it."""
     return encode_batch(
         [(record.timestamp, record.key, record.value, ()) for record in batch.records],
         base_offset=batch.base_offset if as_leader else 0,
@@ -78,7 +78,7 @@ def encode(batch: Batch, *, compression: str = "none", as_leader: bool = False) 
 
 
 def transactions(model: PartitionModel) -> tuple[int | None, list[tuple[int, int]]]:
-    """Where the open transaction of `TRANSACTIONAL` began, and first and last offset of those that were aborted."""
+    """Return the start of the open transaction of `TRANSACTIONAL`, and first and last offset of the aborted ones."""
     first: int | None = None
     aborted = []
     for batch in model.batches:

@@ -1,8 +1,8 @@
-"""Drives the logs of a broker through a plan, beside models of them, on a disk that crashes.
+"""Drives the logs of a broker through a plan, together with models of them, on a disk that crashes.
 
-What is driven is the synchronous core that a broker has: `LogManager` over one or two data directories with its logs
-and checkpoints, and a `Partition` on each log for leadership, acknowledgements and the high watermark. Each action may
-be struck by a fault of the disk, or by a power cut within; then the model says what may be there afterwards.
+It drives the synchronous core of a broker: `LogManager` over one or two data directories with logs and checkpoints, and
+a `Partition` on each log for leadership, acknowledgements and the high watermark. A disk fault or a power cut may occur
+during each action; the model then describes the possible states.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _NEVER = 2**63 - 1
 
 
 class PowerCutError(BaseException):
-    """The power fails here and now. No `Exception`: nobody may handle it."""
+    """The power fails at this moment. Not an `Exception`: no code may handle it."""
 
 
 class DiskWorld(RealWorld):
-    """A world with a disk of its own, a wall clock that is moved by hand, and no threads."""
+    """A world with its own disk, a wall clock that is moved by hand, and no threads."""
 
     def __init__(self, disk: MemoryStorage, choices: random.Random) -> None:
         super().__init__()
         self.storage: MemoryStorage = disk
         self.random = choices
         self.wall = NOW
-        self.between: Callable[[], None] = lambda: None  # what others do before a thread comes to its work
+        self.between: Callable[[], None] = lambda: None  # runs before a thread begins its work
 
     def now(self) -> float:
         return self.wall / 1000
@@ -67,7 +67,7 @@ class DiskWorld(RealWorld):
 
 
 class Machine(BrokerSteps):
-    """One run. Raises `AssertionError` where log and model differ."""
+    """One run. Raises `AssertionError` if log and model differ."""
 
     def __init__(self, seed: int) -> None:
         choices = random.Random(f"{seed}/setup")
@@ -97,8 +97,8 @@ class Machine(BrokerSteps):
         self.leader_epoch = 0
         self.jobs: list[tuple[TopicPartition, PartitionLog, FlushJob]] = []
         self.expected: dict[TopicPartition, Expected] = {}
-        self.struck = False  # a fault has struck since the start: what failed may go on failing
-        self.lost_pages = SyncFailure.DIRTY  # what the last sync that failed did
+        self.struck = False  # a fault occurred since the start: the failed part may fail again
+        self.lost_pages = SyncFailure.DIRTY  # the effect of the last failed sync
         self.logs: LogManager
         self.cleaner: LogCleaner
         self.partitions: dict[TopicPartition, Partition] = {}
@@ -143,7 +143,7 @@ class Machine(BrokerSteps):
         self.logs.start(topic_id_of=self.topic_ids.get)
 
     def compare(self, *, lossless: bool) -> None:
-        """What was opened with the models."""
+        """Compare the opened logs with the models."""
         high_watermarks = self.logs.read_high_watermarks()
         for tp, model in self.models.items():
             known = self.logs.get(tp)
@@ -152,7 +152,7 @@ class Machine(BrokerSteps):
             expected = self.expected.get(tp) or Expected()
             if known is not log:
                 expected.is_new = True
-            expected.checkpoints_lost = self.struck  # where a start cannot be read, there is none
+            expected.checkpoints_lost = self.struck  # without a readable directory there are no checkpoints
             check_opened(tp, log, model, expected, lossless=lossless, now_ms=self.world.wall, compacted=self.compacted)
             if self.struck:
                 model.high_watermark = 0
@@ -160,11 +160,11 @@ class Machine(BrokerSteps):
         self.expected.clear()
 
     def restart(self, choices: random.Random) -> None:
-        """The process ends. What a sync has lost may be seen until the machine ends, too, and then it must."""
+        """End the process. Data lost by a sync may be visible until the machine ends; then the machine must end too."""
         if self.lost_pages is SyncFailure.CLEAN:
             self.power_cut(choices)
         elif self.lost_pages is SyncFailure.DIRTY and choices.random() < 0.2:
-            # The power fails in the next start: what it has seen need not have been on the disk.
+            # The power fails during the next start, which may have read data that is not on the disk.
             self.disk.kill()
             self.heal()
             with self.power_cut_after(choices.randrange(80)):
@@ -177,7 +177,7 @@ class Machine(BrokerSteps):
             self.lost_pages = SyncFailure.DIRTY
 
     def power_cut(self, choices: random.Random) -> None:
-        """The power fails, and maybe again while the logs are opened."""
+        """Cut the power, and maybe again while the logs are opened."""
         self.lost_pages = SyncFailure.DIRTY
         self.heal()
         self.disk.crash(choices, tear=choices.random() < 0.9)
@@ -191,14 +191,14 @@ class Machine(BrokerSteps):
         self.start(lossless=False)
 
     def heal(self) -> None:
-        """The disk works again."""
+        """Let the disk work again."""
         self.disk.before_operation = None
         self.disk.faults.clear()
 
     @contextmanager
     def power_cut_after(self, operations: int, *, syncs_of: Sequence[str] = ()) -> Iterator[None]:
-        """Suppresses the rest of the block once the disk has done so many operations, or so many syncs of the names in
-        these directories."""
+        """Suppress the rest of the block after this many disk operations, or this many syncs of names in these
+        directories."""
         left = [operations]
 
         def before(operation: str, path: str, size: int) -> None:
@@ -217,11 +217,11 @@ class Machine(BrokerSteps):
         finally:
             self.disk.before_operation = None
 
-    # -- what happens to brokers
+    # -- events of a broker
 
     def do_close(self, tp: TopicPartition, choices: random.Random) -> None:
-        """A clean stop, after which even a power cut takes nothing."""
-        while self.jobs:  # a thread is waited for
+        """Stop cleanly; a power cut after that loses nothing."""
+        while self.jobs:  # wait for the threads
             self.do_finish_flush(tp, choices)
         trio.run(self.logs.close)
         if not self.struck:
@@ -246,8 +246,8 @@ class Machine(BrokerSteps):
         self.power_cut(choices)
 
     def do_move_cut_twice(self, tp: TopicPartition, choices: random.Random) -> None:
-        """The process dies before what a move has renamed is on the disk, and the power fails in the next start, which
-        has seen it."""
+        """Kill the process before the renames of a move are on the disk, and cut the power during the next start, which
+        has read them."""
         if len(self.directories) > 1:
             source = self.logs.directory_of(tp)
             target = next(path for path in self.directories if path != source)
@@ -261,7 +261,7 @@ class Machine(BrokerSteps):
         self.power_cut(choices)
 
     def do_fail(self, tp: TopicPartition, choices: random.Random) -> None:
-        """The disk fails at some operation of an action, once or until the action ends, and works again afterwards."""
+        """Fail the disk during an action, once or until the action ends."""
         kind = choices.choice(_FRAGILE)
         left = [choices.choice((0, 1, 2, 3, 5, 8, 13))]
         fault = DiskFault(
@@ -288,7 +288,7 @@ class Machine(BrokerSteps):
         finally:
             self.heal()
         if self.struck and choices.random() < 0.5:
-            self.check_bounds()  # the models take note of what was done all the same
+            self.check_bounds()  # the models record the completed part anyway
             self.restart(choices)
 
 
@@ -318,12 +318,12 @@ _ALL_OR_NOTHING = ("append", "append_control", "roll", "flush", "finish_flush", 
 
 
 def run_seed(seed: int, only: Collection[int] | None = None) -> None:
-    """One run, or only the steps of these numbers."""
+    """Do one run, or only the steps with these numbers."""
     Machine(seed).run([step for number, step in enumerate(plan(seed)) if only is None or number in only])
 
 
 def explain(seed: int) -> str:
-    """What goes wrong in a run, and the fewest steps in which it does; nothing when all is well."""
+    """Return the failure of a run, and the fewest steps that cause it; None if there is none."""
 
     def failure(only: Collection[int] | None) -> Exception | None:
         try:

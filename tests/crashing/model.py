@@ -1,7 +1,7 @@
-"""What a partition's log should hold: plain lists, no files.
+"""The expected content of a partition's log: plain lists, no files.
 
-`PartitionModel` knows every batch that was appended and not cut off again, also those that retention has dropped:
-a power cut may bring their segments back. `allows` says whether what a log shows after it was opened can be.
+`PartitionModel` has every batch that was appended and not truncated, including those that retention has dropped: a
+power cut may restore their segments. `allows` tells whether an opened log is possible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Kept(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """A batch as it was appended. ``records`` is empty for a marker, which readers do not get."""
+    """A batch as appended. ``records`` is empty for a marker, which readers do not get."""
 
     base_offset: int
     end: int
@@ -35,47 +35,47 @@ class Batch:
     producer_epoch: int = -1
     first_sequence: int = -1
     transactional: bool = False
-    committed: bool | None = None  # of a marker: how the transaction ended
-    lost: bool = False  # with what was not synced, out of the middle of a compacted log
+    committed: bool | None = None  # of a marker: the outcome of the transaction
+    lost: bool = False  # lost with unsynced data, in the middle of a compacted log
     removed: bool = False  # by compaction, together with its header
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """What stays of it in the log as long as its header does: the offsets, and the producer."""
+        """The part that stays in the log with its header: the offsets, and the producer."""
         return self.base_offset, self.end, self.producer_id
 
     @property
     def last_sequence(self) -> int:
-        """Of its last record."""
+        """The epoch of its last record."""
         return (self.first_sequence + self.end - self.base_offset - 1) % SEQUENCES
 
 
 @dataclass(slots=True)
 class PartitionModel:
-    """One log. Everything below ``durable_end`` must survive a power cut; ``start_floor`` is a start that was promised.
+    """One log. Everything below ``durable_end`` must survive a power cut; ``start_floor`` is a guaranteed start offset.
 
-    ``recovery_point`` is the highest that a log may know, ``high_watermark`` what was checkpointed.
+    ``recovery_point`` is the highest possible one of the log, ``high_watermark`` the checkpointed one.
     """
 
     batches: list[Batch] = field(default_factory=list)
     start: int = 0
-    origin: int = 0  # where it ended when it was opened or cut
+    origin: int = 0  # the end offset when it was opened or truncated
     durable_end: int = 0
     start_floor: int = 0
-    lost_start: int = 0  # of a checkpoint that could not be read, but may be the next time
+    lost_start: int = 0  # from a checkpoint that could not be read, but may be readable next time
     high_watermark: int = 0
     lossy: bool = False  # the power has failed
-    latest_start: int = 0  # the highest that `start` ever was: leader epochs before it may be forgotten
+    latest_start: int = 0  # the highest value of `start` so far: leader epochs before it may be missing
     placeholders: list[range] = field(default_factory=list)
-    """The offsets of each batch without records that the log has put in the place of lost batches."""
+    """The offsets of each placeholder that the log has written for lost batches."""
 
     @property
     def end(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return max(self.origin, self.batches[-1].end) if self.batches else self.origin
 
     def records(self, start: int, end: int) -> list[Kept]:
-        """All records of batches in [start, end)."""
+        """Return all records of batches in [start, end)."""
         return [
             r
             for batch in self.batches
@@ -85,11 +85,11 @@ class PartitionModel:
         ]
 
     def readable(self) -> list[Kept]:
-        """What a reader sees."""
+        """Return the records that a reader gets."""
         return self.records(self.start, self.end)
 
     def cut(self, end: int) -> None:
-        """Nothing is there any more from ``end`` on."""
+        """Remove everything from ``end`` on."""
         while self.batches and self.batches[-1].end > end:
             self.batches.pop()
         self.placeholders = [offsets for offsets in self.placeholders if offsets.stop <= end]
@@ -97,7 +97,7 @@ class PartitionModel:
         self.origin = end
 
     def batch_start(self, offset: int) -> int:
-        """The beginning of the batch that has ``offset``, or of the next one when ``offset`` is in a gap.
+        """Return the start of the batch that has ``offset``, or of the next one if ``offset`` is in a gap.
 
         A placeholder is a batch, too: a truncation removes it as a whole.
         """
@@ -107,11 +107,11 @@ class PartitionModel:
         return next((b.base_offset for b in self.batches if b.end > offset and not b.lost), offset)
 
     def batch_end(self, offset: int) -> int:
-        """Where the batch of a record ends."""
+        """Return the end of a record's batch."""
         return self.batches[bisect_left(self.batches, offset + 1, key=lambda batch: batch.end)].end
 
     def is_aborted(self, offset: int) -> bool:
-        """Whether the record belongs to a transaction that was aborted."""
+        """Return whether the record belongs to an aborted transaction."""
         index = bisect_left(self.batches, offset + 1, key=lambda batch: batch.end)
         batch = self.batches[index]
         if not batch.transactional:
@@ -120,5 +120,5 @@ class PartitionModel:
         return next((marker.committed is False for marker in later), False)
 
     def last_of(self, producer_id: int) -> Batch | None:
-        """The newest batch of a producer, markers included."""
+        """Return the newest batch of a producer, markers included."""
         return next((batch for batch in reversed(self.batches) if batch.producer_id == producer_id), None)

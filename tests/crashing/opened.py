@@ -1,4 +1,4 @@
-"""Whether what a log shows after it was opened can be."""
+"""Checks whether the content of an opened log is possible."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ EXPIRATION_MS = 30_000  # of producers
 
 @dataclass(slots=True)
 class Expected:
-    """What an action that did not end may have left, other than nothing and all.
+    """The possible effects of an unfinished action, other than none and all.
 
     Args:
-        batch: was being appended.
-        lowest_end: the log was being cut there.
-        latest_start: the log may start as late as that.
-        cuts: its start may have gone back, too.
-        cleans: the log was being compacted.
-        is_new: the log was being made.
-        checkpoints_lost: the disk failed while the logs were opened.
+        batch: the batch that was being appended.
+        lowest_end: the offset of a truncation.
+        latest_start: the latest possible start of the log.
+        cuts: whether the start may have moved back, too.
+        cleans: whether the log was being compacted.
+        is_new: whether the log was being created.
+        checkpoints_lost: whether the disk failed while the logs were opened.
     """
 
     batch: Batch | None = None
@@ -47,7 +47,7 @@ def check_opened(
     now_ms: int,
     compacted: bool,
 ) -> None:
-    """Compare, and have the model go on with what is there."""
+    """Compare, and update the model to the log."""
     start, end = log.log_start_offset, log.log_end_offset
     lowest_end = model.end if lossless else model.durable_end
     highest_end = max(model.end, model.start_floor)
@@ -63,7 +63,7 @@ def check_opened(
     if expected.checkpoints_lost:
         model.lost_start = max(model.lost_start, model.start, model.start_floor)
     if start > latest_start:
-        # The names of the first segments were lost, with all that was in them.
+        # The names of the first segments were lost, with all of their content.
         assert not lossless, f"{tp} starts at {start}, later than {latest_start}"
         assert start >= lowest_end, f"{tp} starts at {start}: what was durable before is lost"
     if not expected.cuts and not expected.checkpoints_lost:
@@ -74,7 +74,7 @@ def check_opened(
     if not lossless:
         note_lost_end(log, model, durable_end=lowest_end, cleans=expected.cleans)
     if not compacted:
-        # A high watermark inside a lost batch is where the placeholder ends; the model has cut that batch off.
+        # A high watermark inside a lost batch is the placeholder's end; the model has removed that batch.
         ends = {batch.end for batch in model.batches[-1:]} | {offsets.stop for offsets in model.placeholders}
         assert start == end or end in ends, f"nothing is before the end of {log}"
     model.start = start
@@ -94,18 +94,18 @@ def check_opened(
 
 
 def note_lost_end(log: PartitionLog, model: PartitionModel, *, durable_end: int, cleans: bool) -> None:
-    """Mark the batches that a power cut took from the end of a log which goes on at its high watermark.
+    """Mark the batches that a power cut took from the end of a log which continues at its high watermark.
 
-    Consumers may have seen them, so that their offsets are not used again. The log has a placeholder there, which must
-    be told from a batch that compaction has emptied: that has lost nothing.
+    Consumers may have read them, so their offsets are not used again. The log has a placeholder there, which must be
+    distinguished from a batch that compaction has emptied, which has lost nothing.
 
     Args:
-        cleans: the log was being compacted, so that batches may be empty of which the model does not know it yet.
+        cleans: whether the log was being compacted, so that empty batches may be unknown to the model.
     """
     there = {batch.key: batch for batch in model.batches if not batch.lost}
     whole, model.placeholders = log.log_start_offset, []
     for segment in log.segments:
-        # The cleaner leaves the active segment alone, and a placeholder is written to that one.
+        # The cleaner does not touch the active segment, and a placeholder is written to that one.
         cleaned = cleans and segment is not log.active_segment
         for header in segment.headers():
             batch = there.get((header.base_offset, header.next_offset, header.producer_id))
@@ -122,8 +122,7 @@ def note_lost_end(log: PartitionLog, model: PartitionModel, *, durable_end: int,
 
 
 def drop_lost(log: PartitionLog, model: PartitionModel, *, above: int) -> None:
-    """In a compacted log gaps are normal, so that one of what was not synced, or was being cut, cannot be told from
-    another."""
+    """Gaps are normal in a compacted log, so a gap of unsynced or truncated data looks like any other."""
     found = {record.offset for record in read_all(log)}
     for batch in model.batches:
         if batch.base_offset >= above and batch.end > model.start:
@@ -131,7 +130,7 @@ def drop_lost(log: PartitionLog, model: PartitionModel, *, above: int) -> None:
 
 
 def drop_deleted(log: PartitionLog, model: PartitionModel) -> None:
-    """Records before a start that is forgotten may be back, or not: nobody was to read them any more."""
+    """Records before a lost start offset may be restored or not: readers must not get them anyway."""
     kept = {record.offset for record in read_all(log)}
     for batch in model.batches:
         if batch.end > model.start:
@@ -141,7 +140,7 @@ def drop_deleted(log: PartitionLog, model: PartitionModel) -> None:
 
 
 def adopt_cleaned(log: PartitionLog, model: PartitionModel) -> None:
-    """What compaction has removed has a newer record of its key, or is itself a removal, or was never committed."""
+    """A record may be compacted away if its key has a newer record, or it is a tombstone, or was never committed."""
     pieces = list(read_pieces(log))
     kept = {record.offset for offset, data in pieces for record in decode_records(data, from_offset=offset)}
     headers = {header.base_offset for _, data in pieces for header in iter_batches(data)}
@@ -170,7 +169,7 @@ def read_all(log: PartitionLog) -> list[Kept]:
 
 
 def read_pieces(log: PartitionLog) -> Iterator[tuple[int, Buffer]]:
-    """All batches as readers get them, a few at a time, each time with the offset that was asked for."""
+    """Yield all batches as readers get them, a few at a time, each time with the requested offset."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, 200).records
@@ -183,7 +182,7 @@ def read_pieces(log: PartitionLog) -> Iterator[tuple[int, Buffer]]:
 
 
 def check_content(log: PartitionLog, model: PartitionModel, *, times: Sequence[int]) -> None:
-    """Reading gives the model's records, and so does looking up by time."""
+    """Check that reads, and lookups by time, return the model's records."""
     records, found = model.readable(), read_all(log)
     assert found == records, _difference(found, records)
     for timestamp in times:
@@ -191,7 +190,7 @@ def check_content(log: PartitionLog, model: PartitionModel, *, times: Sequence[i
 
 
 def check_look_up(log: PartitionLog, model: PartitionModel, timestamp: int, *, up_to: int) -> None:
-    """Looking up by time gives what a scan of the records does."""
+    """Check that a lookup by time equals a scan of the records."""
     visible = [batch for batch in model.batches if batch.end > model.start]
     if any(batch.committed is not None for batch in visible):
         return  # markers have timestamps, too, and count
@@ -200,7 +199,7 @@ def check_look_up(log: PartitionLog, model: PartitionModel, timestamp: int, *, u
     first = next((r for r in records if r.timestamp >= timestamp), None)
     assert (got[:2] if got else None) == (first[:2] if first else None), f"look-up of {timestamp} in {log}"
     if any(len(batch.records) < batch.end - batch.base_offset for batch in visible):
-        return  # so has a batch that was emptied
+        return  # an emptied batch has one as well
     got = log.offset_of_max_timestamp(up_to)
     largest = max(records, key=lambda r: (r.timestamp, -r.offset), default=None)
     assert (got[:2] if got else None) == (largest[:2] if largest else None), f"largest timestamp of {log}"
@@ -213,10 +212,10 @@ def _difference(found: list[Kept], records: list[Kept]) -> str:
 
 
 def check_epochs(log: PartitionLog, model: PartitionModel) -> None:
-    """The leader epoch of every batch is known, and none of batches that are gone."""
+    """Check that the leader epoch of every batch is known, and no epoch of missing batches."""
     known_from = max(model.start, model.latest_start)
     for batch in model.batches:
-        # One with records from before the start alone may have been compacted away: nobody can see whether it was.
+        # An epoch with only records before the start may have been compacted away without a trace.
         if batch.records and batch.records[-1].offset >= known_from and not batch.lost:
             offset = max(batch.base_offset, known_from)
             assert log.leader_epochs.epoch_for_offset(offset) == batch.leader_epoch, (
@@ -231,12 +230,12 @@ def check_epochs(log: PartitionLog, model: PartitionModel) -> None:
 
 
 def check_producers(log: PartitionLog, model: PartitionModel, *, now_ms: int, expiration_ms: int) -> None:
-    """Producers go on where their last batch is; of batches that are gone nothing is known."""
+    """Check that producer states match the last batches, and that missing batches left no state."""
     for producer_id in (*IDEMPOTENT, TRANSACTIONAL):
         newest = [batch for batch in reversed(model.batches) if batch.producer_id == producer_id]
         state = log.producers.get(producer_id)
         if state is None:
-            # Forgotten with its last records, or because it was silent for long.
+            # Forgotten with its last records, or after its expiration.
             assert (
                 not newest
                 or newest[0].lost
@@ -262,7 +261,7 @@ def check_producers(log: PartitionLog, model: PartitionModel, *, now_ms: int, ex
     started, aborted = transactions(model)
     found = log.producers.transaction_start(TRANSACTIONAL)
     if started is None or started >= model.start:
-        # Compaction may have known of a marker that was lost afterwards, and has removed what that aborted.
+        # Compaction may have known of a marker that was lost afterwards, and has removed the aborted records.
         left = own_records(model, started, log.log_end_offset) if started is not None else []
         assert found is None or (started is not None and started <= found), f"a transaction at {found}, not {started}"
         assert not left or (found is not None and found <= left[0].offset), f"a transaction at {found}, not {started}"
@@ -272,9 +271,9 @@ def check_producers(log: PartitionLog, model: PartitionModel, *, now_ms: int, ex
 
 
 def check_aborted(log: PartitionLog, model: PartitionModel, aborted: list[tuple[int, int]], *, up_to: int) -> None:
-    """Readers learn of every transaction that was aborted and has records, and of none that was not.
+    """Check that readers learn of every aborted transaction with records, and of no other.
 
-    Where its first records are gone, with the log's start or by compaction, it may count as having begun later.
+    If its first records are gone, with the log's start or by compaction, the transaction may begin later.
     """
     began = {last: first for first, last in aborted}
     found = {t.last_offset: t.first_offset for t in log.aborted_transactions(log.log_start_offset, up_to)}
@@ -287,7 +286,7 @@ def check_aborted(log: PartitionLog, model: PartitionModel, aborted: list[tuple[
 
 
 def own_records(model: PartitionModel, first: int, last: int) -> list[Kept]:
-    """What is left of a transaction."""
+    """Return the remaining records of a transaction."""
     return [
         record
         for batch in model.batches

@@ -1,7 +1,7 @@
-"""What one run does, decided by its seed: the configuration, and steps that can be left out one by one.
+"""The plan of one run, from its seed: the configuration, and steps that can be left out one by one.
 
-A step is a kind and a number; its own choices are drawn from seed and number, and from what there is when it runs. So a
-run without some of its steps is a run, too, and a failing one is named by its seed and the steps that it needs.
+A step is a kind and a number; its random choices depend on seed and number, and on the state when it runs. So a run
+without some of its steps is valid, too, and a failing run is identified by its seed and the steps that it needs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TOTALS = [sum(list(_WEIGHTS.values())[: index + 1]) for index in range(len(_KIN
 
 
 class Step(NamedTuple):
-    """``choices`` gives the step's own randomness, the same each time."""
+    """``choices`` is the step's own source of randomness, the same each time."""
 
     kind: str
     seed: str
@@ -60,13 +60,13 @@ class Step(NamedTuple):
 
 
 def plan(seed: int, count: int = STEPS) -> list[Step]:
-    """The steps of a run."""
+    """Return the steps of a run."""
     kinds = random.Random(f"{seed}/kinds").choices(_KINDS, cum_weights=_TOTALS, k=count)
     return [Step(kind, f"{seed}/{number}") for number, kind in enumerate(kinds)]
 
 
 def shrink(needed: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
-    """The fewest of the step numbers ``needed`` with which the run still fails, found by leaving out ever fewer."""
+    """Return a minimal subset of the steps ``needed`` with which the run still fails."""
     kept = list(needed)
     size = max(1, len(kept) // 2)
     while True:

@@ -1,7 +1,7 @@
-"""What a broker does to its logs, step by step, and what readers see; `machine` adds what happens to brokers.
+"""The operations of a broker on its logs, step by step, and the reads of clients; `machine` adds crashes.
 
-Each step changes the models as it should change the logs. Where it may end half done, ``expected`` says before what may
-be there then.
+Each step changes the models as it must change the logs. Before a step that may end half done, ``expected`` describes
+the possible states.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ QUICK = (
     "delete_records",
     "recreate",
 )
-"""What others do in the middle of long work. Nothing that looks at records while some of them are being cleaned away;
-and no truncation, which never reaches a record that may be cleaned."""
+"""Operations in the middle of long work. None that reads records which are being cleaned away, and no truncation, which
+never reaches a record that may be cleaned."""
 
 
 class BrokerSteps:
@@ -70,12 +70,12 @@ class BrokerSteps:
     jobs: list[tuple[TopicPartition, PartitionLog, FlushJob]]
     leader_epoch: int
     struck: bool
-    """A fault has struck since the start: what failed may go on failing."""
+    """Whether a fault has occurred since the start: the failed part may fail again."""
     interleaved = False
-    """Several things are done at once."""
+    """Whether several operations run at once."""
 
     def lead(self, tp: TopicPartition, high_watermark: int) -> None:
-        """A partition on the log, led by this node."""
+        """Return a partition on the log, led by this node."""
         model, log = self.models[tp], self.log(tp)
         partition = Partition(tp, self.topic_ids[tp], node_id=NODE, log=log, high_watermark=high_watermark)
         assert log.log_start_offset <= partition.high_watermark <= log.log_end_offset
@@ -129,13 +129,13 @@ class BrokerSteps:
 
     @contextmanager
     def appending(self, tp: TopicPartition, batch: Batch) -> Iterator[None]:
-        """Around an append: the batch is in the model when it is in the log."""
+        """Wrap an append: the model gets the batch when the log has it."""
         log, model = self.log(tp), self.models[tp]
         self.expected[tp] = Expected(batch=batch)
         try:
             yield
         except KafkaStorageError:
-            # The sync that flush.messages asks for comes after the append.
+            # The sync for flush.messages comes after the append.
             if log.log_end_offset == batch.end:
                 model.batches.append(batch)
             self.expected.pop(tp)
@@ -177,7 +177,7 @@ class BrokerSteps:
             before = partition.high_watermark
             offset = choices.randint(before, log.log_end_offset)
             partition.follower_fetched(FOLLOWER, offset, 0.0)
-            # What flush.messages wants on the disk is not committed when the disk has refused it.
+            # Data for flush.messages is not committed if the disk has refused it.
             assert partition.high_watermark == max(before, min(offset, log.settled_offset))
 
     def do_new_leader(self, tp: TopicPartition, choices: random.Random) -> None:
@@ -212,7 +212,7 @@ class BrokerSteps:
                 log.flushed(job)
 
     def do_flush_beside_another(self, tp: TopicPartition, choices: random.Random) -> None:
-        """One that is still at work when another is asked for: that one has not synced anything by itself."""
+        """Begin a flush while another one runs, which then has synced nothing of its own."""
         self.do_append(tp, choices)
         job = self.log(tp).begin_flush()
         if job is not None:
@@ -223,14 +223,14 @@ class BrokerSteps:
             self.power_cut(choices)
 
     def do_flush_over_a_cut(self, tp: TopicPartition, choices: random.Random) -> None:
-        """One that began before a cut, and ends when there are other records."""
+        """End a flush that began before a truncation, when the log has other records."""
         self.do_begin_flush(tp, choices)
         self.do_truncate(tp, choices)
         self.do_append(tp, choices)
         self.do_finish_flush(tp, choices)
 
     def do_background(self, tp: TopicPartition, choices: random.Random) -> None:
-        """Every task of the log manager once."""
+        """Run every task of the log manager once."""
         self.world.wall += choices.choice((0, 500, 2_000))
         for other, partition in self.partitions.items():
             self.expected[other] = Expected(latest_start=partition.high_watermark)
@@ -240,7 +240,7 @@ class BrokerSteps:
                 assert log.recovery_point == log.log_end_offset or not log.flush_due(self.world.wall)
 
     def do_clean(self, tp: TopicPartition, choices: random.Random) -> None:
-        """The cleaner cleans what is due."""
+        """Run the cleaner on all logs that are due."""
         for other, partition in self.partitions.items():
             self.expected[other] = Expected(latest_start=partition.high_watermark, cleans=self.compacted)
         trio.run(self.run_until_it_rests, self.cleaner.run, clock=trio.testing.MockClock())
@@ -251,14 +251,14 @@ class BrokerSteps:
                 adopt_cleaned(self.log(other), model)
 
     def do_move(self, tp: TopicPartition, choices: random.Random) -> None:
-        """A log goes to another data directory, with all that was begun before."""
+        """Move a log to another data directory, with all pending operations."""
         target = choices.choice(self.directories)
         self.logs.mover.move(tp, target)
         trio.run(self.run_until_it_rests, self.logs.mover.run, clock=trio.testing.MockClock())
         assert self.struck or self.interleaved or self.logs.directory_of(tp) == target
 
     def do_interleave(self, tp: TopicPartition, choices: random.Random) -> None:
-        """Long work, with others who have their turn whenever a thread is waited for."""
+        """Run long work, with other operations whenever it waits for a thread."""
         self.interleaved = True
         self.world.between = partial(self.take_a_turn, choices)
         try:
@@ -269,7 +269,7 @@ class BrokerSteps:
 
     def take_a_turn(self, choices: random.Random) -> None:
         if choices.random() < 0.4:
-            self.check_bounds()  # the models take note of what was done so far
+            self.check_bounds()  # the models record the completed part
             expected = dict(self.expected)
             getattr(self, f"do_{choices.choice(QUICK)}")(choices.choice(list(self.models)), choices)
             self.check_bounds()
@@ -288,7 +288,7 @@ class BrokerSteps:
         pass
 
     def log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
-        """Flushes that were begun in the old directory never end."""
+        """Drop flushes that were begun in the old directory: they never end."""
         self.partitions[topic_partition].log = log
         self.jobs = [job for job in self.jobs if job[0] != topic_partition]
 
@@ -363,9 +363,9 @@ class BrokerSteps:
         self.expected.pop(tp)
 
     def do_recreate(self, tp: TopicPartition, choices: random.Random) -> None:
-        """The topic is deleted and made anew: the metadata say so, whatever the disk does."""
+        """Delete and recreate the topic in the metadata, whatever the disk does."""
         if not self.models[tp].durable_end:
-            return  # the topic's id is on the disk with the first flush: before, old and new cannot be told apart
+            return  # the topic's id is on the disk with the first flush; before that, old and new look alike
         self.models[tp] = PartitionModel()
         self.topic_ids[tp] = UUID(bytes=choices.randbytes(16), version=4)
         self.expected[tp] = Expected(is_new=True)
@@ -375,7 +375,7 @@ class BrokerSteps:
         self.expected.pop(tp)
         self.lead(tp, 0)
 
-    # -- what readers see
+    # -- reads
 
     def do_read(self, tp: TopicPartition, choices: random.Random) -> None:
         partition, model = self.partitions[tp], self.models[tp]
@@ -413,5 +413,5 @@ class BrokerSteps:
             model.latest_start = max(model.latest_start, model.start)
             assert (log.log_start_offset, log.log_end_offset) == (model.start, model.end)
             assert log.recovery_point <= model.end
-            # What the log calls durable is what has to be there after a power cut.
+            # Data that the log reports as durable must survive a power cut.
             model.durable_end = max(model.durable_end, log.recovery_point)

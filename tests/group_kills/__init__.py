@@ -1,5 +1,6 @@
-"""Consumer groups over a coordinator that dies again and again: members, what they saw, and what that must fulfil.
+"""Consumer groups with a coordinator that is killed repeatedly: members, their observations, and the checks of these.
 
-`history` judges, whoever wrote it down. `members` and `modern` are the members of the simulated world, `machine` is the
-broker that dies at chosen points, `scenario` puts them together, one run per seed, and `defects` shows that it bites.
+`history` checks the observations of any members. `members` and `modern` are the members of the simulated world,
+`machine` is the broker that dies at chosen points, `scenario` combines them, one run per seed, and `defects` tests the
+checks.
 """

@@ -1,4 +1,4 @@
-"""One run again: ``python -m tests.group_kills SEED``. Prints everything that was seen, and what is wrong with it."""
+"""Repeat one run: ``python -m tests.group_kills SEED``. Prints all observations, and the problems found in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coordinators with a defect each, to see that the checks find it: what `scenario` takes as ``mutate``."""
+"""Coordinators with one defect each, to show that the checks find it; for the argument ``mutate`` of `scenario`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from triokafka.errors import CoordinatorLoadInProgressError
 from triokafka.protocol.api.offset_commit import OffsetCommitResponse
 
 Defect = Callable[[Broker], None]
-"""Done to every broker before it starts."""
+"""A change of every broker before it starts."""
 
 
 def nothing(broker: Broker) -> None:
-    """No defect in this broker: it is in the code."""
+    """No change of this broker: the defect is in the code."""
 
 
 def answers_commits_before_they_are_appended(broker: Broker) -> None:
-    """Positions are written down a moment after they were acknowledged."""
+    """Store positions a moment after the acknowledgement."""
     runtime = broker.group_coordinator.runtime
     carry_out = runtime._carry_out
 
@@ -52,7 +52,7 @@ def answers_commits_before_they_are_appended(broker: Broker) -> None:
 
 
 def joins_at_load_are_never_answered(broker: Broker) -> None:
-    """A join that comes while the shard is read is parked, and nobody comes back to it."""
+    """Park a join that arrives while the shard loads, and never answer it."""
     shards = broker.group_coordinator._shards
     write = shards.ask
 
@@ -69,7 +69,7 @@ def joins_at_load_are_never_answered(broker: Broker) -> None:
 
 @contextmanager
 def _forgets_offsets() -> Iterator[None]:
-    """What was committed is not read back."""
+    """Do not load committed positions."""
     replay = GroupShard.replay
 
     def forgetful(self: GroupShard, change: Any, offset: int, *, committed: bool) -> None:
@@ -82,7 +82,7 @@ def _forgets_offsets() -> Iterator[None]:
 
 @contextmanager
 def _forgets_generations() -> Iterator[None]:
-    """A group that is read starts to count from the beginning."""
+    """Start a loaded group with its first generation."""
     restore = shards.restore_group  # type: ignore[attr-defined]
 
     def forgetful(group_id: str, value: Any) -> ClassicGroup:
@@ -96,7 +96,7 @@ def _forgets_generations() -> Iterator[None]:
 
 @contextmanager
 def _forgets_members() -> Iterator[None]:
-    """Members that were read have no session: those who died with the coordinator stay for ever."""
+    """Give loaded members no session: members that died with the coordinator stay forever."""
     loaded = GroupShard.loaded
 
     def careless(self: GroupShard, effects: Any) -> None:
@@ -111,7 +111,7 @@ def _forgets_members() -> Iterator[None]:
 
 @contextmanager
 def _shares_in_classic_groups() -> Iterator[None]:
-    """Two members are given the same part."""
+    """Assign one partition to two members."""
     store = syncs._store
 
     def generous(group: Any, request: Any, *rest: Any) -> None:
@@ -125,7 +125,7 @@ def _shares_in_classic_groups() -> Iterator[None]:
 
 @contextmanager
 def _shares_in_consumer_groups() -> Iterator[None]:
-    """A member is given its part before others have let go of it."""
+    """Assign a partition before the previous owner has revoked it."""
     step = reconcile._next
 
     def hasty(*given: Any) -> Any:
@@ -137,14 +137,14 @@ def _shares_in_consumer_groups() -> Iterator[None]:
 
 @contextmanager
 def _takes_stale_commits() -> Iterator[None]:
-    """Members of an older generation may commit."""
+    """Accept commits of members with an older generation."""
     with patch.object(ClassicGroup, "check_commit", lambda *_: None):
         yield
 
 
 @contextmanager
 def _does_not_wait_for_the_disk() -> Iterator[None]:
-    """With ``flush.messages=1``, answers go out before the sync."""
+    """With ``flush.messages=1``, respond before the sync."""
     hasty = property(lambda log: log.log_end_offset, lambda log, offset: None)
     with patch.object(PartitionLog, "settled_offset", hasty, create=True):
         yield
@@ -152,7 +152,7 @@ def _does_not_wait_for_the_disk() -> Iterator[None]:
 
 @contextmanager
 def _loses_every_other_overwrite() -> Iterator[None]:
-    """While a partition is read, the first commit of a position wins."""
+    """Keep the first commit of a position when a partition loads."""
     replay = OffsetStore.replay
 
     def first_wins(self: OffsetStore, key: Any, value: Any, offset: int, *, committed: bool) -> None:
@@ -183,7 +183,7 @@ DEFECTS = (*IN_BROKERS, *IN_CODE)
 
 @contextmanager
 def planted(name: str) -> Iterator[Defect]:
-    """Plant a defect; what it gives is to be done to every broker."""
+    """Plant a defect; return the change to apply to every broker."""
     if name in IN_BROKERS:
         yield IN_BROKERS[name]
         return

@@ -1,6 +1,6 @@
-"""Members that are other people's clients, each in a thread: they read, commit with tags, and tell a `Desk`.
+"""Members with other clients, each in a thread: they read, commit with tags, and report to a `Desk`.
 
-What they do after a commit has failed is their business: it may still be carried out, so that it stays unknown.
+A client may still send a commit after it has failed, so the outcome of such a commit is unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.group_kills.history import Attempt, History, Outcome
 
 
 class Desk:
-    """Where one member writes down what it sees. ``news`` is called, in the member's thread, after every commit."""
+    """The place where one member records its observations. Its thread calls ``news`` after every commit."""
 
     def __init__(
         self, history: History, name: str, group: str, bootstrap: str, topic: str, news: Callable[[], None]
@@ -26,39 +26,39 @@ class Desk:
         self.topic = topic
         self.stop = threading.Event()
         self.acknowledged_at = -1.0
-        """Since when the newest acknowledged commit was on its way."""
+        """The start of the newest acknowledged commit."""
         self.troubles: list[str] = []
         self.ends = 0
-        """How many consumers it has used up: one when none of them gave up by itself."""
+        """The number of consumers so far: one if none of them ended by itself."""
         self.explain: Callable[[], str] = lambda: ""
-        """What the member waits for, where that can be told."""
+        """The event that the member waits for, where that is known."""
         self._history = history
         self._news = news
         self._positions: dict[int, int] = {}
 
     def read(self, number: int, offset: int) -> None:
-        """A record was handled."""
+        """Note a handled record."""
         self._history.handled(self.group, number, [offset])
         self._positions[number] = offset + 1
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """These partitions are somebody else's."""
+        """Note that other members own these partitions."""
         for number in numbers:
             self._positions.pop(number, None)
 
     def forget_all(self) -> None:
-        """The client is started anew."""
+        """Note a restart of the client."""
         self._positions.clear()
 
     def begin(self) -> tuple[Attempt, Mapping[int, int]] | None:
-        """Positions to commit, and as what; None when there are none."""
+        """Return positions to commit and their tag; None if there are none."""
         if not self._positions:
             return None
         positions = dict(self._positions)
         return self._history.commit(self.name, self.group, -1, positions), positions
 
     def acknowledged(self, attempt: Attempt, numbers: Iterable[int] | None = None) -> None:
-        """The positions are stored, all or these."""
+        """Note that the positions are stored, all or these."""
         since = next(iter(attempt.commits.values())).since
         for number in attempt.commits if numbers is None else numbers:
             attempt.done(Outcome.ACKNOWLEDGED, number)
@@ -66,12 +66,12 @@ class Desk:
         self._news()
 
     def trouble(self, error: object) -> None:
-        """The client complained; it is expected to go on."""
+        """Note an error of the client, which must continue."""
         self.troubles.append(repr(error))
 
 
 Client = Callable[[Desk], None]
-"""Takes part in the group until told to stop. Runs in a thread."""
+"""Take part in the group until the end of the test. Runs in a thread."""
 
 SESSION_MS = 6_000
 HEARTBEAT_MS = 500
@@ -96,11 +96,11 @@ def confluent_modern(desk: Desk) -> None:
 
 
 def _confluent(desk: Desk, options: Mapping[str, Any]) -> None:
-    """Run one consumer after the other: a fatal error is the end of one.
+    """Run one consumer after the other: a fatal error ends one.
 
-    With the new protocol there is one that any broker must cause: a consumer whose poll interval ends while the
-    coordinator is away (a commit blocks for as long) begins anew with a heartbeat in epoch 0 that leaves out all that
-    it must say, which is an INVALID_REQUEST (librdkafka 2.16).
+    With the new protocol, one error occurs with any broker: a consumer whose poll interval ends while the coordinator
+    is down (a commit blocks that long) rejoins with a heartbeat in epoch 0 without the required fields, which is an
+    INVALID_REQUEST (librdkafka 2.16).
     """
     while not desk.stop.is_set():
         _confluent_once(desk, options)
@@ -196,7 +196,7 @@ def kafka_python(desk: Desk) -> None:
     try:
         while not desk.stop.is_set():
             try:
-                # It may forget an assignment that comes just when this time is over, so it has plenty.
+                # It may drop an assignment that arrives just when this time ends, so the time is long.
                 for records in consumer.poll(1_000, max_records=200).values():
                     for record in records:
                         desk.read(record.partition, record.offset)
@@ -208,7 +208,7 @@ def kafka_python(desk: Desk) -> None:
 
 
 def aiokafka(desk: Desk) -> None:
-    """aiokafka, in an event loop of its own; one that died of itself is started again."""
+    """aiokafka, in its own event loop; restarted if it fails."""
     while not desk.stop.is_set():
         asyncio.run(_aiokafka(desk))
         desk.forget_all()
@@ -232,7 +232,7 @@ async def _aiokafka(desk: Desk) -> None:
         rebalance_timeout_ms=POLL_INTERVAL_MS,
         retry_backoff_ms=100,
     )
-    in_hand = asyncio.Lock()  # rebalances go on in a task of aiokafka's: they wait for the batch in hand
+    in_hand = asyncio.Lock()  # rebalances run in a task of aiokafka: they wait for the present batch
 
     class Listener(ConsumerRebalanceListener):  # aiokafka has no types
         async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
@@ -252,8 +252,8 @@ async def _aiokafka(desk: Desk) -> None:
         desk.acknowledged(attempt)
 
     def is_dead() -> bool:
-        # It cancels its heartbeats at the beginning of a rebalance, and if they have not begun yet, its coordination
-        # with them: then nobody joins any more, and whoever asks for records waits for an assignment that never comes.
+        # It cancels its heartbeats at the beginning of a rebalance and, if they have not begun yet, its coordination
+        # task with them: then it never joins again, and a call for records waits forever for an assignment.
         return bool(consumer._coordinator._coordination_task.done())
 
     loop = asyncio.get_running_loop()
@@ -276,12 +276,12 @@ async def _aiokafka(desk: Desk) -> None:
                 async with in_hand:
                     mine = consumer.assignment()
                     for partition, records in found.items():
-                        if partition in mine:  # else it went to somebody else after these were handed out
+                        if partition in mine:  # else another member got it after these were returned
                             for record in records:
                                 desk.read(record.partition, record.offset)
                     await commit()
             except errors.KafkaError as error:
                 desk.trouble(error)
     finally:
-        with contextlib.suppress(asyncio.CancelledError):  # that of its coordination
+        with contextlib.suppress(asyncio.CancelledError):  # the cancellation of its coordination task
             await consumer.stop()

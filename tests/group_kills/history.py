@@ -1,7 +1,7 @@
-"""What the members of groups saw, and whether that can have happened in a world where nothing acknowledged is lost.
+"""The observations of group members, and whether they are possible if no acknowledged commit is lost.
 
-Pure, and told everything: times are seconds on one clock. `who` is a member over all its processes: the instance id of
-a static member, or the name of one process of a dynamic one.
+Pure: times are seconds on one clock, and are arguments. `who` is a member over all its processes: the instance id of a
+static member, or the name of one process of a dynamic one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import inf
 
 
 class Outcome(Enum):
-    """What became of a commit, as far as the committer knows."""
+    """The outcome of a commit, as far as the committer knows it."""
 
     UNKNOWN = "nobody knows"
     ACKNOWLEDGED = "acknowledged"
@@ -23,7 +23,8 @@ class Outcome(Enum):
 
 @dataclass(eq=False, slots=True)
 class Commit:
-    """One position, on its way to the coordinator from ``since`` to ``until``; ``tag`` names it in its metadata."""
+    """One position, in transit to the coordinator from ``since`` to ``until``; ``tag`` identifies it in its
+    metadata."""
 
     who: str
     epoch: int
@@ -39,14 +40,14 @@ class Commit:
 
 @dataclass(slots=True)
 class Attempt:
-    """A request with several positions. What is not said of it stays unknown."""
+    """A request with several positions. Positions without an outcome stay unknown."""
 
     commits: dict[int, Commit]
     tag: str
     _history: History
 
     def done(self, outcome: Outcome, partition: int | None = None) -> None:
-        """It is over, for one partition or for all of them."""
+        """Note the outcome, for one partition or for all of them."""
         now = self._history.clock()
         for commit in self.commits.values() if partition is None else (self.commits[partition],):
             commit.outcome, commit.until = outcome, now
@@ -55,7 +56,7 @@ class Attempt:
 
 @dataclass(eq=False, slots=True)
 class Read:
-    """A committed position as somebody was told it; offset -1 for none."""
+    """A committed position in a response; offset -1 for none."""
 
     offset: int
     tag: str
@@ -65,8 +66,9 @@ class Read:
 
 @dataclass(eq=False, slots=True)
 class Hold:
-    """The time in which a member may believe that a partition is its own. ``lease`` is until when its coordinator must
-    believe so too: the member has been heard of, and has not been told otherwise."""
+    """The time in which a member may believe that it owns a partition. ``lease`` is the time until which its
+    coordinator
+    must believe so too: the member was heard of, and was not told otherwise."""
 
     who: str
     epoch: int
@@ -85,7 +87,7 @@ class _Partition:
 
 
 class History:
-    """Everything that was seen. ``record`` is told of it in words, in order."""
+    """All observations. ``record`` receives them as text, in order."""
 
     def __init__(self, clock: Callable[[], float], record: Callable[..., None] = lambda *event: None) -> None:
         self.clock = clock
@@ -97,14 +99,14 @@ class History:
         self._free: set[str] = set()
 
     def note(self, *event: object) -> None:
-        """Something happened."""
+        """Note an event."""
         self.events.append(f"{self.clock():9.3f} {' '.join(map(str, event))}")
         self._record(*event)
 
-    # ---------------------------------------------------------------- what members see
+    # ---------------------------------------------------------------- observations of members
 
     def commit(self, who: str, group: str, epoch: int, positions: Mapping[int, int]) -> Attempt:
-        """A member asks for positions to be committed."""
+        """Note that a member commits positions."""
         self._attempts += 1
         tag = f"{who}#{self._attempts}"
         now = self.clock()
@@ -115,14 +117,16 @@ class History:
         return Attempt(commits, tag, self)
 
     def read(self, group: str, number: int, offset: int, tag: str, *, since: float) -> None:
-        """Somebody asked since ``since``, and has been told of this position."""
+        """Note a committed position in a response to a request sent at ``since``."""
         self._partitions[group, number].reads.append(Read(offset, tag, since, self.clock()))
 
     def granted(
         self, who: str, group: str, epoch: int, numbers: Iterable[int], *, told_at: float | None = None
     ) -> None:
-        """A member owns exactly these partitions now. ``told_at`` is when the coordinator's answer assigned them to it,
-        in this generation or member epoch: it may have died since, and have forgotten that answer. None: now.
+        """Note that a member owns exactly these partitions now.
+
+        ``told_at`` is the time of the coordinator's response with the assignment, in this generation or member epoch:
+        the coordinator may have died since, and have lost it. None: now.
         """
         now = self.clock() if told_at is None else told_at
         numbers = sorted(numbers)
@@ -134,7 +138,7 @@ class History:
         self.note("granted", group, who, epoch, numbers)
 
     def gave_up(self, who: str, group: str, numbers: Iterable[int] | None = None) -> None:
-        """A member uses these partitions (None: all) no more."""
+        """Note that a member no longer uses these partitions (None: all)."""
         now = self.clock()
         given = []
         for hold, number in self._open_holds(who, group):
@@ -145,9 +149,9 @@ class History:
             self.note("gave-up", group, who, given)
 
     def heard_of(self, who: str, group: str, *, sent_at: float, patience: float) -> None:
-        """The coordinator has answered what the member sent then, and must believe in it for ``patience`` more."""
+        """Note that the coordinator has answered a request sent then: it must keep the member for ``patience`` more."""
         for hold, _ in self._open_holds(who, group):
-            # Its session may have been over before, and the answer have come from a coordinator that knew nothing yet.
+            # Its session may have ended before, and the answer may be from a coordinator that had not loaded it yet.
             if hold.lease > sent_at or hold.lease == -inf:
                 hold.lease = sent_at + patience
 
@@ -161,30 +165,30 @@ class History:
         ]
 
     def handled(self, group: str, number: int, offsets: Iterable[int]) -> None:
-        """Records were handled."""
+        """Note handled records."""
         self._partitions[group, number].handled.update(offsets)
 
-    # ---------------------------------------------------------------- what the world does
+    # ---------------------------------------------------------------- events of the world
 
     def forgets(self) -> None:
-        """The coordinator's machine has lost what it had not synced, and was not asked to sync: no promise reaches
+        """Note that the coordinator's machine has lost unsynced data that nobody asked to sync: no guarantee reaches
         further back than this."""
         self._forgotten.append(self.clock())
         self.note("forgets")
 
     def moves_freely(self, group: str) -> None:
-        """Positions of this group are set on purpose, back as well."""
+        """Note that positions of this group are set on purpose, also backwards."""
         self._free.add(group)
 
-    # ---------------------------------------------------------------- what must hold
+    # ---------------------------------------------------------------- checks
 
     def unhandled(self, group: str, ends: Mapping[int, int]) -> dict[int, list[int]]:
-        """By partition what nobody handled of the records below these offsets."""
+        """Return by partition the records below these offsets that no member handled."""
         found = {n: [o for o in range(end) if o not in self._partitions[group, n].handled] for n, end in ends.items()}
         return {number: offsets for number, offsets in found.items() if offsets}
 
     def counts(self) -> dict[str, int]:
-        """How much there is to judge by."""
+        """Return the number of observations."""
         partitions = self._partitions.values()
         commits = [commit for partition in partitions for commit in partition.commits]
         return {
@@ -196,7 +200,7 @@ class History:
         }
 
     def violations(self) -> list[str]:
-        """What cannot have happened, in words; nothing when all is well."""
+        """Return the impossible observations as text; empty if all are possible."""
         found: list[str] = []
         for (group, number), partition in self._partitions.items():
             for problem in (
@@ -210,11 +214,11 @@ class History:
         return found
 
     def _age(self, at: float) -> int:
-        """How often the coordinator had forgotten by then."""
+        """Return how often the coordinator had lost its data by then."""
         return sum(cut <= at for cut in self._forgotten)
 
     def _lost_commits(self, partition: _Partition) -> Iterable[str]:
-        """A reader sees the last acknowledged commit, or one that is not known to be older than that."""
+        """A reader gets the last acknowledged commit, or one that may be newer."""
         by_tag = {commit.tag: commit for commit in partition.commits}
         for read in partition.reads:
             seen = by_tag.get(read.tag) if read.offset >= 0 else None
@@ -256,7 +260,7 @@ class History:
                 yield f"in epoch {epoch} it belongs to {owner} and to {who}"
 
     def _stale_commits(self, partition: _Partition) -> Iterable[str]:
-        """Nobody commits in an epoch after somebody else has the partition in a later one."""
+        """No member commits in an epoch after another member got the partition in a later one."""
         for commit in partition.commits:
             if commit.outcome is not Outcome.ACKNOWLEDGED or commit.epoch < 0:
                 continue
@@ -271,7 +275,7 @@ class History:
                     break
 
     def _overlaps(self, partition: _Partition) -> Iterable[str]:
-        """Nobody is given a partition while another member, of which the coordinator must know, holds it."""
+        """No member gets a partition while another member, whom the coordinator must know, holds it."""
         for hold in partition.holds:
             for other in partition.holds:
                 if (

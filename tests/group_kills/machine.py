@@ -1,4 +1,4 @@
-"""The coordinator's machine: a broker that is killed at a chosen point of what it does, and started again."""
+"""The coordinator's machine: a broker that is killed at a chosen point of its work, and restarted."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ async def _slowly(world: SimulatedWorld, run: Callable[..., Awaitable[Any]], *gi
 
 @dataclass(slots=True)
 class Aim:
-    """Where the broker dies: at the ``nth`` request or operation of the disk of a kind, and how.
+    """The point where the broker dies: at the ``nth`` request or disk operation of a kind, and how.
 
-    With requests: ``arriving`` before it is worked on, ``later`` so many seconds after. With the disk, on the log of
+    For requests: ``arriving`` before its execution, ``later`` this many seconds after. For the disk, on the log of
     ``__consumer_offsets``: ``before`` the operation, ``torn`` in the middle of a write, ``after`` it.
     """
 
@@ -53,7 +53,7 @@ class Aim:
 
 
 def draw_aim(chance: random.Random, *, power_cut: bool) -> Aim:
-    """Any aim. A power cut in the middle of an operation of the disk is one before it."""
+    """Return a random aim. A power cut in the middle of a disk operation is one before it."""
     if chance.random() < (0.3 if power_cut else 0.5):
         kind = chance.choice((*REQUESTS[:2], *REQUESTS))
         how = chance.choice(("arriving", "later", "later"))
@@ -68,8 +68,8 @@ def draw_aim(chance: random.Random, *, power_cut: bool) -> Aim:
 class Machine:
     """The host ``broker``.
 
-    ``options`` are the broker's; ``power_cut`` says whether its machine dies with it, ``slow_disk`` whether a sync
-    takes tens of milliseconds. ``patience`` is how long requests of each kind may wait, in seconds.
+    ``options`` are the broker's; ``power_cut`` is whether its machine dies with it, ``slow_disk`` whether a sync takes
+    tens of milliseconds. ``patience`` is how long requests of each kind may wait, in seconds.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Machine:
         self.died = trio.Event()
         self.power_cut = power_cut
         self.unanswered: list[str] = []
-        """Requests that a living coordinator did not answer in the time that it has for them."""
+        """Requests that a living coordinator did not answer within their time limit."""
         self._slow_disk = slow_disk
         self._patience = patience
         self._asked = 0
@@ -104,7 +104,7 @@ class Machine:
         self._shots = 0
 
     def start(self) -> None:
-        """Start the broker's process."""
+        """Run the broker's process."""
         self.ready, self.died = trio.Event(), trio.Event()
         self._history.note("broker starts")
         self.host.start(self._serve)
@@ -131,7 +131,7 @@ class Machine:
         self.died.set()
 
     async def flush(self) -> None:
-        """Stop the broker as one should, and start it again: then everything is on the disk."""
+        """Stop the broker cleanly, and restart it: everything is on the disk then."""
         self._stop.set()
         await self.died.wait()
         self._stop = trio.Event()
@@ -140,7 +140,7 @@ class Machine:
         await self.ready.wait()
 
     def _load_slowly(self, coordinator: GroupCoordinator, load: Callable[[int, int], None], *which: int) -> None:
-        """Loading such little partitions would take no time at all, and nobody would ever be told to wait for it."""
+        """Slow the load of these small partitions, so that members are told to wait for it."""
         loads = coordinator.runtime._loads
         load(*which)
         if loads:
@@ -153,7 +153,7 @@ class Machine:
         runtime._loads.append(load)
         runtime._wake()
 
-    # ---------------------------------------------------------------- dying
+    # ---------------------------------------------------------------- crashes
 
     def aim(self, aim: Aim) -> None:
         """Die there."""
@@ -163,7 +163,7 @@ class Machine:
             self.host.disk.before_operation = self._operation
 
     def disarm(self) -> None:
-        """Die of nothing any more."""
+        """Remove the aim."""
         self._aim = None
         self._shots += 1
 
@@ -181,7 +181,7 @@ class Machine:
         """Wait for the end of the process, and start another one after ``away`` seconds; that one may have its aim."""
         self.die()
         await self.host.kill(power_cut=self.power_cut)
-        self.disarm()  # an aim that was taken when it was dead already is not the next one's
+        self.disarm()  # an aim that was set when the process was dead is not for the next one
         self.host.disk.before_operation = None
         self.host.disk.faults.clear()
         await trio.sleep(away)
@@ -219,7 +219,7 @@ class Machine:
             self.unanswered.append(f"{name} was not answered for {seconds:.1f} s")
 
     def check_waiting(self) -> None:
-        """Look for requests that wait for longer than they may, too."""
+        """Check for requests that wait for longer than they may."""
         for name, since in self._waiting.values():
             self._note_slow(name, self._history.clock() - since)
 

@@ -1,7 +1,7 @@
-"""Members of the simulated world, each a process that reads its partitions, commits, and writes down what it sees.
+"""Members of the simulated world, each a process that reads its partitions, commits, and records its observations.
 
-`ClassicMember` speaks the classic protocol by itself; `RealMember` is our own `Consumer`. Members of the new protocol
-are in `modern`.
+`ClassicMember` implements the classic protocol itself; `RealMember` is our `Consumer`. Members of the new protocol are
+in `modern`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SESSION = 6.0
 REBALANCE = 10.0
 HEARTBEAT = 1.0
 REQUEST = 3.0
-"""Seconds until a request is given up, unless it is one that waits for others."""
+"""The time limit in seconds of a request, unless it waits for other members."""
 
 _REFUSALS = frozenset(
     error.code
@@ -67,7 +67,7 @@ _REFUSALS = frozenset(
         errors.GroupIdNotFoundError,
     )
 )
-"""After these answers a position is certain not to be stored."""
+"""Errors after which a position is certainly not stored."""
 LOST = frozenset(
     error.code
     for error in (
@@ -78,13 +78,13 @@ LOST = frozenset(
         errors.GroupIdNotFoundError,
     )
 )
-"""After these the member has nothing any more."""
+"""Errors after which the member owns no partition."""
 REBALANCING = errors.RebalanceInProgressError.code
 
 
 @dataclass(frozen=True)
 class Seat:
-    """Where a member believes itself to be. ``confirmed_at`` is when the coordinator last agreed."""
+    """The place of a member in its own view. ``confirmed_at`` is when the coordinator last agreed."""
 
     epoch: int
     numbers: frozenset[int]
@@ -93,7 +93,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Part:
-    """One member as the test plans it: its host's name, its group, and its instance if it is static."""
+    """One member of the test's plan: its host's name, its group, and its instance id if it is static."""
 
     host: str
     group: str
@@ -103,15 +103,15 @@ class Part:
 
 @dataclass
 class Stage:
-    """What all members of a run share. ``ends`` are the ends of the topic's partitions, by number."""
+    """The common state of all members of a run. ``ends`` are the ends of the topic's partitions, by number."""
 
     history: History
     ends: Mapping[int, int]
     seats: dict[str, Seat] = field(default_factory=dict)
-    """By host, of the members that have one."""
+    """Instance ids by host, of static members."""
 
     def who(self, part: Part, world: SimulatedWorld) -> str:
-        """The name of a member: that of the instance, or of the process."""
+        """Return the name of a member: that of the instance, or of the process."""
         return part.instance or f"{part.host}.{world.incarnation}"
 
 
@@ -129,23 +129,23 @@ class Process(ABC):
 
     @abstractmethod
     async def run(self) -> None:
-        """Be a member until cancelled."""
+        """Run the member until cancelled."""
 
     def sit(self, epoch: int, numbers: Iterable[int], confirmed_at: float) -> None:
-        """This is where the member is."""
+        """Note the member's place."""
         self.stage.seats[self.part.host] = Seat(epoch, frozenset(numbers), confirmed_at)
 
     def stand_up(self) -> None:
-        """The member is nowhere."""
+        """Note that the member has no place."""
         self.stage.seats.pop(self.part.host, None)
 
     async def pause(self) -> None:
-        """Wait a little before the next try."""
+        """Wait a little before the next attempt."""
         await trio.sleep(self.world.random.uniform(0.05, 0.4))
 
 
 class RawProcess(Process):
-    """What members without a client have in common: they hold partitions at positions, fetch them and commit them."""
+    """The common part of members without a client: they hold partitions at positions, fetch them and commit them."""
 
     def __init__(self, stage: Stage, part: Part, world: SimulatedWorld) -> None:
         super().__init__(stage, part, world)
@@ -156,19 +156,19 @@ class RawProcess(Process):
         self.positions: dict[int, int] = {}
 
     def take(self, numbers: Iterable[int], *, sent_at: float, patience: float, told_at: float | None = None) -> None:
-        """The coordinator has said what is this member's from now on."""
+        """Note the assignment from the coordinator."""
         self.held = set(numbers)
         self.positions = {number: at for number, at in self.positions.items() if number in self.held}
         self.history.granted(self.who, self.part.group, self.epoch, self.held, told_at=told_at)
         self.confirm(sent_at, patience)
 
     def confirm(self, sent_at: float, patience: float) -> None:
-        """The coordinator has answered what was sent then."""
+        """Note that the coordinator has answered a request sent then."""
         self.history.heard_of(self.who, self.part.group, sent_at=sent_at, patience=patience)
         self.sit(self.epoch, self.held, sent_at)
 
     def give_up(self, numbers: Iterable[int] | None = None) -> None:
-        """Hold these no more; None: nothing."""
+        """Drop these partitions; None: all."""
         going = set(self.held if numbers is None else numbers)
         self.history.gave_up(self.who, self.part.group, None if numbers is None else going)
         self.held -= going
@@ -178,11 +178,11 @@ class RawProcess(Process):
             self.stand_up()
 
     def is_bold(self) -> bool:
-        """Whether the member commits although it has not been heard of for a while, and may be none any more."""
+        """Return whether the member commits although it had no answer for a while, and may have been removed."""
         return bool(self.positions) and self.world.random.random() < 0.3
 
     async def look_up(self, *, member_id: str | None, epoch: int) -> int:
-        """Ask for the positions of what is held and has none yet; returns the error. Raises `NoAnswerError`."""
+        """Look up positions of partitions without one; return the error. Raises `NoAnswerError`."""
         wanted = sorted(self.held - self.positions.keys())
         if not wanted:
             return 0
@@ -201,7 +201,7 @@ class RawProcess(Process):
         return 0
 
     async def handle_some(self) -> int:
-        """Handle a few records of every partition, and commit. Returns the answer's error. Raises `NoAnswerError`."""
+        """Handle a few records of every partition, and commit. Return the response's error. Raises `NoAnswerError`."""
         if not self.positions:
             return 0
         for number, position in self.positions.items():
@@ -211,10 +211,10 @@ class RawProcess(Process):
         return await self.commit()
 
     async def commit(self) -> int:
-        """Commit all positions; returns the worst error of the answer. Raises `NoAnswerError`."""
+        """Commit all positions; return the worst error of the response. Raises `NoAnswerError`."""
         if not self.positions:
             return 0
-        await self.world.pass_door()  # while it is frozen it asks for nothing
+        await self.world.pass_door()  # while frozen it sends nothing
         attempt = self.history.commit(self.who, self.part.group, self.epoch, self.positions)
         request = OffsetCommitRequest(
             group_id=self.part.group,
@@ -238,7 +238,7 @@ class RawProcess(Process):
 
 
 def commit_topic(attempt: Attempt) -> OffsetCommitRequestTopic:
-    """The positions of an attempt for a request."""
+    """Return the positions of an attempt for a request."""
     return OffsetCommitRequestTopic(
         name=TOPIC,
         partitions=[
@@ -308,7 +308,7 @@ class ClassicMember(RawProcess):
         gone = self.held - numbers
         self.give_up(gone)
         self.take(numbers, sent_at=sent_at, patience=self.patience)
-        return not gone  # what was given up goes to others in another round
+        return not gone  # revoked partitions go to others in another round
 
     def _owned(self) -> list[TopicPartition]:
         return [TopicPartition(TOPIC, number) for number in sorted(self.held)]
@@ -325,7 +325,7 @@ class ClassicMember(RawProcess):
         ]
 
     async def _refused(self, code: int, member_id: str) -> None:
-        """A join or sync had this answer: who this member is from now on, and whether it waits before the next."""
+        """Handle the response to a join or sync: note the member's new place, and return whether to wait."""
         if code == errors.MemberIdRequiredError.code:
             self.member_id = member_id
             return
@@ -342,7 +342,7 @@ class ClassicMember(RawProcess):
             self.member_id = ""
 
     async def _work(self) -> None:
-        """Handle records and send heartbeats until it is time to join again."""
+        """Handle records and send heartbeats until the next join."""
         beat_at = 0.0
         while True:
             try:
@@ -384,8 +384,8 @@ class ClassicMember(RawProcess):
 class RealMember(Process):
     """Our own consumer.
 
-    Its user may be busy for seconds after the coordinator has answered with an assignment, and takes the partitions
-    over only then; the coordinator may have died meanwhile. A grant therefore has the time and the epoch of the answer.
+    Its user may be busy for seconds after the coordinator's response with an assignment, and takes the partitions over
+    only then; the coordinator may have died meanwhile. A grant therefore has the time and the epoch of the response.
     """
 
     def __init__(self, stage: Stage, part: Part, world: SimulatedWorld) -> None:
@@ -393,15 +393,15 @@ class RealMember(Process):
         self.positions: dict[TopicPartition, int] = {}
         self._target: Partitions | None = None
         self._answered = (-1, 0.0)
-        """Epoch and time of the last answer with an assignment (`_target`), under the new protocol."""
+        """Return epoch and time of the last response with an assignment (`_target`), under the new protocol."""
 
     async def run(self) -> None:
         while True:
             try:
                 await self._consume()
             except errors.FencedInstanceIdError:
-                # The coordinator gave its instance a new id, in a round that it died in before it was complete: as with
-                # Kafka nobody can tell such a member from one that another process has replaced. It is restarted.
+                # The coordinator gave its instance a new id in a round that it did not survive. As with Kafka, such a
+                # member cannot be distinguished from one that another process has replaced. It is restarted.
                 self.history.note("is-fenced", self.part.group, self.who)
                 self.history.gave_up(self.who, self.part.group)
                 self.positions.clear()
@@ -451,17 +451,17 @@ class RealMember(Process):
         self.history.granted(self.who, self.part.group, generation, numbers)
 
     def note_target(self) -> None:
-        """Note when an assignment comes, under the new protocol: after every answer, before anything else runs."""
+        """Note when an assignment arrives, under the new protocol: after every response, before anything else runs."""
         member = _modern_member(self._consumer)
         if member.target is not self._target:
             self._target = member.target
             self._answered = member.epoch, self.history.clock()
 
     def took_over(self) -> None:
-        """The consumer owns what the coordinator has assigned to it, under the new protocol."""
+        """Note that the consumer owns the coordinator's assignment, under the new protocol."""
         if not _modern_member(self._consumer).in_group:
             return
-        self.note_target()  # an answer that nobody saw would count from now
+        self.note_target()  # a response that was not noted would count from now
         epoch, told_at = self._answered
         numbers = [partition.partition for partition in self._consumer.assignment()]
         self.history.granted(self.who, self.part.group, epoch, numbers, told_at=told_at)
@@ -489,12 +489,12 @@ class RealMember(Process):
             await consumer.commit(positions, timeout_ms=4_000)
             outcome = Outcome.ACKNOWLEDGED
         except KafkaError:
-            pass  # it may have tried more than once, so that nothing is certain
+            pass  # the consumer may have retried, so the outcome is unknown
         finally:
             attempt.done(outcome)
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """The consumer has told that these are gone."""
+        """Note that the consumer's listener received the loss of these."""
         gone = list(partitions)
         self.history.gave_up(self.who, self.part.group, [partition.partition for partition in gone])
         for partition in gone:
@@ -521,7 +521,7 @@ class _Listener(triokafka.ConsumerRebalanceListener):
         self._member = member
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        if self._member.part.group == MODERN:  # else the assignor knows, and knows better of which generation it is
+        if self._member.part.group == MODERN:  # else the assignor notes it, with the right generation
             self._member.took_over()
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
@@ -529,7 +529,7 @@ class _Listener(triokafka.ConsumerRebalanceListener):
 
 
 def _watched(kind: type[PartitionAssignor], told: object) -> PartitionAssignor:
-    """An assignor that also tells of every assignment, with its generation."""
+    """An assignor that also reports every assignment, with its generation."""
 
     class Watched(kind):  # type: ignore[misc, valid-type]
         def on_assignment(self, assignment: Assignment, generation: int) -> None:

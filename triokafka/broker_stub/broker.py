@@ -153,6 +153,7 @@ class Broker:
             delete_purge_interval=config.delete_records_purgatory_purge_interval_requests,
             lag_ms=config.replica_lag_time_max_ms,
         )
+        self.replicas.select_replicas(config.replica_selector_class, config.broker_rack)
         self.quotas = ClientQuotas(
             config.quota_window_num,
             config.quota_window_size_seconds,

@@ -131,7 +131,11 @@ class NodeStorage:
             topic = image.topics.get(topic_partition.topic)
             return topic.topic_id if topic is not None and topic_partition.partition in topic.partitions else None
 
-        await self.logs.load(image.topic_configs, topic_id_of)
+        def is_replicated(topic_partition: TopicPartition) -> bool:
+            state = image.partition(*topic_partition)
+            return state is not None and len(state.replicas) > 1
+
+        await self.logs.load(image.topic_configs, topic_id_of, is_replicated)
         self._is_open = True
 
     def _lock(self) -> None:

@@ -1,19 +1,26 @@
-"""``triokafka log``: print log files, and repair damaged metadata."""
+"""``triokafka log``: print log files and log directories, and repair damaged metadata."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from triokafka.cli.output import CommandGroup, examples
+from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.failures import describe as described
+from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.progress import progress, shows_progress
 from triokafka.cli.values import Whole
+
+if TYPE_CHECKING:
+    from triokafka import AdminClient
+    from triokafka.client.admin import LogDirDescription, Results
 
 
 @click.group("log", cls=CommandGroup)
 def command() -> None:
-    """Print log files, and repair damaged metadata."""
+    """Print log files and log directories, and repair damaged metadata."""
 
 
 @command.command(
@@ -155,3 +162,73 @@ def repair(directory: str) -> None:
     for path in repaired.kept:
         click.echo(f"kept {path}")
     click.echo(f"{directory} ends at offset {repaired.end_offset}")
+
+
+@command.command("dirs", epilog=examples("triokafka log dirs", "triokafka log dirs --broker-list 1,2 --topic-list t"))
+@admin_options
+@click.option("--broker-list", metavar="ID,…", help="Only these brokers.")
+@click.option("--topic-list", metavar="TOPIC,…", help="Only replicas of these topics.")
+@output_options
+def dirs(connection: AdminConnection, broker_list: str | None, topic_list: str | None, output: str) -> int:
+    """Print the log directories of brokers, with the size and the lag of every replica."""
+    brokers = None if broker_list is None else _numbers("--broker-list", broker_list)
+    topics = None if topic_list is None else {topic for topic in topic_list.split(",") if topic}
+
+    async def work(admin: AdminClient) -> int:
+        found = await admin.describe_log_dirs(brokers)
+        document = {"version": 1, "brokers": [_broker(found, node, topics) for node in sorted(found)]}
+        if output == "json":
+            print_json(document)
+        else:
+            _print_directories(document)
+        for node, error in sorted(found.errors.items()):
+            click.echo(f"Broker {node}: {described(error)}", err=True)
+        return 1 if found.errors else 0
+
+    return connection.run(work)
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise click.UsageError(f"{option} takes broker ids such as 1,2,3, not {text!r}.") from None
+
+
+def _broker(found: Results[int, dict[str, LogDirDescription]], node: int, topics: set[str] | None) -> dict[str, Any]:
+    """Return the directories of a broker as in the JSON of Kafka's tool."""
+    directories = {} if node in found.errors else found[node]
+    return {
+        "broker": node,
+        "logDirs": [
+            {
+                "logDir": path,
+                "error": None if directory.error is None else described(directory.error),
+                "partitions": [
+                    {
+                        "partition": str(partition),
+                        "size": replica.size,
+                        "offsetLag": replica.offset_lag,
+                        "isFuture": replica.is_future,
+                    }
+                    for partition, replica in sorted(directory.replicas.items())
+                    if topics is None or partition.topic in topics
+                ],
+            }
+            for path, directory in sorted(directories.items())
+        ],
+    }
+
+
+def _print_directories(document: dict[str, Any]) -> None:
+    for broker in document["brokers"]:
+        for directory in broker["logDirs"]:
+            problem = "" if directory["error"] is None else f"  OFFLINE: {directory['error']}"
+            size = sum(partition["size"] for partition in directory["partitions"])
+            count = len(directory["partitions"])
+            click.echo(f"Broker {broker['broker']}  {directory['logDir']}  {count} replicas, {size} bytes{problem}")
+            for partition in directory["partitions"]:
+                future = "  moves here" if partition["isFuture"] else ""
+                click.echo(
+                    f"\t{partition['partition']}\t{partition['size']} bytes\tlag {partition['offsetLag']}{future}"
+                )

@@ -102,6 +102,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         read_committed=request.isolation_level == _READ_COMMITTED,
         replica_epoch=request.replica_state.replica_epoch if version >= 15 else -1,
         leader_only=follower or version < _FOLLOWER_READS_SINCE,
+        rack=request.rack_id,
     )
     session = services.fetch_sessions().context_for(
         session_id=request.session_id,
@@ -250,6 +251,8 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
         aborted_transactions=_aborted(outcome) if read_committed else None,
         records=outcome.records,  # type: ignore[arg-type]  # the encoder passes file slices on unread
     )
+    if outcome.preferred_read_replica >= 0 and version >= _FOLLOWER_READS_SINCE:
+        data.preferred_read_replica = outcome.preferred_read_replica
     if outcome.diverging_epoch is not None:
         epoch, end_offset = outcome.diverging_epoch
         data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)

@@ -30,6 +30,7 @@ from triokafka.world import Storage
 
 logger = logging.getLogger(__name__)
 
+_RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _ALIASES: Final = {"broker.id": "node.id"}
 _NEEDED: Final = {
     "authorizer.class.name": "this broker does not enforce ACLs, so every client would have every permission; remove "
@@ -195,6 +196,10 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             )
         if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
             raise ConfigurationError("broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms")
+        if self.replica_selector_class not in (None, "", _RACK_AWARE):
+            raise ConfigurationError(
+                f"replica.selector.class: {self.replica_selector_class} is unknown; this broker has {_RACK_AWARE}"
+            )
         if not self.data_directories:
             raise ConfigurationError("log.dirs: at least one data directory is needed")
         if len(set(self.data_directories)) < len(self.data_directories):

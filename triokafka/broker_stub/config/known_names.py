@@ -107,7 +107,6 @@ UNUSED_NAMES: Final = frozenset(
         "remote.log.storage.manager.class.path",
         "remote.log.storage.manager.impl.prefix",
         "remote.log.storage.system.enable",
-        "replica.selector.class",
         "replica.socket.receive.buffer.bytes",
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",

@@ -325,6 +325,11 @@ class TopicOptions(Options):
         500, "Maximum time that a follower's fetch waits for replica.fetch.min.bytes."
     )
     replica_fetch_response_max_bytes: int = _int(10_485_760, "Maximum bytes in the response to a follower's fetch.", 0)
+    replica_selector_class: str | None = _text(
+        None,
+        "The choice of the replica that consumers read from (KIP-392): None for the leader, or "
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector for a replica in the consumer's rack.",
+    )
     replica_socket_timeout_ms: int = _int(
         30_000, "Time that a follower waits for the response to a fetch, in addition to replica.fetch.wait.max.ms.", 1
     )

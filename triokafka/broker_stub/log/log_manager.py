@@ -170,6 +170,7 @@ class LogManager:
         self,
         topic_configs: TopicConfigs | None = None,
         topic_id_of: TopicIds | None = None,
+        is_replicated: Callable[[TopicPartition], bool] | None = None,
     ) -> None:
         """Open all logs in threads, several in parallel, with recovery after a crash.
 
@@ -179,6 +180,7 @@ class LogManager:
             topic_configs: returns the configuration overrides of a topic.
             topic_id_of: returns the topic id of a partition, None for an unknown partition. If a partition has two
                 logs, the one of another topic is put aside.
+            is_replicated: returns whether other brokers have replicas of a partition; see `PartitionLog.open`.
 
         Raises:
             ConfigurationError: a partition has logs in two directories, and the topic ids do not decide between them;
@@ -186,6 +188,8 @@ class LogManager:
             KafkaStorageError: no directory is usable. A single log that cannot be opened goes offline; `create` raises
                 the reason.
         """
+        if is_replicated is not None:
+            self._opener.is_replicated = is_replicated
         await self._loader.load(partial(self._config_of, topic_configs), topic_id_of, self.on_log_opened)
 
     def _config_of(self, topic_configs: TopicConfigs | None, topic: str) -> LogConfig:

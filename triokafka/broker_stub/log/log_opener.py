@@ -17,7 +17,10 @@ from triokafka.world import World
 
 
 class LogOpener:
-    """Opens logs. ``producer_expiration_ms`` may be changed at any time."""
+    """Opens logs. ``producer_expiration_ms`` may be changed at any time.
+
+    ``is_replicated`` returns whether other brokers have replicas of a partition.
+    """
 
     def __init__(
         self,
@@ -29,6 +32,7 @@ class LogOpener:
         producer_expiration_ms: int,
     ) -> None:
         self.producer_expiration_ms = producer_expiration_ms
+        self.is_replicated: Callable[[TopicPartition], bool] = lambda topic_partition: False
         self._world = world
         self._directories = directories
         self._scheduler = scheduler
@@ -59,6 +63,7 @@ class LogOpener:
             high_watermark=found.high_watermark,
             log_start_offset=found.log_start_offset,
             clean=clean,
+            replicated=self.is_replicated(found.topic_partition),
             producer_expiration_ms=self.producer_expiration_ms,
             before_cut=partial(self._before_cut, directory, found.topic_partition),
             checkpoint_start=partial(directories.write, directory, directory.checkpoint_start_offsets),

@@ -34,6 +34,7 @@ def open_log(
     known: KnownOffsets,
     clean: bool,
     refuse_damage: bool,
+    replicated: bool,
     producer_expiration_ms: int,
     disk_failed: Callable[[OSError], None] | None,
     now_ms: int,
@@ -89,7 +90,10 @@ def open_log(
     epochs.truncate_to(end)
     state.producers.expire(now_ms, producer_expiration_ms)
     if end < (known.committed if refuse_damage else known.end):
-        _skip_lost(state, known, now_ms, refuse=refuse_damage)
+        if replicated and not refuse_damage:
+            _report_lost_end(state, known)
+        else:
+            _skip_lost(state, known, now_ms, refuse=refuse_damage)
     if state.log_start_offset > segments.end_offset:
         # A crash took records that were deleted already. No record before the start may come back.
         LogTruncation(state).start_afresh(state.log_start_offset, now_ms)
@@ -118,6 +122,21 @@ def _report_late_start(state: LogState, known: KnownOffsets, *, clean: bool) -> 
     )
     if clean:
         state.lost_offsets += base - promised
+
+
+def _report_lost_end(state: LogState, known: KnownOffsets) -> None:
+    """Report a lost end that other replicas have: the log ends where its records end, and replication brings the rest.
+
+    A placeholder would hide the loss from the leader, and this replica would stay without the records.
+    """
+    logger.warning(
+        "%s: the records in %s end at offset %d, but the log had %d when it was last written. The other replicas have "
+        "the rest.",
+        state.topic_partition,
+        state.directory,
+        state.segments.end_offset,
+        known.end,
+    )
 
 
 def _skip_lost(state: LogState, known: KnownOffsets, now_ms: int, *, refuse: bool) -> None:

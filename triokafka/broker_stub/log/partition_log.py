@@ -58,6 +58,7 @@ class PartitionLog:
         log_start_offset: int = 0,
         clean: bool = False,
         refuse_damage: bool = False,
+        replicated: bool = False,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         before_cut: Callable[[int], None] | None = None,
         checkpoint_start: Callable[[], None] | None = None,
@@ -73,6 +74,8 @@ class PartitionLog:
             log_start_offset: from its checkpoint; 0 for the first record in the directory.
             clean: the last stop was clean, so that nothing needs to be recovered.
             refuse_damage: raise instead of going on without the records that damage took.
+            replicated: other brokers have replicas, from which the records at a lost end come back. Otherwise the log
+                goes on behind the lost offsets, which consumers may have seen.
             before_cut: see `LogTruncation`.
             checkpoint_start: see `LogRetention`.
             request_flush: see `LogFlusher`.
@@ -91,6 +94,7 @@ class PartitionLog:
             config,
             known=KnownOffsets(recovery_point, high_watermark, log_start_offset),
             refuse_damage=refuse_damage,
+            replicated=replicated,
             producer_expiration_ms=producer_expiration_ms,
             disk_failed=disk_failed,
             now_ms=now_ms,

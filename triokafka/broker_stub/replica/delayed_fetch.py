@@ -24,10 +24,21 @@ class AwaitedPartition(NamedTuple):
 class DelayedFetch(DelayedOperation):
     """Waits until ``min_bytes`` can be read, a partition has an error, or the time-out.
 
-    It holds no records: the waiting handler reads again.
+    It holds no records: the waiting handler reads again. ``interrupted`` returns whether a follower should fetch anew
+    without data, because this broker leads partitions that it does not fetch yet. ``held_back`` returns whether the
+    replication quota holds back the records of a partition.
     """
 
-    __slots__ = ("_awaited", "_follower", "_leader_only", "_min_bytes", "_partitions", "_read_committed")
+    __slots__ = (
+        "_awaited",
+        "_follower",
+        "_held_back",
+        "_interrupted",
+        "_leader_only",
+        "_min_bytes",
+        "_partitions",
+        "_read_committed",
+    )
 
     def __init__(
         self,
@@ -39,6 +50,8 @@ class DelayedFetch(DelayedOperation):
         follower: bool,
         read_committed: bool,
         leader_only: bool = True,
+        interrupted: Callable[[], bool] | None = None,
+        held_back: Callable[[Partition], bool] | None = None,
     ) -> None:
         super().__init__(timeout_ms)
         self._awaited = awaited
@@ -47,8 +60,12 @@ class DelayedFetch(DelayedOperation):
         self._follower = follower
         self._read_committed = read_committed
         self._leader_only = leader_only
+        self._interrupted = interrupted
+        self._held_back = held_back
 
     def try_complete(self) -> bool:
+        if self._interrupted is not None and self._interrupted():
+            return self.force_complete()
         available = 0
         for topic_partition, fetch_offset, max_bytes, current_leader_epoch, last_fetched_epoch in self._awaited:
             try:
@@ -68,7 +85,7 @@ class DelayedFetch(DelayedOperation):
                 end = partition.last_stable_offset if self._read_committed else partition.high_watermark
             if fetch_offset > log.log_end_offset or fetch_offset < log.log_start_offset:
                 return self.force_complete()  # truncated or deleted meanwhile: the offset is out of range
-            if fetch_offset < end:
+            if fetch_offset < end and (self._held_back is None or not self._held_back(partition)):
                 if self._min_bytes <= 1 or not log.in_one_segment(fetch_offset, end):
                     # A response has records of one segment per partition, so waiting would not add any.
                     return self.force_complete()

@@ -14,6 +14,7 @@ from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partition_opener import PartitionOpener
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange
+from triokafka.broker_stub.replica.replication_quota import ReplicationQuota
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -42,12 +43,14 @@ class DeltaApplier:
         hosted: HostedPartitions,
         opener: PartitionOpener,
         fetchers: ReplicaFetchers,
+        quotas: Iterable[ReplicationQuota] = (),
     ) -> None:
         self._node_id = node_id
         self._logs = logs
         self._hosted = hosted
         self._opener = opener
         self._fetchers = fetchers
+        self._quotas = tuple(quotas)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> list[LeadershipChange]:
         """Apply ``delta``, whose result is ``image``; return the partitions whose role changed, deletions first.
@@ -60,10 +63,14 @@ class DeltaApplier:
         if first:
             opener.begin_with(image)
         opener.image = image
+        if delta.changed_configs:
+            for quota in self._quotas:
+                quota.configure(image)
         changes: list[LeadershipChange] = []
         local = delta.local_changes(self._node_id)
         fetchers.remove([*local.deleted, *local.leaders])
         to_follow: list[Partition] = []
+        led_by_this: set[int] = set()
         for topic_partition in local.deleted:
             self._drop(topic_partition)
             changes.append(LeadershipChange(topic_partition, leads=False, leader_epoch=-1))
@@ -75,13 +82,16 @@ class DeltaApplier:
                     opener.open_failed(topic_partition, error)
                     continue
                 if opener.change_role(partition, state):
-                    if not leads:
+                    if leads:
+                        led_by_this.update(partition.followers)
+                    else:
                         to_follow.append(partition)
                     changes.append(LeadershipChange(topic_partition, leads, state.leader_epoch))
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC and name in image.topics:
                 self._reconfigure(image.topics[name], image)
         fetchers.follow(to_follow, image)
+        self._hosted.interrupt_followers(sorted(led_by_this))
         if delta.changed_brokers:
             fetchers.brokers_changed(image)
         if first:

@@ -37,6 +37,7 @@ class HostedPartitions:
         self._delete_purgatory = delete_purgatory
         self._listener = listener
         self._now = now
+        self._interruptions: dict[int, int] = {}
         self.propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: partition.isr_refused(
             proposal
         )
@@ -82,6 +83,19 @@ class HostedPartitions:
             self.complete_waiting(partition.topic_partition)
         if log_start_offset > start_before:
             self._delete_purgatory.check_and_complete(partition.topic_partition)
+
+    def interruptions(self, replica_id: int) -> int:
+        """Return how many times `interrupt_followers` has named a broker."""
+        return self._interruptions.get(replica_id, 0)
+
+    def interrupt_followers(self, replica_ids: Iterable[int]) -> None:
+        """Answer the waiting fetches of brokers that have replicas of partitions which this broker leads now.
+
+        Otherwise the brokers would fetch the new partitions only after ``replica.fetch.wait.max.ms``.
+        """
+        for replica_id in replica_ids:
+            self._interruptions[replica_id] = self.interruptions(replica_id) + 1
+            self._fetch_purgatory.check_and_complete(follower_key(replica_id))
 
     def isr_changed(self, partition: Partition) -> None:
         """Handle a committed change of the in-sync set: the high watermark may rise, and produces may be answered."""
@@ -130,3 +144,8 @@ class HostedPartitions:
             if self.online.pop(topic_partition, None) is not None:
                 self.failed[topic_partition] = reason
                 self.complete_waiting(topic_partition)
+
+
+def follower_key(replica_id: int) -> tuple[str, int]:
+    """Return the purgatory key of a follower's waiting fetch."""
+    return ("follower", replica_id)

@@ -32,6 +32,7 @@ class ReadOutcome:
 
     With an error, offsets are -1 and there are no records. ``aborted`` has producer id and first offset of every
     aborted transaction that may have records in ``records``, for read_committed consumers.
+    ``preferred_read_replica`` is the broker that the consumer should read from instead (KIP-392).
     """
 
     error_code: int = 0
@@ -42,3 +43,4 @@ class ReadOutcome:
     diverging_epoch: EpochEnd | None = None
     leader_hint: LeaderHint | None = None
     aborted: Sequence[tuple[int, int]] = ()
+    preferred_read_replica: int = -1

@@ -24,6 +24,8 @@ from triokafka.broker_stub.replica.partition_opener import PartitionOpener
 from triokafka.broker_stub.replica.replica_appender import ReplicaAppender
 from triokafka.broker_stub.replica.replica_listener import ReplicaListener
 from triokafka.broker_stub.replica.replica_reader import ReplicaReader
+from triokafka.broker_stub.replica.replica_selector import RACK_AWARE, RackAwareSelector
+from triokafka.broker_stub.replica.replication_quota import ReplicationQuota
 from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.structs import TopicPartition
@@ -74,7 +76,8 @@ class ReplicaManager:
         self.log_moved = hosted.log_moved
         self.shrink_interval = lag_ms / 2000
         self.proposals = PendingProposals(node_id, hosted.isr_changed)
-        self.fetchers = fetchers = FetcherManager(node_id, world, hosted, self.traffic)
+        leader_quota, follower_quota = ReplicationQuota("leader", node_id), ReplicationQuota("follower", node_id)
+        self.fetchers = fetchers = FetcherManager(node_id, world, hosted, self.traffic, follower_quota)
         self._opener = opener = PartitionOpener(
             node_id, logs, hosted, listener, now=world.now, lag_seconds=lag_ms / 1000
         )
@@ -84,7 +87,7 @@ class ReplicaManager:
         self.open_ahead = opener.open_ahead
         self.may_be_made = opener.may_be_made
         self.retry_offline = opener.retry_offline
-        applier = DeltaApplier(node_id, logs, hosted, opener, fetchers)
+        applier = DeltaApplier(node_id, logs, hosted, opener, fetchers, (leader_quota, follower_quota))
         self.apply = applier.apply
         self.reconfigure_all = applier.reconfigure_all
         appender = ReplicaAppender(world, hosted, opener.partition, self.produce_purgatory, self.traffic)
@@ -92,8 +95,8 @@ class ReplicaManager:
         self.append = appender.append
         self.append_internal = appender.append_internal
         self.delay_produce = appender.delay_produce
-        reader = ReplicaReader(
-            world, hosted, opener.partition, lambda: opener.image, self.fetch_purgatory, self.traffic
+        self.reader = reader = ReplicaReader(
+            world, hosted, opener.partition, lambda: opener.image, self.fetch_purgatory, self.traffic, leader_quota
         )
         self.read = reader.read
         self.delay_fetch = reader.delay_fetch
@@ -109,6 +112,15 @@ class ReplicaManager:
     def missed_directories(self) -> tuple[UUID, ...]:
         """See `PartitionOpener.missed_directories`."""
         return self._opener.missed_directories
+
+    def select_replicas(self, selector_class: str | None, rack: str | None) -> None:
+        """Set how consumers are sent to other replicas: ``replica.selector.class`` and ``broker.rack``."""
+
+        def rack_of(broker_id: int) -> str | None:
+            broker = self._opener.image.brokers.get(broker_id)
+            return None if broker is None or broker.fenced else broker.rack
+
+        self.reader.selector = RackAwareSelector(rack, rack_of) if selector_class == RACK_AWARE else None
 
     def delete_records_before(self, topic_partition: TopicPartition, offset: int) -> int:
         """See `Partition.delete_records_before`; completes fetches that wait on the partition.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +12,11 @@ from triokafka.broker_stub.log.page_cache import ColdReadError
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.delayed_fetch import AwaitedPartition, DelayedFetch
-from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
+from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions, follower_key
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
+from triokafka.broker_stub.replica.replica_selector import ReplicaSelector
+from triokafka.broker_stub.replica.replication_quota import ReplicationQuota
 from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.broker_stub.work_budget import BUDGET, WorkBudget
 from triokafka.named_tuple import NamedTuple
@@ -36,7 +38,7 @@ class FetchParameters(NamedTuple):
     """Parameters of a whole fetch. ``replica_id`` is -1 for a consumer.
 
     ``replica_epoch`` is the follower's broker epoch, -1 when it does not say (KIP-903). ``leader_only``: the client may
-    not read from followers.
+    not read from followers. ``rack`` is that of a consumer that reads from the nearest replica (KIP-392).
     """
 
     replica_id: int
@@ -46,6 +48,7 @@ class FetchParameters(NamedTuple):
     read_committed: bool
     replica_epoch: int = -1
     leader_only: bool = True
+    rack: str = ""
 
     @property
     def follower(self) -> bool:
@@ -59,6 +62,7 @@ class ReplicaReader:
     Args:
         partition: returns a hosted partition or raises; see `PartitionOpener.partition`.
         image: returns the newest metadata that was applied.
+        quota: limits what followers that are not in sync get.
     """
 
     def __init__(
@@ -69,7 +73,11 @@ class ReplicaReader:
         image: Callable[[], MetadataImage],
         purgatory: Purgatory,
         traffic: Traffic,
+        quota: ReplicationQuota,
     ) -> None:
+        self.selector: ReplicaSelector | None = None
+        """Chooses the replica that a consumer reads from; None for the leader always."""
+        self._quota = quota
         self._world = world
         self._hosted = hosted
         self._partition = partition
@@ -110,6 +118,8 @@ class ReplicaReader:
         outcomes: dict[TopicPartition, ReadOutcome] = {}
         follower, read_committed, leader_only = parameters.follower, parameters.read_committed, parameters.leader_only
         work = WorkBudget() if len(wanted) > BUDGET else None
+        quota = self._quota if follower and self._quota.is_limited else None
+        select = self.selector if parameters.rack and not follower else None
         for topic_partition, request in wanted:
             if work is not None:
                 await work.spend()
@@ -117,10 +127,15 @@ class ReplicaReader:
                 partition = self._hosted.online.get(topic_partition) or self._partition(topic_partition)
                 if follower:
                     partition.require_follower(parameters.replica_id, request.current_leader_epoch)
+                held_back = quota is not None and self._holds_back(partition, parameters.replica_id)
+                preferred = None
+                if select is not None and partition.is_leader:
+                    preferred = select(partition, request.fetch_offset, parameters.rack)
+                without_records = held_back or preferred is not None
                 outcome = partition.read(
                     request.fetch_offset,
-                    min(budget, request.max_bytes),
-                    min_one_batch=not total,
+                    0 if without_records else min(budget, request.max_bytes),
+                    min_one_batch=not total and not without_records,
                     follower=follower,
                     read_committed=read_committed,
                     current_leader_epoch=request.current_leader_epoch,
@@ -128,6 +143,11 @@ class ReplicaReader:
                     may_block=may_block,
                     leader_only=leader_only,
                 )
+                if preferred is not None:
+                    outcome.preferred_read_replica = preferred
+                    urgent = True
+                if quota is not None:
+                    quota.record(topic_partition, len(outcome.records), self._world.now())
                 if follower and outcome.diverging_epoch is None:
                     # Only after the read: an offset outside of the log, or of a diverging record, does not show the
                     # follower's progress.
@@ -193,10 +213,27 @@ class ReplicaReader:
             follower=parameters.follower,
             read_committed=parameters.read_committed,
             leader_only=parameters.leader_only,
+            interrupted=self._interruption(parameters.replica_id) if parameters.follower else None,
+            held_back=partial(self._is_held_back, parameters.replica_id) if parameters.follower else None,
         )
-        keys = [key for key, _ in wanted]
+        keys: list[Hashable] = [key for key, _ in wanted]
+        if parameters.follower:
+            keys.append(follower_key(parameters.replica_id))
         self._purgatory.try_complete_else_watch(operation, keys, monotonic_ms(self._world))
         return None if operation.completed else operation
+
+    def _is_held_back(self, replica_id: int, partition: Partition) -> bool:
+        return self._quota.is_limited and self._holds_back(partition, replica_id)
+
+    def _holds_back(self, partition: Partition, replica_id: int) -> bool:
+        """Whether the quota holds back the records for a follower; one in sync gets them always."""
+        return replica_id not in partition.in_sync_replicas and self._quota.holds_back(
+            partition.topic_partition, self._world.now()
+        )
+
+    def _interruption(self, replica_id: int) -> Callable[[], bool]:
+        hosted, before = self._hosted, self._hosted.interruptions(replica_id)
+        return lambda: hosted.interruptions(replica_id) != before
 
     def _failed_read(self, topic_partition: TopicPartition, error: errors.BrokerResponseError) -> ReadOutcome:
         outcome = ReadOutcome(error.code)

@@ -67,6 +67,10 @@ class PartitionOutcome(Protocol):
     def diverging_epoch(self) -> object | None:
         """The epoch and offset where the fetcher's log diverges from the leader's (KIP-595); None if it does not."""
 
+    @property
+    def preferred_read_replica(self) -> int:
+        """The broker that the fetcher should read from instead; -1 for none (KIP-392)."""
+
 
 Outcome = TypeVar("Outcome", bound=PartitionOutcome)
 
@@ -89,6 +93,7 @@ class _Cached:
             or outcome.high_watermark != self.high_watermark
             or outcome.log_start_offset != self.log_start_offset
             or outcome.diverging_epoch is not None
+            or outcome.preferred_read_replica >= 0
         )
 
     def told(self, outcome: PartitionOutcome) -> None:

@@ -18,9 +18,12 @@ from tests.unit.broker_stub.log.builders import (
     open_log,
 )
 from tests.unit.records.test_legacy import message, wrapper
+from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.errors import KafkaStorageError
 from triokafka.records import encode_batch, iter_batches
+from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault, MemoryStorage
 
 COUNT = 80  # records: four segments
@@ -458,3 +461,18 @@ def test_a_snapshot_from_before_the_first_segment_counts_for_nothing() -> None:
     file.write_at(0, stale)
     file.close()
     assert open_log(storage).producers.get(9) is None
+
+
+def test_a_replica_with_a_lost_end_ends_where_its_records_end() -> None:
+    """Its leader has the rest. Records that only this broker had are lost, and the offsets that readers saw stay."""
+    for replicated, end in ((True, 0), (False, 3)):
+        log = PartitionLog.open(
+            MemoryStorage(crashable=False),
+            "/data/t-0",
+            TopicPartition("t", 0),
+            LogConfig(),
+            now_ms=1,
+            high_watermark=3,
+            replicated=replicated,
+        )
+        assert log.log_end_offset == end

@@ -12,6 +12,7 @@ from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.replica.fetcher.fetcher_config import FetcherConfig
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.replication_quota import ReplicationQuota
 from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.errors import KafkaError
 from triokafka.named_tuple import NamedTuple
@@ -36,11 +37,14 @@ class FetcherManager:
     address, partitions wait; a later image starts them.
     """
 
-    def __init__(self, node_id: int, world: World, hosted: HostedPartitions, traffic: Traffic) -> None:
+    def __init__(
+        self, node_id: int, world: World, hosted: HostedPartitions, traffic: Traffic, quota: ReplicationQuota
+    ) -> None:
         self._node_id = node_id
         self._world = world
         self._hosted = hosted
         self._traffic = traffic
+        self._quota = quota
         self._fetchers: dict[_FetcherKey, FetcherTask] = {}
         self._nodes: dict[int, Node] = {}
         self._of: dict[TopicPartition, FetcherTask] = {}
@@ -162,8 +166,20 @@ class FetcherManager:
         from triokafka.broker_stub.replica.fetcher.fetcher_task import FetcherTask
 
         config = settings.config
-        state = FetcherState(max_bytes=config.fetch_max_bytes, backoff_seconds=config.fetch_backoff_ms / 1000)
-        data = FetchedData(state, self._hosted, self._traffic, node_id=self._node_id, wall_ms=self._world.wall_ms)
+        quota, now = self._quota, self._world.now
+        state = FetcherState(
+            max_bytes=config.fetch_max_bytes,
+            backoff_seconds=config.fetch_backoff_ms / 1000,
+            throttled=lambda topic_partition: quota.holds_back(topic_partition, now()),
+        )
+        data = FetchedData(
+            state,
+            self._hosted,
+            self._traffic,
+            node_id=self._node_id,
+            wall_ms=self._world.wall_ms,
+            throttle=lambda topic_partition, size: quota.record(topic_partition, size, now()),
+        )
         name = (
             f"replica fetcher {key.fetcher_id} of broker {self._node_id} from {node.address} (broker {key.leader_id})"
         )

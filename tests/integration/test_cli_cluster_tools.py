@@ -1,0 +1,127 @@
+"""``triokafka leader-election``, ``reassign``, ``features`` and ``log dirs`` against a broker in another process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_cli import Tool
+from tests.support.broker_process import BrokerProcess
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    process = BrokerProcess(None, settings={"offsets.topic.num.partitions": "1"})
+    yield process.start()
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
+    return Tool(broker, capfdbinary, monkeypatch)
+
+
+def written(path: Path, document: object) -> str:
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+class TestLeaderElection:
+    def test_partition_with_the_right_leader_needs_no_election(self, tool: Tool, tmp_path: Path) -> None:
+        tool.ok("topics", "create", "led")
+        command = ("leader-election", "--election-type", "preferred")
+        assert tool.ok(*command, "--topic", "led", "--partition", "0").startswith("Valid replica already elected")
+        file = written(tmp_path / "p.json", {"partitions": [{"topic": "led", "partition": 0}]})
+        document = json.loads(tool.ok(*command, "--path-to-json-file", file, "--json"))
+        assert document == {"elected": [], "already_elected": ["led-0"], "failed": {}}
+        assert "already has the leader" in tool.ok(*command, "--all-topic-partitions")
+
+    def test_failed_election_is_status_1_and_names_the_partition(self, tool: Tool) -> None:
+        done = tool("leader-election", "--election-type", "unclean", "--topic", "nowhere", "--partition", "3")
+        assert done.status == 1 and "nowhere-3" in done.err
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("--election-type", "preferred"),
+            ("--election-type", "preferred", "--topic", "t"),
+            ("--election-type", "preferred", "--topic", "t", "--partition", "0", "--all-topic-partitions"),
+            ("--all-topic-partitions",),
+            ("--election-type", "best", "--all-topic-partitions"),
+        ],
+    )
+    def test_unclear_requests_are_usage_errors(self, tool: Tool, arguments: tuple[str, ...]) -> None:
+        assert tool("leader-election", *arguments).status == 2
+
+    def test_file_is_checked_before_anything_is_asked(self, tool: Tool, tmp_path: Path) -> None:
+        file = written(tmp_path / "p.json", {"partitions": [{"topic": "led", "partition": "0"}]})
+        command = ("leader-election", "--election-type", "preferred", "--path-to-json-file", file)
+        assert 'entry 0 of partitions: "partition" must be a number' in tool.fails(*command, status=2)
+
+
+class TestReassign:
+    def test_plan_for_the_only_broker_is_complete_at_once(self, tool: Tool, tmp_path: Path) -> None:
+        tool.ok("topics", "create", "moved", "--partitions", "2")
+        topics = written(tmp_path / "topics.json", {"version": 1, "topics": [{"topic": "moved"}]})
+        command = ("reassign", "generate", "--topics-to-move-json-file", topics, "--broker-list", "1")
+        document = json.loads(tool.ok(*command, "--json"))
+        assert document["current"] == document["proposed"]
+        plan = written(tmp_path / "plan.json", document["proposed"])
+        executed = tool.ok("reassign", "execute", "--reassignment-json-file", plan, "--throttle", "1000")
+        assert "Successfully started partition reassignments for moved-0,moved-1" in executed
+        verified = tool.ok("reassign", "verify", "--reassignment-json-file", plan)
+        assert "Reassignment of partition moved-1 is completed." in verified and "Removed the throttles" in verified
+        assert "None of the specified" in tool.ok("reassign", "cancel", "--reassignment-json-file", plan)
+        assert tool.ok("reassign", "list") == "No partition reassignments found.\n"
+
+    def test_unknown_brokers_and_partitions_are_named(self, tool: Tool, tmp_path: Path) -> None:
+        tool.ok("topics", "create", "stays")
+        for entry, words in (
+            ({"topic": "stays", "partition": 0, "replicas": [7]}, "there is no broker 7"),
+            ({"topic": "stays", "partition": 9, "replicas": [1]}, "there is no partition stays-9"),
+        ):
+            plan = written(tmp_path / "plan.json", {"version": 1, "partitions": [entry]})
+            assert words in tool.fails("reassign", "execute", "--reassignment-json-file", plan, status=2)
+
+
+class TestFeatures:
+    def test_levels_are_described(self, tool: Tool) -> None:
+        lines = tool.ok("features", "describe").splitlines()
+        (line,) = (line for line in lines if line.startswith("Feature: metadata.version\t"))
+        assert "SupportedMinVersion: 3.3-IV3\t" in line and "FinalizedVersionLevel: 4.0-IV3\t" in line
+        assert json.loads(tool.ok("features", "describe", "--json"))["group.version"]["finalized"] == 1
+
+    def test_feature_is_lowered_disabled_and_raised_again(self, tool: Tool) -> None:
+        group = ("--feature", "group.version=1")
+        assert tool.ok("features", "disable", "--feature", "group.version", "--dry-run") == (
+            "group.version can be disabled.\n"
+        )
+        assert tool.ok("features", "disable", "--feature", "group.version") == "group.version was disabled.\n"
+        assert tool.ok("features", "upgrade", *group) == "group.version was upgraded to 1.\n"
+        assert "metadata.version was downgraded to 24" in tool.ok("features", "downgrade", "--metadata", "4.0-IV2")
+        assert "metadata.version was upgraded to 25" in tool.ok("features", "upgrade", "--metadata", "4.0")
+
+    def test_refused_change_says_why(self, tool: Tool) -> None:
+        done = tool("features", "downgrade", "--metadata", "3.9")
+        assert done.status == 1 and "Could not downgrade metadata.version to 21." in done.err
+        assert "might delete metadata" in done.err
+        assert tool("features", "upgrade", "--metadata", "9.9").status == 2
+        assert tool("features", "upgrade").status == 2
+
+    def test_levels_of_a_release_are_known_without_a_broker(self, tool: Tool) -> None:
+        from triokafka.cli.app import run
+
+        assert run(["features", "version-mapping", "--release-version", "4.0"]) == 0
+
+
+class TestLogDirs:
+    def test_directories_are_listed_with_their_replicas(self, tool: Tool) -> None:
+        tool.ok("topics", "create", "kept")
+        document = json.loads(tool.ok("log", "dirs", "--topic-list", "kept", "--json"))
+        (directory,) = document["brokers"][0]["logDirs"]
+        assert directory["partitions"] == [{"partition": "kept-0", "size": 0, "offsetLag": 0, "isFuture": False}]
+        assert "kept-0\t0 bytes" in tool.ok("log", "dirs", "--broker-list", "1")
+        assert tool("log", "dirs", "--broker-list", "x").status == 2

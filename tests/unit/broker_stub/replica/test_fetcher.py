@@ -1,0 +1,234 @@
+"""Claims about follower fetchers: what is fetched, and what a result does to a partition."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tests.unit.broker_stub.replica.logs import NOW_MS, batch, open_log
+from triokafka import errors
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
+from triokafka.broker_stub.replica.fetcher.fetched_data import FetchedData, NextStep
+from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState
+from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
+from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.traffic import Traffic
+from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan
+from triokafka.protocol.api.fetch import EpochEndOffset, PartitionData
+
+NODE, LEADER = 2, 1
+
+
+class Follower:
+    """A fetcher of one broker."""
+
+    def __init__(self) -> None:
+        none = Purgatory("none", now_ms=0)
+        self.throttled = False
+        self.traffic = Traffic()
+        self.hosted = HostedPartitions(none, none, none, None, lambda: 0.0)
+        self.state = FetcherState(max_bytes=1000, backoff_seconds=1.0, throttled=lambda key: self.throttled)
+        self.data = FetchedData(self.state, self.hosted, self.traffic, node_id=NODE, wall_ms=lambda: NOW_MS)
+
+    def follow(self, name: str = "t", *, epoch: int = 3, log: PartitionLog | None = None) -> Partition:
+        log = open_log(name) if log is None else log
+        partition = Partition(log.topic_partition, UUID(int=1 + ord(name[0])), node_id=NODE, log=log)
+        partition.make_follower(leader_id=LEADER, leader_epoch=epoch, partition_epoch=1, replicas=(LEADER, NODE))
+        self.state.add(partition)
+        return partition
+
+    def plan(self, now: float = 0.0) -> FetchPlan:
+        found = self.state.plan(now)
+        assert found is not None
+        return found
+
+    def apply(self, partition: Partition, data: PartitionData, plan: FetchPlan | None = None) -> NextStep:
+        key = partition.topic_partition
+        return self.data.apply(key, (self.plan() if plan is None else plan).targets[key], data, 0.0)
+
+
+def leaders_log(*epochs: int) -> PartitionLog:
+    """A log with one record in each of these epochs, one after the other."""
+    log = open_log("leader")
+    for epoch in epochs:
+        log.append_as_leader(batch(b"%d" % epoch), leader_epoch=epoch, now_ms=NOW_MS)
+    return log
+
+
+def records(log: PartitionLog, offset: int = 0) -> bytes:
+    return bytes(log.read(offset, 10_000).records)
+
+
+def result(
+    content: bytes = b"",
+    *,
+    code: int = 0,
+    high_watermark: int = 0,
+    start: int = 0,
+    diverging: tuple[int, int] = (-1, -1),
+) -> PartitionData:
+    epoch, end = diverging
+    return PartitionData(
+        partition_index=0,
+        error_code=code,
+        high_watermark=high_watermark,
+        log_start_offset=start,
+        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
+        records=content,
+    )
+
+
+def test_a_follower_has_the_leaders_bytes() -> None:
+    follower, there = Follower(), leaders_log(1, 1, 3)
+    partition = follower.follow()
+    assert follower.apply(partition, result(records(there), high_watermark=2)) is NextStep.CONTINUE
+    assert records(partition.log) == records(there)
+    assert partition.log.leader_epochs.entries() == [(1, 0), (3, 2)]
+    assert partition.high_watermark == 2
+    target = follower.plan().targets[partition.topic_partition]
+    assert (target.fetch_offset, target.last_fetched_epoch, target.current_leader_epoch) == (3, 3, 3)
+    assert follower.traffic.replication_bytes_in == len(records(there))
+
+
+def test_high_watermark_is_bounded_by_the_log_and_the_start_follows_it() -> None:
+    follower, there = Follower(), leaders_log(1, 1, 1)
+    partition = follower.follow()
+    follower.apply(partition, result(records(there), high_watermark=9, start=2))
+    assert (partition.high_watermark, partition.log.log_start_offset) == (3, 2)
+    follower.apply(partition, result(high_watermark=9, start=5))
+    assert partition.log.log_start_offset == 2, "the start never passes the high watermark"
+
+
+def test_a_result_is_applied_once() -> None:
+    follower, there = Follower(), leaders_log(1)
+    partition = follower.follow()
+    plan = follower.plan()
+    for _ in range(2):
+        follower.apply(partition, result(records(there)), plan)
+    assert partition.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("change", ["removed", "new epoch", "leads"])
+def test_a_late_result_changes_nothing(change: str) -> None:
+    follower, there = Follower(), leaders_log(1)
+    partition = follower.follow()
+    plan = follower.plan()
+    if change == "removed":
+        follower.state.remove(partition.topic_partition)
+    elif change == "new epoch":
+        partition.make_follower(leader_id=LEADER, leader_epoch=4, partition_epoch=2, replicas=(LEADER, NODE))
+        follower.state.add(partition)
+    else:
+        partition.make_leader(
+            leader_epoch=4, partition_epoch=2, replicas=(LEADER, NODE), in_sync_replicas=(LEADER, NODE)
+        )
+    follower.apply(partition, result(records(there)), plan)
+    assert partition.log.log_end_offset == 0
+
+
+def follower_log(*epochs: int) -> PartitionLog:
+    log = open_log("t")
+    log.append_as_follower(records(leaders_log(*epochs)), now_ms=NOW_MS)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("own", "diverging", "end"),
+    [
+        ((1, 1, 2, 2), (1, 2), 2),  # the leader ended epoch 1 at 2
+        ((1, 1, 1, 1), (1, 3), 3),  # epoch 1 goes on here, and not there
+        ((1, 1, 3, 3), (2, 4), 2),  # epoch 2 is not here: truncate to the end of 1, and ask again
+        ((1, 1), (-1, 1), 1),
+    ],
+)
+def test_a_diverging_log_is_truncated(own: tuple[int, ...], diverging: tuple[int, int], end: int) -> None:
+    follower = Follower()
+    partition = follower.follow(epoch=5, log=follower_log(*own))
+    follower.apply(partition, result(high_watermark=9, start=1, diverging=diverging))
+    assert partition.log.log_end_offset == end
+    assert (partition.high_watermark, partition.log.log_start_offset) == (0, 0), "only records move them"
+    assert follower.plan().targets[partition.topic_partition].fetch_offset == end
+
+
+def test_an_epoch_in_which_this_broker_wrote_nothing_is_forgotten() -> None:
+    """Else the leader, which does not know it, would say forever that the logs diverge."""
+    follower = Follower()
+    log = follower_log(1, 1)
+    log.leader_epochs.assign(2, 2)
+    partition = follower.follow(epoch=5, log=log)
+    assert follower.plan().targets[partition.topic_partition].last_fetched_epoch == 2
+    follower.apply(partition, result(diverging=(1, 2)))
+    assert follower.plan().targets[partition.topic_partition].last_fetched_epoch == 1
+    assert log.log_end_offset == 2
+
+
+def test_an_offset_that_the_leader_does_not_have_is_looked_up() -> None:
+    follower = Follower()
+    partition = follower.follow(epoch=5, log=follower_log(1, 1, 1))
+    assert follower.apply(partition, result(code=errors.OffsetOutOfRangeError.code)) is NextStep.LOOK_UP
+    (position,) = follower.state.positions([partition.topic_partition])
+    assert not follower.data.needs_leader_start(position, 2), "an unclean leader ends earlier"
+    assert partition.log.log_end_offset == 2
+    assert follower.data.needs_leader_start(position, 9)
+    follower.data.begin_at_leader_start(position, 1)
+    assert partition.log.log_end_offset == 2, "this log has the leader's start"
+    follower.data.begin_at_leader_start(position, 7)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (7, 7)
+    assert partition.high_watermark == 7
+    assert follower.plan().targets[partition.topic_partition].fetch_offset == 7
+
+
+def test_a_partition_with_an_error_rests_and_the_others_go_on() -> None:
+    follower = Follower()
+    first, second = follower.follow("a"), follower.follow("b")
+    follower.apply(first, result(code=errors.NotLeaderForPartitionError.code))
+    assert list(follower.plan(0.5).targets) == [second.topic_partition]
+    assert set(follower.plan(1.0).targets) == {first.topic_partition, second.topic_partition}
+
+
+def test_bad_bytes_are_fetched_again() -> None:
+    follower, there = Follower(), leaders_log(1, 1)
+    partition = follower.follow()
+    bad = bytearray(records(there))
+    bad[-1] ^= 1
+    follower.apply(partition, result(bytes(bad)))
+    assert partition.log.log_end_offset == 0
+    assert follower.state.plan(0.5) is None
+    follower.apply(partition, result(records(there)), follower.plan(1.0))
+    assert partition.log.log_end_offset == 2
+
+
+def test_a_fenced_epoch_ends_the_fetching_until_metadata_arrives() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    follower.apply(partition, result(code=errors.FencedLeaderEpochError.code))
+    assert partition.topic_partition not in follower.state
+
+
+def test_partitions_with_records_go_to_the_end() -> None:
+    follower, there = Follower(), leaders_log(1)
+    first, second = follower.follow("a"), follower.follow("b")
+    follower.apply(first, result(records(there)))
+    assert list(follower.plan().targets) == [second.topic_partition, first.topic_partition]
+
+
+def test_a_throttle_holds_back_what_is_not_in_sync() -> None:
+    follower, there = Follower(), leaders_log(1, 1)
+    first = follower.follow("a")
+    follower.follow("b")
+    follower.apply(first, result(records(there), high_watermark=2))
+    follower.throttled = True
+    assert list(follower.plan().targets) == [first.topic_partition]
+
+
+def test_after_an_early_answer_without_news_the_fetcher_waits_shortly() -> None:
+    state = Follower().state
+    state.note_news(news=False, early=False)
+    assert not state.waits_shortly
+    state.note_news(news=False, early=True)
+    assert state.waits_shortly
+    for _ in range(10):
+        state.note_news(news=False, early=True)
+    assert not state.waits_shortly

@@ -1,0 +1,90 @@
+"""Limits of the traffic between replicas, for reassignments: ``leader.replication.throttled.rate`` and its siblings.
+
+Pure. The limit is for the listed replicas of all partitions together, per broker and per side. Replicas in sync are
+never held back, or a throttle would remove them from the in-sync set.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.structs import TopicPartition
+
+_WINDOWS: Final = 11
+_WINDOW_SECONDS: Final = 1.0
+_NO_LIMIT: Final = float("inf")
+
+
+class ReplicationQuota:
+    """The limit of one side, ``leader`` or ``follower``.
+
+    The rate is an average over `_WINDOWS` windows of a second, as Kafka's defaults have it
+    (``replication.quota.window.num``). ``rate`` is in bytes per second.
+    """
+
+    def __init__(self, side: str, node_id: int) -> None:
+        self.rate = _NO_LIMIT
+        self._side = side
+        self._node_id = node_id
+        self._topics: dict[str, frozenset[int] | None] = {}  # None: all partitions
+        self._windows: dict[int, int] = {}
+
+    def configure(self, image: MetadataImage) -> None:
+        """Take the rate and the throttled replicas from the metadata."""
+        name = f"{self._side}.replication.throttled."
+        self.rate = _NO_LIMIT
+        for broker_id in (self._node_id, None):
+            text = image.broker_configs(broker_id).get(f"{name}rate", "")
+            if text.isdecimal():
+                self.rate = float(text)
+                break
+        self._topics = {}
+        for (kind, topic), configs in image.configs.items():
+            text = configs.get(f"{name}replicas", "") if kind == ResourceType.TOPIC else ""
+            if text.strip():
+                self._topics[topic] = _partitions(text, self._node_id)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit for any partition."""
+        return self.rate < _NO_LIMIT and bool(self._topics)
+
+    def applies_to(self, topic_partition: TopicPartition) -> bool:
+        """Whether this broker's replica is among the throttled ones."""
+        if not self.is_limited or topic_partition.topic not in self._topics:
+            return False
+        partitions = self._topics[topic_partition.topic]
+        return partitions is None or topic_partition.partition in partitions
+
+    def record(self, topic_partition: TopicPartition, size: int, now: float) -> None:
+        """Count the bytes of a partition, if the limit applies to it."""
+        if size and self.applies_to(topic_partition):
+            window = int(now / _WINDOW_SECONDS)
+            self._windows[window] = self._windows.get(window, 0) + size
+            for old in [known for known in self._windows if known <= window - _WINDOWS]:
+                del self._windows[old]
+
+    def is_exceeded(self, now: float) -> bool:
+        """Whether throttled replicas have to wait."""
+        if self.rate == _NO_LIMIT:
+            return False
+        newest = int(now / _WINDOW_SECONDS)
+        total = sum(size for window, size in self._windows.items() if window > newest - _WINDOWS)
+        return total > self.rate * (_WINDOWS - 1) * _WINDOW_SECONDS
+
+    def holds_back(self, topic_partition: TopicPartition, now: float) -> bool:
+        """Whether a replica that is not in sync has to wait."""
+        return self.is_limited and self.applies_to(topic_partition) and self.is_exceeded(now)
+
+
+def _partitions(text: str, node_id: int) -> frozenset[int] | None:
+    """Return the partitions of which this broker's replica is throttled; None for all."""
+    found = set()
+    for item in text.split(","):
+        partition, _, broker_id = item.strip().partition(":")
+        if partition == "*":
+            return None
+        if partition.isdigit() and broker_id in ("", str(node_id)):
+            found.add(int(partition))
+    return frozenset(found)
