@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.unit.broker_stub.api.node import running_node
+from typing import Any
+
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka.broker_stub.controller.controller_metrics import ElectionCounts, count_partitions
 from triokafka.broker_stub.metadata import MetadataImage
@@ -12,7 +13,7 @@ from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 from triokafka.testing import running_broker
 
 
-def change(image: MetadataImage, counts: ElectionCounts, **fields: object) -> MetadataImage:
+def change(image: MetadataImage, counts: ElectionCounts, **fields: Any) -> MetadataImage:
     delta = MetadataDelta(image)
     delta.replay(PartitionChangeRecord(partition_id=0, topic_id=image.topics["t"].topic_id, **fields))
     after = delta.image(image.offset + 1, 1)
