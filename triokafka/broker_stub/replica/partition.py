@@ -211,6 +211,11 @@ class Partition:
         return not in_sync or (in_sync < len(self.replicas) and in_sync < self.log.config.min_insync_replicas)
 
     @property
+    def at_min_isr(self) -> bool:
+        """Whether just as many replicas are in sync as ``min.insync.replicas`` requires."""
+        return len(self.isr.committed) == min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
+
+    @property
     def enough_replicas(self) -> bool:
         """Whether the maximal in-sync set reaches ``min.insync.replicas``, so that committed records are safe."""
         in_sync = len(self.isr.maximal)
