@@ -21,11 +21,13 @@ from tests.support.log_mutations import LOG_MUTATIONS
 from tests.support.mutations import MUTATIONS, Mutation
 from tests.support.raft_mutations import RAFT_MUTATIONS
 from tests.support.replication_mutations import REPLICATION_MUTATIONS
+from tests.support.transaction_mutations import TRANSACTION_MUTATIONS
 
 ALL_MUTATIONS = (
     MUTATIONS
     + LOG_MUTATIONS
     + COORDINATOR_MUTATIONS
+    + TRANSACTION_MUTATIONS
     + ASSIGNOR_MUTATIONS
     + CONTROLLER_MUTATIONS
     + RAFT_MUTATIONS

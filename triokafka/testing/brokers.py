@@ -65,6 +65,7 @@ async def running_cluster(
             "log_dirs": (_DATA,),
             "default_replication_factor": replicas,
             "offsets_topic_replication_factor": replicas,
+            "transaction_state_log_replication_factor": replicas,
             # Leaders stay where the test has moved them.
             "auto_leader_rebalance_enable": False,
             # Followers see new partitions and brokers leave quickly.

@@ -142,6 +142,11 @@ class Leader:
             return math.inf
         return self._check_quorum_at
 
+    def watch_from(self, now: float) -> None:
+        """Give the first other voter the whole time to fetch: so far there was none to wait for."""
+        if self.check_quorum_at == math.inf:
+            self._check_quorum_at = now + self._check_quorum
+
     def to_notify(self, now: float, *, within: float) -> list[ReplicaKey]:
         """Return the other voters that have not fetched in ``within`` seconds: they may not know the leader."""
         return [

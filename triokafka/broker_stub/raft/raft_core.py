@@ -495,6 +495,8 @@ class RaftCore:
             self.write_failed(_not_written(error), now)
 
     def _append_voters(self, voters: VoterSet, now: float) -> int:
+        if isinstance(self.quorum.state, Leader):
+            self.quorum.state.watch_from(now)
         return self._append_controls([(ControlRecordType.KRAFT_VOTERS, voters.record().encode(_CONTROL_VERSION))])
 
     def flushed(self, now: float) -> None:

@@ -1,0 +1,107 @@
+"""``triokafka storage`` and ``triokafka quorum`` with nodes in processes of their own: a dynamic quorum grows."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_TRIOKAFKA = (sys.executable, "-m", "triokafka")
+_START_SECONDS = 60
+
+
+def triokafka(*words: str, status: int = 0) -> str:
+    """Run a command and return what it prints."""
+    done = subprocess.run([*_TRIOKAFKA, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """The ``server.properties`` of two nodes of a dynamic quorum."""
+    ports = free_ports(4)
+    found = []
+    for number in (1, 2):
+        path = tmp_path / f"node{number}.properties"
+        path.write_text(
+            "process.roles=broker,controller\n"
+            f"node.id={number}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{ports[number - 1]},CONTROLLER://127.0.0.1:{ports[number + 1]}\n"
+            "controller.listener.names=CONTROLLER\n"
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+            f"controller.quorum.bootstrap.servers=127.0.0.1:{ports[2]}\n"
+            f"log.dirs={tmp_path}/data{number}\n"
+        )
+        found.append(path)
+    return found
+
+
+@pytest.fixture
+def nodes(files: list[Path]) -> Iterator[list[str]]:
+    """Run both nodes; the addresses of their brokers."""
+    cluster_id = triokafka("storage", "random-uuid").strip()
+    triokafka("storage", "format", "-t", cluster_id, "-c", str(files[0]), "--standalone")
+    triokafka("storage", "format", "-t", cluster_id, "-c", str(files[1]), "--no-initial-controllers")
+    running = [
+        subprocess.Popen([*_TRIOKAFKA, "broker", "--config", str(path)], stdout=subprocess.PIPE, text=True)
+        for path in files
+    ]
+    try:
+        addresses = []
+        for process in running:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("ready "), line
+            addresses.append(line.split()[1])
+        yield addresses
+        for process in running:
+            process.send_signal(signal.SIGTERM)
+        assert [process.wait(_START_SECONDS) for process in running] == [0, 0]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def test_controller_joins_and_leaves_a_dynamic_quorum(nodes: list[str], files: list[Path]) -> None:
+    at = ("-b", nodes[1])
+    assert re.search(r"CurrentVoters: +1 \(\S+\)\nCurrentObservers: +2 \(", triokafka("quorum", "describe", *at))
+    assert triokafka("quorum", "add-controller", "--config", str(files[1]), *at).startswith("Added controller 2")
+    shown = triokafka("quorum", "describe", *at)
+    own = re.search(r"CurrentVoters: +1 \(\S+\), 2 \((\S+)\)\nCurrentObservers: *\n", shown)
+    assert own, shown
+    triokafka("quorum", "remove-controller", "--controller-id", "2", f"--controller-directory-id={own[1]}", *at)
+    assert re.search(r"CurrentVoters: +1 \(\S+\)\n", triokafka("quorum", "describe", *at))
+
+
+def test_formatted_directory_is_not_formatted_again(files: list[Path], tmp_path: Path) -> None:
+    first = ("storage", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(files[0]), "--standalone")
+    assert "Formatting data directory" in triokafka(*first)
+    assert "is formatted already" in triokafka(*first, status=1)
+    assert "already formatted" in triokafka(*first, "--ignore-formatted")
+    shown = triokafka("storage", "info", "-c", str(files[0]))
+    assert "cluster.id=MkU3OEVBNTcwNTJENDM2Qk" in shown
+    assert "node.id=1" in shown
+    assert "is not formatted" in triokafka("storage", "info", "-c", str(files[1]), status=1)
+
+
+def test_dynamic_quorum_needs_a_choice(files: list[Path]) -> None:
+    words = ("storage", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(files[0]))
+    assert "give --standalone, --initial-controllers or" in triokafka(*words, status=2)
+    assert "exclude each other" in triokafka(*words, "--standalone", "--no-initial-controllers", status=2)
