@@ -12,10 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import triokafka
 from benchmarks.cluster_nodes import Member, Node, NodeGroup
 from tests.interop import jvm
+from triokafka.errors import KafkaError
 from triokafka.records import iter_batches
 
 __all__ = ["TIMEOUT", "Member", "MixedCluster", "Node", "mixed_cluster", "records_of"]
@@ -76,15 +79,16 @@ class MixedCluster:
         raise AssertionError(f"the replicas of {topic} did not catch up: {state}")
 
     def active_controller(self) -> int:
-        """The node that leads the metadata quorum, as Kafka's own tool reports it."""
-        text = self.tool(
-            "MetadataQuorumCommand", "--bootstrap-controller", self._one_controller(), "describe", "--status"
-        )
-        [line] = [line for line in text.splitlines() if line.startswith("LeaderId:")]
-        return int(line.split()[1])
+        """The node that leads the metadata quorum; -1 during an election."""
 
-    def _one_controller(self) -> str:
-        return next(f"127.0.0.1:{node.controller_port}" for node in self.controllers if node.running)
+        async def ask() -> int:
+            async with triokafka.AdminClient(bootstrap_servers=self.bootstrap) as admin:
+                try:
+                    return (await admin.describe_metadata_quorum()).leader_id
+                except KafkaError:
+                    return -1
+
+        return trio.run(ask)
 
     def tool(self, name: str, *arguments: str, check: bool = True) -> str:
         """Run one of Kafka's command line tools and return what it printed."""
