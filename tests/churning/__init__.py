@@ -1,4 +1,4 @@
-"""Groups whose members come, go, die, freeze and come back: processes of all clients, a schedule, an observer."""
+"""Groups whose members join, leave, die and freeze: processes of all clients, a schedule, an observer."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "4",
 }
-"""How the broker is configured, so that deaths are noticed soon."""
+"""The broker's configuration, so that deaths are noticed soon."""

@@ -1,4 +1,4 @@
-"""A member that is aiokafka."""
+"""A group member with aiokafka."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LATER: Final = (
     errors.UnknownMemberIdError,
     errors.IllegalStateError,
 )
-"""Answers to a commit for which the group has moved on, or will: the next owner reads again."""
+"""Errors of a commit after which the group has moved on, or will: the next owner reads the records again."""
 
 
 async def _take_part(terms: Terms, journal: Journal) -> None:
-    # One that names several joins once for each, with one more in its list every time: two such members can keep a
-    # group from ever coming to rest, each starting a new round in the other's.
+    # A member with several listed assignors joins once for each, with one more in its list every time: two such members
+    # can keep a group rebalancing forever, each starting a new round during the other's.
     first = terms.strategy.partition(",")[0]
     consumer = AIOKafkaConsumer(
         bootstrap_servers=terms.bootstrap,
@@ -46,7 +46,7 @@ async def _take_part(terms: Terms, journal: Journal) -> None:
         max_poll_interval_ms=terms.max_poll_interval_ms,
         rebalance_timeout_ms=terms.max_poll_interval_ms,
     )
-    # Rebalances go on in a task of aiokafka's: they wait for the batch in hand.
+    # Rebalances run in a task of aiokafka: they wait for the present batch.
     in_hand = asyncio.Lock()
 
     async def commit() -> None:
@@ -78,7 +78,7 @@ async def _take_part(terms: Terms, journal: Journal) -> None:
             async with in_hand:
                 mine = consumer.assignment()
                 for partition, records in found.items():
-                    # Given out before the partition went to somebody else.
+                    # Returned before the partition went to another member.
                     if partition in mine:
                         for record in records:
                             journal.read(record.partition, record.offset)
@@ -89,5 +89,5 @@ async def _take_part(terms: Terms, journal: Journal) -> None:
 
 
 def take_part(terms: Terms, journal: Journal) -> None:
-    """Read and commit until told to leave."""
+    """Read and commit until the end of the input."""
     asyncio.run(_take_part(terms, journal))

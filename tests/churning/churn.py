@@ -1,10 +1,10 @@
-"""A group under change: who is in it, the seeded schedule of what happens to whom, and what must hold after each step.
+"""A group under change: its members, the seeded schedule of changes, and the conditions after each step.
 
-After every change the group must be stable again within the rebalance timeout (a death adds the session timeout, for
-nobody hears of it before): the members that the coordinator names are those that are alive, each says that it has what
-the coordinator says that it has, and every partition has one owner. Meanwhile records are produced. At the end each
-was handed out to somebody, and in the last generation to nobody twice; the group has committed all of them, and no
-commit in its log moved an offset back.
+After every change the group must be stable again within the rebalance timeout; after a death the session timeout is
+added, because it is unnoticed before. Stable means: the coordinator's members are those that are alive, each reports
+the partitions that the coordinator assigned, and every partition has one owner. Meanwhile records are produced. At the
+end each record was returned to some member, and in the last generation only once; the group has committed all of them,
+and no commit in its log moved an offset back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from triokafka import AdminClient, NewTopic, Producer
 
 _LOOK_AGAIN: Final = 0.05
 _START: Final = 60.0
-"""Seconds that a process may take until it joins: that is about this machine, not about the group."""
+"""Seconds that a process may take until it joins: this depends on the machine, not on the group."""
 _CATCH_UP: Final = 60.0
 _PACE: Final = 0.02
 
@@ -34,13 +34,13 @@ ALL: Final = ("java", "confluent", "kafka_python", "aiokafka", "ours")
 
 
 def both(*clients: str) -> list[tuple[str, bool]]:
-    """A dynamic and a static member of each."""
+    """Return a dynamic and a static member of each."""
     return [(client, static) for client in clients for static in (False, True)]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is: ``slots`` are the places for members, each a client and whether it is a static member."""
+    """The plan of a run: ``slots`` are the places for members, each a client and whether it is a static member."""
 
     slots: Sequence[tuple[str, bool]]
     partitions: int
@@ -81,13 +81,14 @@ class Churn:
         self._last: Seen | None = None
         self._expelled: set[str] = set()
         self.history: list[tuple[str, float]] = []
-        """What happened, and after how many seconds the group was stable again."""
+        """The changes, and the seconds after which the group was stable again."""
 
     async def run(self, kinds: Sequence[str] = (), *, seconds: float = 0) -> None:
-        """Start all members, make these ``kinds`` of changes, then random ones for so long, and check everything.
+        """Start all members, make these ``kinds`` of changes, then random ones until the time is over; check
+        everything.
 
         Raises:
-            AssertionError: something does not hold; the message has the seed and what had happened.
+            AssertionError: a condition does not hold; the message has the seed and the changes so far.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -118,7 +119,7 @@ class Churn:
             await admin.create_topics([topic])
 
     async def _produce(self, enough: trio.Event, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """A record for each partition in turn, at an even pace, until it is enough."""
+        """Produce records for each partition in turn, at an even pace, until the target."""
         async with Producer(bootstrap_servers=self._terms.bootstrap, linger_ms=5) as producer:
             task_status.started()
             number = 0
@@ -151,7 +152,7 @@ class Churn:
         self._news = trio.Event()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        """Wait for something that members say; any that fails meanwhile is an error."""
+        """Wait for a report of members; a failure of any member is an error."""
         while not holds():
             self._nobody_failed()
             await self._news.wait()
@@ -177,10 +178,10 @@ class Churn:
         for member in self._members.values():
             assert member.left, f"{member.name} did not leave in order: {member.why()}"
 
-    # ---------------------------------------------------------------- what must hold
+    # ---------------------------------------------------------------- conditions
 
     async def _stable_again(self, what: str, since: float, *, after_death: bool = False) -> None:
-        """Look until the group is stable; nobody tells when that is, and asking is all that an outsider can do."""
+        """Poll until the group is stable: there is no event for that, and an observer can only ask."""
         allowed = self._plan.rebalance_timeout_ms / 1000
         allowed += self._plan.session_timeout_ms / 1000 if after_death else 0
         with trio.move_on_at(since + allowed):
@@ -204,7 +205,7 @@ class Churn:
         )
 
     async def _everything_committed(self) -> None:
-        """Look until the group has committed behind the last record; there is no event of that either."""
+        """Poll until the group has committed the last record; there is no event for that either."""
         began = trio.current_time()
         with trio.move_on_after(_CATCH_UP):
             while True:
@@ -218,7 +219,7 @@ class Churn:
         raise AssertionError(f"not everything was committed: {behind}")
 
     async def _one_generation_reads_once(self) -> None:
-        """While nobody comes or goes, no record is handed out twice; until there was one of every partition."""
+        """Without changes, no record is returned twice; wait for records of every partition."""
         before = {member.name: len(member.reads) for member in self._members.values()}
 
         def read_since() -> list[tuple[int, int, int]]:
@@ -244,9 +245,9 @@ class Churn:
             assert reached == end, f"nobody has read {partition} from {reached} to {end}"
 
     def _java_reported_no_error(self) -> None:
-        """While it was a member, and unless it was put out of the group, which it must report.
+        """Check that members have no errors, except a removal from the group, which they must report.
 
-        When it leaves in the middle of a reconciliation it complains of that, with Apache Kafka, too.
+        A member that leaves during a reconciliation reports an error, with Apache Kafka, too.
         """
         for member in self._all:
             if member.client == JAVA and not member.fenced and member.name not in self._expelled:
@@ -263,11 +264,11 @@ class Churn:
         ]
 
     def _usurpable(self) -> list[int]:
-        # A consumer of aiokafka that is fenced joins again with the same instance id, and fences the other.
+        # A consumer of aiokafka that is fenced rejoins with the same instance id, and fences the other.
         return [slot for slot in self._slots(static=True) if self._plan.slots[slot][0] != "aiokafka"]
 
     def _possible(self) -> list[str]:
-        """The kinds of changes that can happen now."""
+        """Return the kinds of changes that are possible now."""
         classic = self._plan.protocol == "classic"
         spare = len(self._members) > self._plan.at_least
         who: dict[str, object] = {
@@ -277,7 +278,7 @@ class Churn:
             "kill": spare,
             "expel and come back": self._members,
             "close and restart": self._slots(static=True),
-            # A member of the new protocol that did not say goodbye keeps its instance id until its session ends.
+            # A member of the new protocol without a leave request keeps its instance id until its session ends.
             "kill and restart": classic and self._slots(static=True),
             "usurp": classic and self._usurpable(),
         }
@@ -310,7 +311,7 @@ class Churn:
         self._members[frozen].freeze()
         await self._start(nursery, slot)
         self._members[frozen].thaw()
-        # It may be late for its session by now, if the other process took long to start.
+        # Its session may end by now, if the other process took long to start.
         what = f"{kind}: {self._name(slot)}, {self._name(frozen)}"
         await self._stable_again(what, trio.current_time(), after_death=True)
 
@@ -328,11 +329,11 @@ class Churn:
         await self._stable_again(f"{kind}: {self._name(slot)}", trio.current_time(), after_death=True)
 
     async def _expel(self, nursery: trio.Nursery, kind: str) -> None:
-        """Freeze one until the others have its partitions, then let it find out."""
+        """Freeze one until the others have its partitions, then resume it."""
         slot = self._random.choice(self._slots())
         member = self._members[slot]
-        # Java's consumer fails, on Apache Kafka as here, if it wakes up to ask where to begin in a group that has put
-        # it out. So it is to have begun everywhere.
+        # Java's consumer fails, on Apache Kafka as well, if it resumes with a lookup of positions in a group that has
+        # removed it. So it must have all positions before.
         before = len(member.reads)
         await self._until(lambda: {read.partition for read in member.reads[before:]} >= (member.assigned or set()))
         del self._members[slot]
@@ -352,7 +353,7 @@ class Churn:
         await self._stable_again(f"{kind}: {self._name(slot)}", again.joining_since or 0, after_death=True)
 
     async def _usurp(self, nursery: trio.Nursery, kind: str) -> None:
-        """Another with the same instance id comes while a static member is frozen, which finds out and ends."""
+        """Start another process with the same instance id while a static member is frozen, which is fenced and ends."""
         slot = self._random.choice(self._usurpable())
         older = self._members.pop(slot)
         older.freeze()

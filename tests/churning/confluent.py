@@ -1,4 +1,4 @@
-"""A member that is confluent-kafka."""
+"""A group member with confluent-kafka."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LATER: Final = {
     KafkaError.FENCED_MEMBER_EPOCH,
     KafkaError._NO_OFFSET,
     KafkaError._ASSIGNMENT_LOST,
-    # The broker is away.
+    # The broker is down.
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
     KafkaError.REQUEST_TIMED_OUT,
@@ -25,7 +25,7 @@ _LATER: Final = {
     KafkaError._TRANSPORT,
     KafkaError._WAIT_COORD,
 }
-"""Errors after which a commit is tried again, or its records are read again by the next owner."""
+"""Errors after which a commit is retried, or its records are read again by the next owner."""
 _FENCED: Final = (KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL)
 
 
@@ -52,7 +52,7 @@ def _options(terms: Terms) -> dict[str, Any]:
 
 
 def take_part(terms: Terms, journal: Journal) -> None:
-    """Read and commit until told to leave."""
+    """Read and commit until the end of the input."""
     consumer = Consumer(_options(terms))
 
     def commit() -> None:
@@ -101,7 +101,7 @@ def take_part(terms: Terms, journal: Journal) -> None:
 
 
 def _judge(error: KafkaError) -> None:
-    """Raise what cannot be got over."""
+    """Raise fatal errors."""
     if error.code() in _FENCED and "instance" in error.str().lower():
         raise Fenced(error.str())
     if error.code() not in _LATER and (error.fatal() or not error.retriable()):

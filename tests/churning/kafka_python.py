@@ -1,4 +1,4 @@
-"""A member that is kafka-python."""
+"""A group member with kafka-python."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LATER: Final = (
     errors.IllegalGenerationError,
     errors.UnknownMemberIdError,
 )
-"""Answers to a commit for which the group has moved on, or will: the next owner reads again."""
+"""Errors of a commit after which the group has moved on, or will: the next owner reads the records again."""
 
 
 def take_part(terms: Terms, journal: Journal) -> None:
-    """Read and commit until told to leave."""
+    """Read and commit until the end of the input."""
     consumer = KafkaConsumer(
         bootstrap_servers=terms.bootstrap,
         group_id=terms.group,
@@ -76,7 +76,7 @@ def take_part(terms: Terms, journal: Journal) -> None:
         consumer.subscribe([terms.topic], listener=Listener())
         while not journal.leave.is_set():
             try:
-                # It may forget an assignment that comes just when this time is over, so it has plenty.
+                # It may drop an assignment that arrives just when this time ends, so the time is long.
                 found = consumer.poll(1_000, max_records=200)
             except errors.FencedInstanceIdError as fenced:
                 raise Fenced(str(fenced)) from fenced

@@ -1,7 +1,7 @@
-"""One group member in a process of its own: ``python -m tests.churning CLIENT`` with its `Terms` as JSON.
+"""One group member in its own process: ``python -m tests.churning CLIENT`` with its `Terms` as JSON.
 
-It reads, says what it has read, and only then commits that. What it says are lines of JSON on standard output, see
-`Journal`; it leaves the group in order when its standard input ends or says anything.
+It reads, reports the records, and only then commits them. The reports are lines of JSON on standard output, see
+`Journal`; it leaves the group in order at the end of its standard input, or at any input.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from importlib import import_module
 from typing import Any, Final, Literal
 
 CLIENTS: Final = ("confluent", "kafka_python", "aiokafka", "ours")
-"""Modules of this package; ``tests/interop/java/ChurningMember.java`` says and does the same."""
+"""Modules of this package; ``tests/interop/java/ChurningMember.java`` does the same."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Who a member is and what it is to do. ``instance`` makes it a static one."""
+    """A member's identity and tasks. ``instance`` makes it a static one."""
 
     bootstrap: str
     topic: str
@@ -35,16 +35,16 @@ class Terms:
     max_poll_interval_ms: int
 
     def text(self) -> str:
-        """For the command line."""
+        """Return the terms for the command line."""
         return json.dumps(asdict(self))
 
 
 class Fenced(Exception):
-    """Somebody else has this member's instance id now."""
+    """Another member has this member's instance id now."""
 
 
 class Journal:
-    """What a member has done, told in lines of JSON as it happens, and what it has still to commit.
+    """A member's actions, reported in lines of JSON, and its uncommitted records.
 
     Lines: ``{"joining": true}`` just before it subscribes, ``{"assigned": [partition, …]}`` when that has changed,
     ``{"read": [[partition, first offset, last offset], …]}``, ``{"fenced": text}``, ``{"failed": text}``, and
@@ -63,14 +63,14 @@ class Journal:
         sys.stdout.flush()
 
     def assigned(self, partitions: Iterable[int]) -> None:
-        """These are the member's partitions now."""
+        """Note the member's present partitions."""
         now = sorted(partitions)
         if now != self._assigned:
             self._assigned = now
             self.say(assigned=now)
 
     def read(self, partition: int, offset: int) -> None:
-        """This record was handed out."""
+        """Note a returned record."""
         last = self._ranges[-1] if self._ranges else None
         if last is not None and last[0] == partition and last[2] + 1 == offset:
             last[2] = offset
@@ -79,19 +79,19 @@ class Journal:
         self.uncommitted[partition] = offset + 1
 
     def tell(self) -> None:
-        """Say what was read since; to be called before that is committed."""
+        """Report the records since the last call; call this before they are committed."""
         if self._ranges:
             self.say(read=self._ranges)
             self._ranges = []
 
     def committed(self, positions: dict[int, int]) -> None:
-        """These positions have been committed."""
+        """Note committed positions."""
         for partition, position in positions.items():
             if self.uncommitted.get(partition) == position:
                 del self.uncommitted[partition]
 
     def forget(self, partitions: Iterable[int]) -> None:
-        """These partitions are somebody else's: what was not committed of them is to be read again."""
+        """Drop partitions that other members own: their uncommitted records are read again there."""
         for partition in partitions:
             self.uncommitted.pop(partition, None)
 
@@ -102,7 +102,7 @@ def _listen(journal: Journal) -> None:
 
 
 def main(client: str, text: str) -> int:
-    """Be a member until it is told to leave; the exit status is 0 then."""
+    """Run a member until the end of the input; the exit status is 0 then."""
     terms, journal = Terms(**json.loads(text)), Journal()
     threading.Thread(target=_listen, args=(journal,), daemon=True).start()
     module: Any = import_module(f"tests.churning.{client}")

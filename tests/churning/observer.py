@@ -1,4 +1,4 @@
-"""The group as others see it: described by somebody else's admin client, and as it stands in ``__consumer_offsets``."""
+"""The group as others see it: described by another client's admin API, and as stored in ``__consumer_offsets``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_YET: Final = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.GROUP_ID_NOT_FOUND,
-    # The broker itself may be on its way.
+    # The broker itself may be starting.
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -29,27 +29,27 @@ _PATIENCE: Final = 5.0
 
 @dataclass(frozen=True)
 class Seen:
-    """One look: the state in Kafka's word, and what each client id has."""
+    """One description: the state in Kafka's word, and the partitions of each client id."""
 
     state: str
     shares: Mapping[str, frozenset[int]]
 
 
 class Observer:
-    """Looks at one group; remembers the furthest committed offsets and complains of one that moves back."""
+    """Observes one group; remembers the highest committed offsets and fails if one decreases."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
         self._group = group
-        # It is to be back as soon as the broker is.
+        # It must be up again as soon as the broker.
         options = {"reconnect.backoff.max.ms": 200, "log_level": 0}
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **options})
         self.committed: dict[int, int] = {}
 
     async def look(self) -> Seen:
         """Describe the group and fetch its offsets."""
-        # Never abandoned: the admin client has a limit of its own.
+        # Never abandoned: the admin client has its own time limit.
         return await trio.to_thread.run_sync(self._look)
 
     def _look(self) -> Seen:
@@ -72,9 +72,9 @@ class Observer:
         return Seen(found.state.name, shares)
 
     async def read_the_log(self) -> int:
-        """Check every commit of the group in the order of its log; returns how many there are.
+        """Check every commit of the group in the order of its log; return their number.
 
-        No offset moves back, and no generation of the group comes twice or goes back.
+        No offset decreases, and no generation of the group repeats or decreases.
         """
         commits, furthest, generation = 0, dict[int, int](), -1
         async with Consumer(bootstrap_servers=self._bootstrap, enable_auto_commit=False) as consumer:

@@ -1,4 +1,4 @@
-"""A member that is our own consumer."""
+"""A group member with our consumer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LATER = (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-"""Errors after which a commit is tried again, or its records are read again by the next owner."""
+"""Errors after which a commit is retried, or its records are read again by the next owner."""
 _COMMIT_TIMEOUT_MS = 5_000
-"""Less than max_poll_interval_ms: while the broker is away the member goes on to poll."""
+"""Less than max_poll_interval_ms: while the broker is down the member keeps polling."""
 
 
 def _options(terms: Terms) -> dict[str, Any]:
@@ -97,7 +97,7 @@ async def _take_part(terms: Terms, journal: Journal) -> None:
 
 
 def take_part(terms: Terms, journal: Journal) -> None:
-    """Read and commit until told to leave."""
+    """Read and commit until the end of the input."""
     try:
         trio.run(_take_part, terms, journal)
     except FencedInstanceIdError as fenced:

@@ -1,4 +1,4 @@
-"""A member's process as the harness sees it: started, told to leave, killed, frozen, and listened to."""
+"""A member's process in the harness: start, leave, kill, freeze, and its reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAIL: Final = 20
 
 
 def command(client: str, terms: Terms, java_class_path: str | None) -> Sequence[str]:
-    """What to start for a member of this client."""
+    """Return the command of a member with this client."""
     if client != JAVA:
         return [sys.executable, "-m", "tests.churning", client, terms.text()]
     assert java_class_path is not None
@@ -31,7 +31,7 @@ def command(client: str, terms: Terms, java_class_path: str | None) -> Sequence[
 
 @dataclass(frozen=True)
 class Read:
-    """Records that a member was handed out, without gaps."""
+    """Records that a member received, without gaps."""
 
     partition: int
     first: int
@@ -39,7 +39,7 @@ class Read:
 
 
 class MemberProcess:
-    """One process. `changed` is called after every line that it says, and at its end."""
+    """One process. `changed` is called after every report, and at its end."""
 
     def __init__(self, client: str, terms: Terms, changed: Callable[[], None]) -> None:
         self.client = client
@@ -58,16 +58,16 @@ class MemberProcess:
 
     @property
     def name(self) -> str:
-        """Under which it is known to the broker."""
+        """The client id at the broker."""
         return self.terms.client_id
 
     @property
     def complaints_before_leaving(self) -> list[str]:
-        """What it wrote to standard error until it was told to leave."""
+        """Its standard error until it was asked to leave."""
         return self.complaints[: self._complaints_when_told_to_leave]
 
     async def run(self, arguments: Sequence[str]) -> None:
-        """Start it and listen until its end; when cancelled it is killed."""
+        """Start it and read its reports until its end; cancelling kills it."""
         process = await trio.lowlevel.open_process(
             arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -91,7 +91,7 @@ class MemberProcess:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 self._take(json.loads(line))
-        # What a killed process had half said is no line.
+        # An incomplete line of a killed process does not count.
 
     async def _hear_complaints(self, process: trio.Process) -> None:
         assert process.stderr is not None
@@ -127,12 +127,12 @@ class MemberProcess:
         await self.ended.wait()
 
     async def kill(self) -> None:
-        """SIGKILL: its coordinator hears nothing."""
+        """Send SIGKILL: its coordinator is not told."""
         os.kill(self._alive().pid, signal.SIGKILL)
         await self.ended.wait()
 
     def freeze(self) -> None:
-        """SIGSTOP: it does nothing more, and its connections stay open."""
+        """Send SIGSTOP: it does nothing more, and its connections stay open."""
         os.kill(self._alive().pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -145,5 +145,5 @@ class MemberProcess:
         return self._process
 
     def why(self) -> str:
-        """What it said of its trouble."""
+        """Return its error output."""
         return "\n".join([self.failed, *self.complaints[-_TAIL:]])

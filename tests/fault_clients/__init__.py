@@ -1,7 +1,7 @@
-"""Other people's clients and ours, each made to produce and to consume while something happens to the broker.
+"""Several clients, ours included, each of which produces and consumes during a fault of the broker.
 
-`CLIENTS` has them by name. All have the same settings, as far as they have such settings, and otherwise their defaults:
-one second for a request, 20 ms until it is repeated, 15 seconds for a record.
+`CLIENTS` has them by name. All have the same settings where they exist, and otherwise their defaults: one second for a
+request, 20 ms until it is repeated, 15 seconds for a record.
 """
 
 from __future__ import annotations

@@ -47,11 +47,11 @@ class KafkaPythonClient:
             reconnect_backoff_ms=BACKOFF_MS,
             reconnect_backoff_max_ms=BACKOFF_MS,
             fetch_max_wait_ms=100,
-            # It may join before it has heard of a new topic, and then is given nothing until it asks again.
+            # It may join before it knows a new topic; then it gets no partitions until its next refresh.
             metadata_max_age_ms=1_000,
         )
         try:
-            # Joining before it has heard of a new topic, it would be given nothing, and wait for a look at all topics.
+            # Joining before it knows a new topic, it would get no partitions, and wait for a refresh of all topics.
             while not consumer.partitions_for_topic(topic):
                 pass
             consumer.subscribe([topic])

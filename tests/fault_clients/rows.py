@@ -1,6 +1,6 @@
-"""What happens to the broker, and what the clients then do: the table of docs/testing.md.
+"""Faults of the broker, and the behaviour of the clients: the table of docs/testing.md.
 
-`EXPECTED` is what the tests have seen; `table` renders it.
+`EXPECTED` has the results of the tests; `table` renders it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Happens = Callable[[BlockingCluster, str, str], object]
 
 @dataclass(frozen=True)
 class Row:
-    """One fault, for those who produce or those who consume; ``call`` is how the page shows it."""
+    """One fault, for producers or for consumers; ``call`` is its text on the page."""
 
     call: str
     happens: Happens
@@ -53,12 +53,12 @@ def _restart(*, clean: bool) -> Happens:
 def _tell_to_join(cluster: BlockingCluster, topic: str, group: str) -> None:
     cluster.fail_next("Heartbeat", "REBALANCE_IN_PROGRESS", group=group)
     while cluster.faults.armed:
-        time.sleep(0.005)  # until a heartbeat has had it
+        time.sleep(0.005)  # until a heartbeat has met the fault
 
 
 def _say_out_of_range(cluster: BlockingCluster, topic: str, group: str) -> None:
     cluster.fail_next("Fetch", "OFFSET_OUT_OF_RANGE", topic=topic)
-    # Clients that fetch by themselves get it while they have read everything; the others when they ask for more.
+    # Clients that fetch in the background meet it after the last record; the others with the next call.
     for _ in range(50):
         if not cluster.faults.armed:
             break
@@ -119,7 +119,7 @@ CONSUMING: Final = {
 NAMES: Final = ("librdkafka", "kafka-python", "aiokafka", "triokafka")
 _ONCE: Final = dict.fromkeys(NAMES, "there once")
 _READS_ON: Final = dict.fromkeys(NAMES, "reads on")
-# librdkafka and aiokafka are not idempotent unless they are told to be (enable.idempotence).
+# librdkafka and aiokafka are not idempotent by default (enable.idempotence).
 _TWICE: Final = {**_ONCE, "librdkafka": "there twice", "aiokafka": "there twice"}
 _COMMIT_FAILS: Final = {
     **dict.fromkeys(NAMES, "reads on, but may not commit: `CommitFailedError`"),
@@ -133,7 +133,7 @@ EXPECTED_PRODUCING: Final[dict[str, dict[str, str]]] = {
         "librdkafka": "`TOPIC_AUTHORIZATION_FAILED`, not there",
     },
     "refused after the append": _TWICE,
-    # To aiokafka the time for a request is also the time for a record.
+    # aiokafka's time limit for a request is also the time limit for a record.
     "reply lost": {**_ONCE, "librdkafka": "there twice", "aiokafka": "`RequestTimedOutError`, there once"},
     "closed after": _TWICE,
 }
@@ -147,7 +147,7 @@ EXPECTED_CONSUMING: Final[dict[str, dict[str, str]]] = {
 
 
 def table(rows: dict[str, Row], expected: dict[str, dict[str, str]]) -> str:
-    """The rows as a table in Markdown."""
+    """Return the rows as a table in Markdown."""
     lines = [f"| fault | {' | '.join(NAMES)} |", "|---" * (len(NAMES) + 1) + "|"]
     for name, row in rows.items():
         cells = [expected[name][client] for client in NAMES]

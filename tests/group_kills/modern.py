@@ -1,4 +1,4 @@
-"""A member of the new protocol (KIP-848) by itself: ConsumerGroupHeartbeat, OffsetFetch and OffsetCommit."""
+"""A member that implements the new protocol (KIP-848): ConsumerGroupHeartbeat, OffsetFetch and OffsetCommit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from triokafka.testing import SimulatedWorld
 
 
 class ModernMember(RawProcess):
-    """Sends a heartbeat whenever something has changed, and else every second."""
+    """Sends a heartbeat after every change, and else every second."""
 
     def __init__(self, stage: Stage, part: Part, world: SimulatedWorld, topic_id: UUID) -> None:
         super().__init__(stage, part, world)
@@ -27,7 +27,7 @@ class ModernMember(RawProcess):
         self._topic_id = topic_id
         self._says_all = True
         self._slow = world.random.choice([0.0, 0.0, 1.5])
-        """Seconds that it takes to give a partition up."""
+        """Seconds that the revocation of a partition takes."""
 
     async def run(self) -> None:
         beat_at = 0.0
@@ -57,7 +57,7 @@ class ModernMember(RawProcess):
         self.epoch, self._says_all = 0, True
 
     async def _beat(self) -> bool:
-        """Send one heartbeat. Returns whether there is time until the next one."""
+        """Send one heartbeat. Return whether there is time until the next one."""
         sent_at = self.history.clock()
         answer = await self.wire.ask(self._heartbeat(), 1, timeout=REQUEST)
         if answer.error_code in LOST:

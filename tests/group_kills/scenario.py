@@ -1,7 +1,7 @@
-"""One run: two groups over a coordinator that dies at chosen points, and everything else that can go wrong meanwhile.
+"""One run: two groups with a coordinator that dies at chosen points, and all other faults meanwhile.
 
-Every seed draws the members, what the broker promises, the aims of its deaths, the weather of the network, and what
-happens to members. When all trouble is over, everybody must be in the group again within `SETTLE` seconds.
+Every seed chooses the members, the broker's durability, the points of its deaths, the faults of the network, and those
+of members. After the last fault, all members must be in the group again within `SETTLE` seconds.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ PARTITIONS: Final = 6
 RECORDS: Final = 60
 """In each partition."""
 SETTLE: Final = REBALANCE + SESSION
-"""Whoever is dead stays a member for a session, and the round of a rebalance takes the rebalance timeout at most."""
+"""A dead member stays in the group for a session, and a round of a rebalance takes at most the rebalance timeout."""
 
 PATIENCE: Final = {**dict.fromkeys(REQUESTS, 6.0), "join_group": REBALANCE + 1, "sync_group": REBALANCE + 1}
-"""Seconds in which the coordinator answers: a round of a rebalance takes the rebalance timeout at most."""
+"""Seconds in which the coordinator responds: a round of a rebalance takes at most the rebalance timeout."""
 
 _PROMPT_APIS: Final = (8, 9, 12, 68)
 _GROUP_APIS: Final = (*_PROMPT_APIS, 11, 14)
@@ -58,7 +58,7 @@ _GROUP_APIS: Final = (*_PROMPT_APIS, 11, 14)
 
 @dataclass(frozen=True)
 class Promise:
-    """What the broker is run with, and how it dies. ``keeps`` says whether everything acknowledged must be there."""
+    """The broker's options, and its way of dying. ``keeps`` is whether everything acknowledged must survive."""
 
     name: str
     power_cut: bool
@@ -75,7 +75,7 @@ _WEIGHTS: Final = (6, 3, 1)
 
 
 class Run:
-    """One run, of one seed. ``mutate`` is given every broker before it starts, to plant a defect."""
+    """One run with one seed. ``mutate`` is applied to every broker before it starts, to plant a defect."""
 
     def __init__(self, simulation: Simulation, mutate: Callable[[Broker], None] | None = None) -> None:
         self.simulation = simulation
@@ -125,7 +125,7 @@ class Run:
     # ---------------------------------------------------------------- the run
 
     async def run(self) -> str:
-        """Returns the digest of the trace. Raises `AssertionError`, with what was seen."""
+        """Return the digest of the trace. Raises `AssertionError`, with the observations."""
         try:
             await self._run()
         except Exception as error:
@@ -188,7 +188,7 @@ class Run:
             async with triokafka.AdminClient(world=world, bootstrap_servers=address) as admin:
                 flush_messages = str(self.promise.flush_messages)
                 await admin.incremental_alter_configs({topic: {"flush.messages": flush_messages}})
-        # What is produced and where groups are kept is no matter of chance; what groups say is.
+        # Producing and creating groups is not subject to faults; only the groups' own requests are.
         await self.machine.flush()
         conditions = self.simulation.network.conditions
         conditions.loss = self.chance.choice((0, 0.01, 0.05))
@@ -216,7 +216,7 @@ class Run:
         await host.kill()
         self.stage.seats.pop(part.host, None)
 
-    # ---------------------------------------------------------------- trouble
+    # ---------------------------------------------------------------- faults
 
     async def _kill_brokers(self) -> None:
         chance, machine = self.chance, self.machine
@@ -242,7 +242,7 @@ class Run:
             await machine.restart(0)
 
     async def _lose_somebody(self) -> None:
-        """A member dies, and nothing but its silence tells of it."""
+        """Kill a member without a leave request."""
         dynamic = [part for part in self.parts if part.instance is None]
         if dynamic and self.chance.random() < 0.5:
             part = self.chance.choice(dynamic)
@@ -250,7 +250,7 @@ class Run:
             await self._kill(part)
 
     async def _wake_the_dead(self) -> None:
-        """A member stands still for so long that others get its part, and then goes on as if nothing had happened."""
+        """Freeze a member until others get its partitions, and then resume it."""
         part = self.chance.choice(self.parts)
         self.history.note("freezes", part.host)
         world = self.simulation.host(part.host).world
@@ -273,8 +273,8 @@ class Run:
             host = self.simulation.host(part.host)
             what = chance.choice(("restart", "restart", "freeze", "freeze", "isolate", "cut", "nothing"))
             if what == "restart" and part.instance is not None and part.protocol == "cooperative-sticky":
-                # When it dies after it gave partitions up and before it has joined again, its group stays half-way,
-                # with partitions that nobody has, until somebody else joins or leaves: so in Kafka, too.
+                # If it dies after a revocation and before it has rejoined, its group keeps partitions without an owner
+                # until another member joins or leaves: that is so in Kafka, too.
                 what = "freeze"
             self.history.note("trouble:", what, part.host)
             if what == "restart":
@@ -306,7 +306,7 @@ class Run:
             raw = chance.choice([part.host for part in self.parts if part.host not in self.real])
             fault = chance.choice(
                 (
-                    # Of those that wait for others, a client learns only late that there will be no answer.
+                    # A client learns only late that a request which waits for others will get no response.
                     RequestFault(api_key=chance.choice(_PROMPT_APIS), client_id=raw, lose_answer=True),
                     RequestFault(api_key=api, close="before"),
                     RequestFault(api_key=api, close="after"),
@@ -326,10 +326,10 @@ class Run:
         assert self.machine.broker is not None
         self.machine.broker.faults.disarm_all()
 
-    # ---------------------------------------------------------------- and what must come of it
+    # ---------------------------------------------------------------- the end of a run
 
     async def _until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait until it holds, looking twice a second of virtual time."""
+        """Wait for a condition, with a check every half second of virtual time."""
         with trio.move_on_after(seconds):
             while not holds():
                 await trio.sleep(0.5)
@@ -345,7 +345,8 @@ class Run:
         self.history.note("settled", f"after {self.history.clock() - calm_at:.1f} s")
 
     def _settled(self, calm_at: float) -> bool:
-        """Everybody has been confirmed since then, classic members in one generation, and every partition is held."""
+        """Whether all members are confirmed since then, classic ones in one generation, and every partition has an
+        owner."""
         for group in (CLASSIC, MODERN):
             seats = [self.stage.seats.get(part.host) for part in self.parts if part.group == group]
             numbers: list[int] = []
@@ -410,5 +411,5 @@ class Run:
 
 
 async def scenario(simulation: Simulation, mutate: Callable[[Broker], None] | None = None) -> str:
-    """One run; the digest of its trace."""
+    """Do one run; return the digest of its trace."""
     return await Run(simulation, mutate).run()

@@ -1,4 +1,4 @@
-"""Damage in every kind of file of a broker, after a clean stop and after a kill, and what comes of it.
+"""Damage in every kind of file of a broker, after a clean stop and after a kill, and its consequences.
 
 A broker fills a data directory: topics with several segments, transactions, deleted records and a configuration, one
 that is compacted, one whose name begins with a dot, committed offsets, a snapshot of the metadata. Each case damages
@@ -54,7 +54,7 @@ Files = dict[str, bytes]
 
 
 class State(NamedTuple):
-    """What clients see of a broker. ``records`` by partition and offset; ``ends`` the offsets after the last record."""
+    """The content of a broker in the view of clients. ``records`` and ``ends`` by partition."""
 
     records: dict[str, dict[int, bytes | None]]
     ends: dict[str, int]
@@ -63,14 +63,14 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The outcome of a case: its kind, and the unreported losses when that is ``silent``."""
+    """The outcome of a case: its kind, and the unreported losses if that is ``silent``."""
 
     kind: str
     detail: str = ""
 
 
 class Case(NamedTuple):
-    """One file, what is done to it, and how the broker had stopped."""
+    """One file, its damage, and how the broker had stopped."""
 
     path: str
     kind: str
@@ -96,7 +96,7 @@ def _flip(at: Callable[[bytes], int]) -> Callable[[bytes], bytes | None]:
 
 
 def _in_batch(part: float, at: int) -> Callable[[bytes], int]:
-    """The byte ``at`` of the batch in that part of the file."""
+    """Return the position of byte ``at`` of the batch in that part of the file."""
 
     def position(content: bytes) -> int:
         try:
@@ -124,14 +124,14 @@ CONTENT: Final[dict[str, Callable[[bytes], bytes | None]]] = {
     "content twice": lambda content: content + content if content else None,
     "garbage": lambda content: random.Random(2).randbytes(len(content) or 30),
 }
-"""What is done to the bytes of any file."""
+"""Kinds of damage for the bytes of any file."""
 
 IN_BATCHES: Final[dict[str, Callable[[bytes], bytes | None]]] = {
     f"bit flipped in the {field} of the {which} batch": _flip(_in_batch(part, at))
     for field, at in (("offset", 7), ("length", 9), ("length's low byte", 11), ("checksum", 18), ("records", 63))
     for which, part in (("first", 0.0), ("middle", 0.5), ("last", 1.0))
 }
-"""What is done to batches of ``.log`` files and snapshots of the metadata."""
+"""Kinds of damage for batches of ``.log`` files and metadata snapshots."""
 
 NAMES: Final = (
     "removed",
@@ -143,7 +143,7 @@ NAMES: Final = (
 
 
 def apply(case: Case, disk: MemoryStorage) -> bool:
-    """Damage a file; False when that cannot be done to it."""
+    """Damage a file; return False if this damage is impossible for it."""
     path, kind = case.path, case.kind
     content = disk.read_file(path)
     change = CONTENT.get(kind) or IN_BATCHES.get(kind)
@@ -182,7 +182,8 @@ def _write(disk: Storage, path: str, content: bytes) -> None:
 
 
 def cases(paths: Iterable[str], *, clean: bool) -> Iterator[Case]:
-    """Every kind of damage to every kind of file: of several alike, such as indexes, to the first and the last."""
+    """Yield every kind of damage to every kind of file: of several alike, such as indexes, to the first and the
+    last."""
     alike: dict[str, list[str]] = defaultdict(list)
     for path in sorted(paths):
         alike[_NOT_ITS.sub("#", path)].append(path)
@@ -225,7 +226,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 
 
 async def prepare(*, clean: bool) -> tuple[Files, State]:
-    """Fill a data directory; returns its files, and what clients saw."""
+    """Fill a data directory; return its files, and the content in the view of clients."""
     world = memory_world()
     async with running_node(world=world, **_OPTIONS) as node:
         await node.create("plain", internal_segment_bytes="900", max_message_bytes="70000")
@@ -291,7 +292,7 @@ def _files(disk: Storage, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 async def look(node: Node, failed: list[str]) -> State:
-    """Read everything as clients do. Errors that they get go to ``failed``, beginning with what they are about."""
+    """Read everything as clients do. Their errors go to ``failed``, beginning with the resource."""
     state = State({}, {}, {}, {})
     image = node.broker.image
     for topic in image.topics:
@@ -318,7 +319,7 @@ async def look(node: Node, failed: list[str]) -> State:
 
 
 async def _read(node: Node, topic: str) -> tuple[dict[int, bytes | None], int, str]:
-    """All records, where they end, and the error that ended reading before."""
+    """Return all records, their end, and the error that ended the read early."""
     found: dict[int, bytes | None] = {}
     (first,) = await node.fetch(topic, 0)
     if first.error_code and first.log_start_offset < 0:
@@ -352,7 +353,7 @@ async def _read(node: Node, topic: str) -> tuple[dict[int, bytes | None], int, s
 async def run(case: Case, files: Files, before: State) -> Outcome | None:
     """Damage a copy of the files, start a broker with it twice, and judge.
 
-    None when the damage does not fit the file.
+    Returns None if the damage does not fit the file.
     """
     world = memory_world()
     disk = world.storage
@@ -390,7 +391,7 @@ async def run(case: Case, files: Files, before: State) -> Outcome | None:
 
 
 def _only_offsets_differ(case: Case, files: Files) -> bool:
-    """Whether all batches of the damaged file are valid and where they were, so that no checksum tells."""
+    """Whether all batches of the damaged file are valid and in their places, so that no checksum shows the damage."""
     change = CONTENT.get(case.kind) or IN_BATCHES.get(case.kind)
     content = files[case.path]
     changed = change(content) if change is not None else None
@@ -412,7 +413,7 @@ def _refusal(case: Case, message: str) -> Outcome:
 
 
 def _is_told(what: str, path: str, messages: Iterable[str]) -> bool:
-    """Whether a message names a partition, or the file that was damaged."""
+    """Whether a message names a partition, or the damaged file."""
     return any(what in message or path in message for message in messages)
 
 
@@ -438,7 +439,7 @@ def differences(before: State, after: State) -> dict[str, str]:
 
 
 async def _write_more(node: Node, before: State) -> dict[str, str]:
-    """Append a record to each partition: it must not get the offset of one that was acknowledged before."""
+    """Append a record to each partition: it must not get the offset of a record acknowledged before."""
     found = {}
     for tp, end in before.ends.items():
         topic = tp.removesuffix("-0")
@@ -462,7 +463,7 @@ async def run_all(chosen: Callable[[int, Case], bool] = lambda number, case: Tru
                 continue
             try:
                 outcome = await run(case, files, before)
-            except Exception as error:  # it is the case that one wants to know
+            except Exception as error:  # any failure is the outcome of the case
                 outcome = Outcome("silent", f"fails: {error!r}")
             if outcome is not None:
                 outcomes[case] = outcome

@@ -1,8 +1,9 @@
-"""Memory: what strangers can make a broker hold, what it gives back, and how a good client fares meanwhile.
+"""Memory: what hostile clients can make a broker hold, what it frees, and the response times of a good client
+meanwhile.
 
-Each case runs one broker process with default options, measures it at rest, lets strangers do their worst while a good
-client produces and fetches small batches, and measures again after some more good traffic. Numbers of connections and
-sizes are arguments, so a short form of the same cases runs in seconds.
+Each case runs one broker process with default options and measures it at rest. Hostile clients then attack while a good
+client produces and fetches small batches; memory is measured again after some more good traffic. Numbers of
+connections and sizes are arguments, so a short form of the same cases runs in seconds.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _PIECE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large the cases are."""
+    """The sizes of the cases."""
 
     frame_bytes: int = 100_000_000
     few: int = 10
@@ -50,12 +51,12 @@ class Scale:
 
 
 def frame(request: Request[Any], version: int) -> bytes:
-    """A request on the wire."""
+    """Return a request as bytes."""
     return b"".join(encode_request(request, version=version, correlation_id=7, client_id="stranger"))
 
 
 def produce_frame(records: bytes, *, topic: str = TOPIC, version: int = 9) -> bytes:
-    """A Produce request with one batch."""
+    """Return a Produce request with one batch."""
     data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])]
     return frame(ProduceRequest(acks=1, timeout_ms=1000, topic_data=data), version)
 
@@ -86,7 +87,7 @@ class Peer:
         return True
 
     def answered_or_closed(self) -> None:
-        """Wait until the broker answers, or closes the connection."""
+        """Wait until the broker responds, or closes the connection."""
         try:
             self.sock.recv(1 << 16)
         except OSError:
@@ -122,20 +123,20 @@ class Watch(threading.Thread):
             self.peak = max(self.peak, resident_bytes(self._pid))
 
     def stop(self) -> int:
-        """Stop, and return the most that was seen."""
+        """Stop, and return the maximum."""
         self._end.set()
         self.join()
         return self.peak
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory that a process occupies now."""
+    """Return the resident memory of a process."""
     with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class GoodClient:
-    """A process that produces and fetches small batches in turns; prints how long each took when its input ends."""
+    """A process that produces and fetches small batches in turns; prints the duration of each round at the end."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         command = [sys.executable, "-m", "tests.hostile.memory", address[0], str(address[1])]
@@ -151,7 +152,7 @@ class GoodClient:
 
 
 def good_rounds(address: tuple[str, int], go_on: Callable[[], bool]) -> list[float]:
-    """Produce and fetch, over and over; the seconds of each round."""
+    """Produce and fetch in a loop; return the seconds of each round."""
     peer = Peer(address)
     records = bytes(encode_batch([(time.time_ns() // 1_000_000, None, b"v" * 100, ())]))
     data = [TopicProduceData(name="good", partition_data=[PartitionProduceData(index=0, records=records)])]
@@ -175,7 +176,7 @@ Strangers = Callable[[tuple[str, int], Scale], None]
 
 
 def at_once(count: int, work: Callable[[int], None]) -> None:
-    """Run ``work`` in so many threads, and wait for all."""
+    """Run ``work`` in several threads, and wait for all."""
     threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(count)]
     for thread in threads:
         thread.start()
@@ -184,7 +185,7 @@ def at_once(count: int, work: Callable[[int], None]) -> None:
 
 
 def sent_by_each(count: int, make: Callable[[Scale], tuple[bytes, bytes]]) -> Strangers:
-    """Strangers that each send a frame of the largest size at the same time: a beginning, and what fills the rest."""
+    """Clients that send frames of the maximum size at the same time: a beginning, and filler for the rest."""
 
     def strangers(address: tuple[str, int], scale: Scale) -> None:
         head, filler = make(scale)
@@ -201,7 +202,7 @@ def sent_by_each(count: int, make: Callable[[Scale], tuple[bytes, bytes]]) -> St
 
 
 def one_after_the_other(count: int, make: Callable[[Scale], tuple[bytes, bytes]]) -> Strangers:
-    """As `sent_by_each`, but each waits for the end of the one before."""
+    """As `sent_by_each`, but one after the other."""
     single = sent_by_each(1, make)
 
     def strangers(address: tuple[str, int], scale: Scale) -> None:
@@ -255,7 +256,7 @@ def wide_text(scale: Scale) -> tuple[bytes, bytes]:
 
 
 def bombs(codec: str, count: int) -> Strangers:
-    """Strangers that each send a small batch that expands to very much, at the same time."""
+    """Clients that send small batches with a very large decompressed size at the same time."""
 
     def strangers(address: tuple[str, int], scale: Scale) -> None:
         packed = bomb(codec, scale.expanded_bytes)
@@ -272,7 +273,7 @@ def bombs(codec: str, count: int) -> Strangers:
 
 
 def bomb(codec: str, size: int) -> bytes:
-    """A Produce request whose batch has one record of ``size`` zeros, or what of it fits into a batch of 1 MB."""
+    """Return a Produce request whose batch has one record of ``size`` zeros, or fewer if they do not fit into 1 MB."""
     if codec == "lz4":
         size = min(size, 200_000_000)
     elif codec == "snappy":
@@ -281,7 +282,7 @@ def bomb(codec: str, size: int) -> bytes:
 
 
 def slow_drips(count: int) -> Strangers:
-    """Strangers that announce the largest frame, send a part of it and then a byte now and then."""
+    """Clients that announce the largest frame, send a part of it and then a byte now and then."""
 
     def strangers(address: tuple[str, int], scale: Scale) -> None:
         end = time.monotonic() + scale.seconds
@@ -304,7 +305,7 @@ def slow_drips(count: int) -> Strangers:
 
 
 def unread_fetches(count: int) -> Strangers:
-    """Strangers that fetch much and read nothing."""
+    """Clients that fetch a lot and never read."""
 
     def strangers(address: tuple[str, int], scale: Scale) -> None:
         filler = produce_frame(bytes(encode_batch([(time.time_ns() // 1_000_000, None, os.urandom(900_000), ())])))
@@ -321,7 +322,7 @@ def unread_fetches(count: int) -> Strangers:
 
 
 def unread_metadata(count: int) -> Strangers:
-    """Strangers that ask for the metadata of many topics and read nothing."""
+    """Clients that request the metadata of many topics and never read."""
 
     def strangers(address: tuple[str, int], scale: Scale) -> None:
         peer = Peer(address)
@@ -343,7 +344,7 @@ def _ask_and_wait(address: tuple[str, int], asked: bytes, count: int, scale: Sca
 
 
 def moderate(count: int, size: int) -> Strangers:
-    """Many connections, each with a frame of moderate size of which the last bytes are missing."""
+    """Many connections, each with an incomplete frame of moderate size."""
 
     def strangers(address: tuple[str, int], scale: Scale) -> None:
         peers = []
@@ -360,7 +361,7 @@ def moderate(count: int, size: int) -> Strangers:
 
 
 def large_members(count: int) -> Strangers:
-    """Strangers that join groups with very large subscriptions, and go."""
+    """Clients that join groups with very large subscriptions, and leave."""
 
     def make(scale: Scale) -> tuple[bytes, bytes]:
         # JoinGroup v0: group, session timeout, member, protocol type, one protocol with its metadata.
@@ -399,7 +400,7 @@ def cases(scale: Scale) -> list[tuple[str, Strangers]]:
 
 
 def run_case(strangers: Strangers, scale: Scale) -> tuple[int, int, int, float]:
-    """Run a case; memory at rest, at most and afterwards, and the good client's 99th percentile in seconds."""
+    """Run a case; return memory at rest, at most and afterwards, and the good client's 99th percentile in seconds."""
     with tempfile.TemporaryDirectory() as directory:
         broker = BrokerProcess(Path(directory), discards_log=True)
         try:

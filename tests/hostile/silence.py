@@ -1,7 +1,7 @@
-"""Connections that die without a reset: the longest stall of each wait, ours beside librdkafka's.
+"""Connections that die without a reset: the longest stall of each wait, with our client and with librdkafka's.
 
 A broker advertises the address of a proxy. Clients of both kinds warm up through it; then the proxy leaves their
-connections half-open, swallows everything for some seconds, or lets bytes drip, and each client does its work again.
+connections half-open, drops everything for some seconds, or limits the rate, and each client does its work again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FAULTS: Final = ("half-open", "requests lost", "answers lost", "black hole", "dr
 SHORT: Final = ("half-open",)
 
 Work = Callable[[], Awaitable[float]]
-"""Does its work once more, and returns when it was done, in seconds of `time.monotonic`."""
+"""Do the work once more, and return its end in seconds of `time.monotonic`."""
 
 
 def measure(faults: Iterable[str] = FAULTS, *, beside: bool = True) -> Iterator[Row]:
