@@ -13,7 +13,7 @@ import trio
 
 import triokafka
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.meta_properties import open_directories
+from triokafka.broker_stub.meta_properties import open_directories
 from triokafka.broker_stub.node import Node
 from triokafka.errors import KafkaError
 from triokafka.records import iter_batches
