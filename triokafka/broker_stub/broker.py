@@ -8,7 +8,7 @@ the same way backwards. No request is handled here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
@@ -129,6 +129,8 @@ class Broker:
         self.faults = Faults(world.random.random) if faults is None else faults
         self._storage = storage
         self._controller = controller
+        self.controller_metrics: Callable[[], Iterable[Sample]] | None = None
+        """Returns the metrics of the controller in this process, if there is one; the node sets it."""
         self._directory_ids = directory_ids or (lambda: controller.identity.directory_ids)
         self.configuration = EffectiveConfiguration(config)
         self.gateway = gateway
@@ -304,7 +306,8 @@ class Broker:
         from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
 
         metrics = BrokerMetrics(self.dispatcher, self.sockets, self.cleaner, started_at=self._made_at)
-        return list(metrics.samples())
+        of_controller = () if self.controller_metrics is None else self.controller_metrics()
+        return [*metrics.samples(), *of_controller]
 
     # Life
 

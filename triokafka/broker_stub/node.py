@@ -9,7 +9,7 @@ all parts, once each.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -38,6 +38,7 @@ from triokafka.world.system import RealWorld
 if TYPE_CHECKING:
     from triokafka.broker_stub.controller_server import ControllerServer
     from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
+    from triokafka.broker_stub.metrics.catalogue import Sample
     from triokafka.network.node_channel import NodeChannel
 
 logger = logging.getLogger(__name__)
@@ -111,7 +112,14 @@ class Node:
                 authentication=authentication,
                 faults=faults,
             )
+            if self._controller is not None:
+                self._broker.controller_metrics = self._controller_samples
         self._tasks = NodeTasks(self._stop_listening) if self._broker is None else self._broker.tasks
+
+    def _controller_samples(self) -> Iterable[Sample]:
+        from triokafka.broker_stub.metrics.controller_catalogue import controller_samples
+
+        return controller_samples(self.controller)
 
     def _gateway(self) -> ControllerGateway:
         """Return the gateway to the active controller, wherever it can be."""

@@ -74,7 +74,7 @@ def test_every_metadata_record_type_has_its_own_number() -> None:
     }
     assert declared["RegisterBrokerRecord"] == 0
     assert declared["AbortTransactionRecord"] == 25
-    assert len(declared) == 19
+    assert len(declared) == 26
 
 
 @pytest.mark.parametrize(

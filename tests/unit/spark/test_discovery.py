@@ -49,8 +49,8 @@ def test_the_source_gives_schema_and_reader() -> None:
     [
         ({"startingOffset": "earliest"}, lambda source: source.schema()),
         ({"startingOffsets": "latest"}, lambda source: source.reader(spark_schema(ReadOptions.parse(OPTIONS)))),
-        ({"transactional": "on"}, lambda source: source.writer(StructType(), False)),
-        ({"transactional": "on"}, lambda source: source.streamWriter(StructType(), False)),
+        ({"transactional": "batch"}, lambda source: source.writer(StructType(), False)),
+        ({"transactional": "batch"}, lambda source: source.streamWriter(StructType(), False)),
     ],
 )
 def test_a_refusal_is_a_sentence_and_hardly_a_traceback(options: dict[str, str], ask: Callable[[Any], object]) -> None:

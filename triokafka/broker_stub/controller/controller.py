@@ -12,6 +12,7 @@ import trio
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import feature_updates
+from triokafka.broker_stub.controller.controller_metrics import ElectionCounts
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import Compute, EventQueue
 from triokafka.broker_stub.controller.hand_over import hand_over
@@ -63,6 +64,8 @@ class Controller:
         self._active = trio.Event()
         self._inactive = trio.Event()
         self._had_term = False
+        self.terms = 0
+        self.elections = ElectionCounts()
         self._closed = False
 
     @property
@@ -150,6 +153,7 @@ class Controller:
             metadata.lead_with(listener)
             return raft
 
+        self.publisher.subscribe(self.elections.metadata_changed)
         self._queue = EventQueue(
             self.world,
             self.state,
@@ -185,6 +189,7 @@ class Controller:
         # The broker of a lone node has ended with the process before; later, it is alive.
         own_id = self.config.node_id if not self._had_term and self.metadata.is_alone else None
         self._had_term = True
+        self.terms += 1
         state.cluster.begin(state.committed, now=self.world.now(), own_id=own_id, cluster_id=self.cluster_id)
         logger.info(
             "node %d is the active controller of cluster %s in epoch %d, %d topics, next offset %d",

@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 import trio
 
 from triokafka import errors
+from triokafka.broker_stub.controller.controller_metrics import EventQueueMetrics
 from triokafka.broker_stub.controller.controller_state import ControllerState, StagedChange
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.metadata import features
@@ -50,10 +51,11 @@ def _nothing() -> None:
 class Operation(Generic[T]):
     """One entry of the queue. Its caller waits in `result`."""
 
-    def __init__(self, name: str, compute: Compute[T], expires_at: float) -> None:
+    def __init__(self, name: str, compute: Compute[T], expires_at: float, *, now: float = 0.0) -> None:
         self.name = name
         self.compute = compute
         self.expires_at = expires_at
+        self.submitted_at = now
         self.abandoned = False
         self._done = trio.Event()
         self._response: list[T] = []
@@ -129,6 +131,7 @@ class EventQueue:
         term_began: Callable[[], None] = _nothing,
         term_ended: Callable[[], None] = _nothing,
     ) -> None:
+        self.metrics = EventQueueMetrics()
         self._world = world
         self._state = state
         self._publish = publish
@@ -163,7 +166,7 @@ class EventQueue:
             KafkaStorageError: the log could not be written; nothing has changed.
         """
         expires_at = math.inf if timeout_ms is None else self._world.now() + max(timeout_ms, 0) / 1000
-        operation = Operation(name, compute, expires_at)
+        operation = Operation(name, compute, expires_at, now=self._world.now())
         try:
             await self._send.send(operation)
         except (trio.ClosedResourceError, trio.BrokenResourceError):
@@ -230,7 +233,7 @@ class EventQueue:
         if activate is None:
             return
         epoch = self._state.epoch
-        operation = Operation("Activate", activate, math.inf)
+        operation = Operation("Activate", activate, math.inf, now=self._world.now())
         await self._process(operation)
         if operation.error is not None and self._leads and self._state.epoch == epoch:
             logger.error("The controller cannot begin epoch %d and resigns: %s", epoch, operation.error)
@@ -246,7 +249,15 @@ class EventQueue:
                 self._has_room = trio.Event()
                 await self._has_room.wait()
             if not operation.abandoned:
-                await self._append(operation)
+                started_at = self._world.now()
+                self.metrics.waited.add(started_at - operation.submitted_at)
+                try:
+                    await self._append(operation)
+                finally:
+                    self.metrics.processed.add(self._world.now() - started_at)
+        except errors.RequestTimedOutError as error:
+            self.metrics.timed_out[operation.name] += 1
+            operation.fail(error)
         except errors.KafkaError as error:
             operation.fail(error)
         except Exception as error:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from triokafka.broker_stub.metadata import topic_names
+from triokafka.broker_stub.metadata import security_records, topic_names
 from triokafka.broker_stub.metadata.image import (
     EMPTY_CONFIGS,
     BrokerImage,
@@ -22,6 +22,7 @@ from triokafka.broker_stub.metadata.image import (
     PartitionImage,
     QuotaEntity,
     ResourceType,
+    SecurityKey,
     TopicImage,
 )
 from triokafka.named_tuple import NamedTuple
@@ -42,6 +43,7 @@ from triokafka.protocol.stored.cluster_metadata import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from triokafka.protocol.stored.metadata_record import MetadataRecord
 from triokafka.structs import TopicPartition
 
 
@@ -79,6 +81,7 @@ class MetadataDelta:
         self._controllers: dict[int, RegisterControllerRecord] | None = None
         self._features: dict[str, int] | None = None
         self._client_quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
+        self._security: dict[SecurityKey, MetadataRecord] | None = None
         self._producer_ids = base.producer_ids
 
     @classmethod
@@ -296,6 +299,17 @@ class MetadataDelta:
             self._client_quotas.pop(entity, None)
         self.client_quotas_changed = True
 
+    def _security_table(self) -> dict[SecurityKey, MetadataRecord]:
+        if self._security is None:
+            self._security = dict(self.base.security_records)
+        return self._security
+
+    def _replay_security(self, record: MetadataRecord) -> None:
+        self._security_table()[security_records.key_of(record)] = record
+
+    def _replay_security_removal(self, record: MetadataRecord) -> None:
+        self._security_table().pop(security_records.key_of(record), None)
+
     # Result
 
     def image(self, offset: int, epoch: int) -> MetadataImage:
@@ -321,6 +335,7 @@ class MetadataDelta:
             features=base.features if self._features is None else self._features,
             producer_ids=self._producer_ids,
             client_quotas=base.client_quotas if self._client_quotas is None else self._client_quotas,
+            security_records=base.security_records if self._security is None else self._security,
             colliding_names=colliding,
         )
         return self._image
@@ -387,4 +402,6 @@ _REPLAY: Final[dict[type, Callable[[MetadataDelta, Any], None]]] = {
     FeatureLevelRecord: MetadataDelta._replay_feature_level,
     ProducerIdsRecord: MetadataDelta._replay_producer_ids,
     ClientQuotaRecord: MetadataDelta._replay_client_quota,
+    **dict.fromkeys(security_records.ADDED, MetadataDelta._replay_security),
+    **dict.fromkeys(security_records.REMOVED, MetadataDelta._replay_security_removal),
 }

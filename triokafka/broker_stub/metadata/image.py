@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord, RegisterControllerRecord
+from triokafka.protocol.stored.metadata_record import MetadataRecord
 from triokafka.structs import TopicPartition
 
 NO_LEADER: Final = -1
@@ -57,6 +58,10 @@ IP: Final = "ip"
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """The entity of a quota: sorted pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default."""
+
+SecurityKey = tuple[str, str, int]
+"""The key of an ACL entry (``acl``, id, 0), SCRAM credential (``scram``, user, mechanism) or token (``token``, id, 0).
+"""
 
 EMPTY_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -191,6 +196,8 @@ class MetadataImage(NamedTuple):
     """The first producer id of the next block."""
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
     """The quotas of users and client ids, by entity and name."""
+    security_records: Mapping[SecurityKey, MetadataRecord] = MappingProxyType({})
+    """Entries of access control lists, SCRAM credentials and delegation tokens, for the nodes that use them."""
     colliding_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """Topics whose name has a ``.`` or ``_``, by the name with every ``.`` replaced by ``_``."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from triokafka.broker_stub.metadata.image import EMPTY_CONFIGS, MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.security_records import removal_of
 from triokafka.broker_stub.metadata.snapshots import partition_record, quota_record, registration_record
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
@@ -47,6 +48,12 @@ def difference_records(before: MetadataImage, after: MetadataImage) -> Iterator[
                 yield quota_record(entity, key, new.get(key))
     if before.producer_ids != after.producer_ids:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=after.producer_ids)
+    for entry in _keys_of(before.security_records, after.security_records):
+        record = after.security_records.get(entry)
+        if record is None:
+            yield removal_of(entry)
+        elif before.security_records.get(entry) != record:
+            yield record
 
 
 def _topics(before: MetadataImage, after: MetadataImage) -> Iterator[Struct]:

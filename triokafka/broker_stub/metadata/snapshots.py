@@ -132,6 +132,7 @@ def image_records(image: MetadataImage) -> Iterator[Struct]:
             yield quota_record(entity, key, quota)
     if image.producer_ids:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.producer_ids)
+    yield from image.security_records.values()
 
 
 def registration_record(broker: BrokerImage) -> RegisterBrokerRecord:

@@ -51,6 +51,7 @@ class BrokerMetrics:
         yield from self._of_requests()
         yield from self._of_network()
         yield from self._of_delayed_operations()
+        yield from self._of_replicas()
         yield from self._of_traffic()
         yield from self._of_cleaner()
         yield from self._of_logs()
@@ -86,7 +87,11 @@ class BrokerMetrics:
 
     def _of_delayed_operations(self) -> Iterator[Sample]:
         replicas = self._services.replicas
-        for kind, purgatory in (("Produce", replicas.produce_purgatory), ("Fetch", replicas.fetch_purgatory)):
+        for kind, purgatory in (
+            ("Produce", replicas.produce_purgatory),
+            ("Fetch", replicas.fetch_purgatory),
+            ("DeleteRecords", replicas.delete_purgatory),
+        ):
             tags = {"delayedOperation": kind}
             yield Sample("kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", tags, purgatory.watched)
             yield Sample(
@@ -101,7 +106,29 @@ class BrokerMetrics:
         yield Sample(name, {}, sessions.cached_partitions)
         name = "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec"
         yield Sample(name, {}, sessions.evictions, "Count")
-        yield Sample("kafka.server:type=ReplicaManager,name=PartitionCount", {}, len(replicas))
+
+    def _of_replicas(self) -> Iterator[Sample]:
+        replicas = self._services.replicas
+        health, proposals, lags = replicas.health(), replicas.proposals, replicas.fetchers.lags()
+        for name, value in (
+            ("PartitionCount", len(replicas)),
+            ("LeaderCount", health.leaders),
+            ("OfflineReplicaCount", replicas.offline),
+            ("UnderReplicatedPartitions", health.under_replicated),
+            ("UnderMinIsrPartitionCount", health.under_min_isr),
+            ("AtMinIsrPartitionCount", health.at_min_isr),
+            ("ReassigningPartitions", health.reassigning),
+        ):
+            yield Sample(f"kafka.server:type=ReplicaManager,name={name}", {}, value)
+        for name, count in (
+            ("IsrShrinksPerSec", proposals.shrinks),
+            ("IsrExpandsPerSec", proposals.expansions),
+            ("FailedIsrUpdatesPerSec", proposals.failed_updates),
+        ):
+            yield Sample(f"kafka.server:type=ReplicaManager,name={name}", {}, count, "Count")
+        manager = {"clientId": "Replica"}
+        name = "kafka.server:type=ReplicaFetcherManager,name=MaxLag"
+        yield Sample(name, manager, max(lags.values(), default=0))
 
     def _of_cleaner(self) -> Iterator[Sample]:
         metrics = self._cleaner.metrics
@@ -135,6 +162,8 @@ class BrokerMetrics:
             ("MessagesInPerSec", traffic.records_in),
             ("BytesOutPerSec", traffic.bytes_out),
             ("ReplicationBytesOutPerSec", traffic.replication_bytes_out),
+            ("ReplicationBytesInPerSec", traffic.replication_bytes_in),
+            ("ReassignmentBytesInPerSec", traffic.reassignment_bytes_in),
             ("TotalProduceRequestsPerSec", traffic.produces),
             ("FailedProduceRequestsPerSec", traffic.failed_produces),
             ("TotalFetchRequestsPerSec", traffic.fetches),

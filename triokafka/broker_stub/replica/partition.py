@@ -84,7 +84,8 @@ class Partition:
         self._node_id = node_id
         self._registrations = registrations
         self._lag_seconds = lag_seconds
-        self._followers: dict[int, FollowerState] = {}
+        self.followers: dict[int, FollowerState] = {}
+        """The leader's view of each follower, by broker id; empty on a follower."""
         self._leader_epoch_start = 0
         self._time = 0.0
 
@@ -113,8 +114,8 @@ class Partition:
         self._describe(leader_epoch, partition_epoch, replicas, in_sync_replicas, adding_replicas)
         self.leader_id = self._node_id
         self.is_leader = True
-        known = {} if is_new else self._followers
-        self._followers = {
+        known = {} if is_new else self.followers
+        self.followers = {
             # In-sync followers get the whole lag time to fetch from the new leader.
             replica: known.get(replica) or FollowerState(caught_up_at=now if replica in self.isr.committed else _NEVER)
             for replica in self.replicas
@@ -142,7 +143,7 @@ class Partition:
         self._describe(leader_epoch, partition_epoch, replicas, (), adding_replicas)
         self.leader_id = leader_id
         self.is_leader = False
-        self._followers = {}
+        self.followers = {}
         return is_new
 
     def _describe(
@@ -163,11 +164,6 @@ class Partition:
     def in_sync_replicas(self) -> frozenset[int]:
         """The committed in-sync set; empty on a follower, which does not track it."""
         return self.isr.committed
-
-    @property
-    def followers(self) -> dict[int, FollowerState]:
-        """The leader's view of each follower, by broker id; empty on a follower."""
-        return self._followers
 
     @property
     def leader_hint(self) -> LeaderHint:
@@ -206,20 +202,24 @@ class Partition:
     # Writing
 
     @property
-    def min_insync_replicas(self) -> int:
-        """``min.insync.replicas``, or the number of replicas if that is lower."""
-        return min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
+    def under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than ``min.insync.replicas`` requires; the leader takes no acks=all.
+
+        All replicas are enough, also when they are fewer than that.
+        """
+        in_sync = len(self.isr.committed)
+        return not in_sync or (in_sync < len(self.replicas) and in_sync < self.log.config.min_insync_replicas)
 
     @property
-    def under_min_isr(self) -> bool:
-        """Whether fewer replicas are in sync than ``min.insync.replicas`` requires; the leader takes no acks=all."""
-        isr = len(self.isr.committed)
-        return isr < self.log.config.min_insync_replicas and isr < max(len(self.replicas), 1)
+    def at_min_isr(self) -> bool:
+        """Whether just as many replicas are in sync as ``min.insync.replicas`` requires."""
+        return len(self.isr.committed) == min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
 
     @property
     def enough_replicas(self) -> bool:
         """Whether the maximal in-sync set reaches ``min.insync.replicas``, so that committed records are safe."""
-        return len(self.isr.maximal) >= self.min_insync_replicas
+        in_sync = len(self.isr.maximal)
+        return in_sync >= len(self.replicas) or in_sync >= self.log.config.min_insync_replicas
 
     def append(
         self,
@@ -277,9 +277,9 @@ class Partition:
         if now is not None and now > self._time:
             self._time = now
         lowest = self.log.settled_offset
-        if self._followers:
+        if self.followers:
             maximal, end = self.isr.maximal, self.log.log_end_offset
-            for replica, follower in self._followers.items():
+            for replica, follower in self.followers.items():
                 if follower.log_end_offset < lowest and (
                     replica in maximal
                     or (follower.is_caught_up(end, self._time, self._lag_seconds) and self._may_join(replica, follower))
@@ -298,7 +298,7 @@ class Partition:
                 follower must retry. The first is for requests with a leader epoch, the second for those without.
         """
         self.require_leader(current_leader_epoch)
-        if replica_id not in self._followers:
+        if replica_id not in self.followers:
             error = errors.UnknownLeaderEpochError if current_leader_epoch >= 0 else errors.NotLeaderForPartitionError
             raise error(
                 f"{self.topic_partition}: broker {replica_id} has no replica in leader epoch {self.leader_epoch}"
@@ -322,7 +322,7 @@ class Partition:
                     f"{self.topic_partition}: broker {replica_id} fetched with the broker epoch {broker_epoch}, and is "
                     f"registered with {registered}"
                 )
-        self._followers[replica_id].fetched(
+        self.followers[replica_id].fetched(
             fetch_offset, log_start_offset, self.log.log_end_offset, broker_epoch=broker_epoch, now=now
         )
         return self.advance_high_watermark(now)
@@ -347,7 +347,7 @@ class Partition:
         isr = self.isr
         if not self.is_leader or isr.in_flight is not None or replica_id in isr.committed:
             return None
-        follower = self._followers.get(replica_id)
+        follower = self.followers.get(replica_id)
         if (
             follower is None
             or follower.log_end_offset < max(self.high_watermark, self._leader_epoch_start)
@@ -365,7 +365,7 @@ class Partition:
         end = self.log.log_end_offset
         lagging = {
             replica
-            for replica, follower in self._followers.items()
+            for replica, follower in self.followers.items()
             if replica in isr.committed and not follower.is_caught_up(end, now, self._lag_seconds)
         }
         return self._propose(isr.committed - lagging) if lagging else None
@@ -373,7 +373,7 @@ class Partition:
     def _propose(self, in_sync: frozenset[int]) -> IsrProposal:
         members = []
         for broker_id in sorted(in_sync):
-            follower = self._followers.get(broker_id)
+            follower = self.followers.get(broker_id)
             epoch = UNKNOWN_EPOCH if follower is None else follower.broker_epoch
             if follower is None and self._registrations is not None:
                 registered = self._registrations.broker_epoch(broker_id)
@@ -467,7 +467,7 @@ class Partition:
     def low_watermark(self) -> int:
         """Return the lowest log start offset of the replicas whose brokers are up: DeleteRecords waits for it."""
         lowest = self.log.log_start_offset
-        for replica, follower in self._followers.items():
+        for replica, follower in self.followers.items():
             if self._registrations is None or self._registrations.is_active(replica):
                 lowest = min(lowest, follower.log_start_offset)
         return lowest

@@ -9,7 +9,19 @@ from __future__ import annotations
 from uuid import UUID
 
 from triokafka.protocol.message import Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Float64, Int8, Int16, Int32, Int64, String, UInt16, Uuid
+from triokafka.protocol.primitives import (
+    Array,
+    Boolean,
+    Bytes,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    UInt16,
+    Uuid,
+)
 from triokafka.protocol.stored.metadata_record import MetadataRecord
 
 
@@ -327,6 +339,67 @@ class ProducerIdsRecord(MetadataRecord, api_key=15, versions="0", flexible="0+")
     broker_id: int = field(Int32, doc="The broker's id.")
     broker_epoch: int = field(Int64, default=-1, doc="The broker epoch: the offset of the registration.")
     next_producer_id: int = field(Int64, doc="The first producer id after the block.")
+
+
+class AccessControlEntryRecord(MetadataRecord, api_key=18, versions="0", flexible="0+"):
+    """An entry of an access control list was added."""
+
+    id: UUID = field(Uuid, doc="The entry's id.")
+    resource_type: int = field(Int8, doc="The resource type of the entry.")
+    resource_name: str = field(String, doc="The resource name.")
+    pattern_type: int = field(Int8, doc="How the resource name matches: 3 literal, 4 as a prefix.")
+    principal: str = field(String, doc="The principal, such as ``User:alice``.")
+    host: str = field(String, doc="The client's host; ``*`` for any.")
+    operation: int = field(Int8, doc="The operation.")
+    permission_type: int = field(Int8, doc="2 to deny, 3 to allow.")
+
+
+class RemoveAccessControlEntryRecord(MetadataRecord, api_key=19, versions="0", flexible="0+"):
+    """An entry of an access control list was removed."""
+
+    id: UUID = field(Uuid, doc="The entry's id.")
+
+
+class UserScramCredentialRecord(MetadataRecord, api_key=11, versions="0", flexible="0+"):
+    """A user's SCRAM credential was set."""
+
+    name: str = field(String, doc="The user.")
+    mechanism: int = field(Int8, doc="1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512.")
+    salt: bytes = field(Bytes, doc="The random salt.")
+    stored_key: bytes = field(Bytes, doc="The key that verifies the client.")
+    server_key: bytes = field(Bytes, doc="The key with which the server proves itself.")
+    iterations: int = field(Int32, doc="The number of iterations.")
+
+
+class RemoveUserScramCredentialRecord(MetadataRecord, api_key=22, versions="0", flexible="0+"):
+    """A user's SCRAM credential was removed."""
+
+    name: str = field(String, doc="The user.")
+    mechanism: int = field(Int8, doc="1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512.")
+
+
+class DelegationTokenRecord(MetadataRecord, api_key=10, versions="0", flexible="0+"):
+    """A delegation token was created or renewed."""
+
+    owner: str = field(String, doc="The principal that owns the token.")
+    requester: str = field(String, doc="The principal that requested it.")
+    renewers: list[str] = field(Array(String), doc="The principals that may renew it.")
+    issue_timestamp: int = field(Int64, doc="When it was issued.")
+    max_timestamp: int = field(Int64, doc="When it ends at the latest.")
+    expiration_timestamp: int = field(Int64, doc="When it ends unless it is renewed.")
+    token_id: str = field(String, doc="The token's id.")
+
+
+class RemoveDelegationTokenRecord(MetadataRecord, api_key=26, versions="0", flexible="0+"):
+    """A delegation token was removed."""
+
+    token_id: str = field(String, doc="The token's id.")
+
+
+class ZkMigrationStateRecord(MetadataRecord, api_key=21, versions="0", flexible="0+"):
+    """The state of a move off ZooKeeper, which ended before Kafka 4."""
+
+    zk_migration_state: int = field(Int8, doc="0 none, 1 migrating, 2 before the migration, 3 after it.")
 
 
 class NoOpRecord(MetadataRecord, api_key=20, versions="0", flexible="0+"):

@@ -2,14 +2,16 @@
 
 Rows come from the JVM as Arrow and are sent by column. A task returns when all its records are acknowledged. The
 driver's `commit` and `abort` only log: without transactions, records of a failed attempt stay in the topic, and the
-next attempt writes them again.
+next attempt writes them again. With the option ``transactional`` each task commits a transaction (`exactly_once`).
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +23,7 @@ import triokafka
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.loop_thread import loop_thread
 from triokafka.spark.planning.brokers import without_frames
+from triokafka.spark.writing.exactly_once import place_of_task, write_once
 from triokafka.spark.writing.record_sink import RecordSink, Written
 from triokafka.spark.writing.write_options import COLUMNS, WriteOptions, check_columns
 
@@ -49,6 +52,8 @@ class TaskWriter:
         check_columns(schema, options.topic)
         self.options = options
         self.schema = schema
+        # The same in all attempts of all tasks, which get copies of this object.
+        self.job = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send the rows of one task, and wait until all are acknowledged.
@@ -59,8 +64,16 @@ class TaskWriter:
                 topic, partition and reason.
         """
         batches = (batch.select(self._columns) for batch in iterator)
+        work = self._send_all
+        if self.options.transactional:
+            work = partial(
+                write_once,
+                place=place_of_task(self.job),
+                topic=self.options.topic,
+                settings=self.options.producer_settings(),
+            )
         try:
-            return TaskWritten(loop_thread().feed(batches, self._send_all))
+            return TaskWritten(loop_thread().feed(batches, work))
         except KafkaError as error:
             raise without_frames(error) from None
 

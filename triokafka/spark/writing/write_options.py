@@ -43,6 +43,7 @@ _TYPES: Final = {
     "headers": ("array<struct<key:string,value:binary>>",),
     "partition": ("int",),
 }
+_SWITCH: Final = {"true": True, "on": True, "false": False, "off": False}
 _KNOWN: Final = ("topic", "transactional", SERVERS)
 # Spark's own options, which it passes to every sink.
 _OF_SPARK: Final = frozenset(("checkpointlocation", "path", "queryname", "outputmode"))
@@ -52,7 +53,7 @@ _REFUSED_CLIENT: Final = {
     "kafka.key.serializer": "keys are strings or bytes already; cast the column",
     "kafka.value.serializer": "values are strings or bytes already; cast the column",
     "kafka.interceptor.classes": "interceptors of the JVM cannot run here",
-    "kafka.transactional.id": "records are written at least once, without transactions",
+    "kafka.transactional.id": "each task needs one of its own; option 'transactional' names them",
 }
 _DEFAULT_PARTITIONERS: Final = frozenset(
     f"org.apache.kafka.clients.producer.{name}"
@@ -67,6 +68,7 @@ class WriteOptions:
     Args:
         bootstrap_servers: the initial broker addresses.
         topic: the topic of all records; None if the column ``topic`` names it.
+        transactional: whether each task writes in a transaction, once however often it is repeated.
         client: further producer settings under their Python names. Some are passwords, so no repr shows them: Spark can
             print the local variables of a failed task.
         warnings: messages about options that have no effect.
@@ -76,6 +78,7 @@ class WriteOptions:
     topic: str | None
     client: Mapping[str, Any] = field(repr=False)
     warnings: tuple[str, ...] = ()
+    transactional: bool = False
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -90,13 +93,11 @@ class WriteOptions:
         servers = given.get(SERVERS, "").strip()
         if not servers:
             raise ConfigurationError(f"Option '{SERVERS}' must be specified for configuring Kafka writers")
-        if given.get("transactional", "off").lower() != "off":
-            raise ConfigurationError(
-                "Option 'transactional' can only be 'off' yet: records are written at least once, and once by each"
-                " attempt of a task"
-            )
+        transactional = given.get("transactional", "false").strip().lower()
+        if transactional not in _SWITCH:
+            raise ConfigurationError(f"Option 'transactional' is {transactional!r}: it must be 'true' or 'false'")
         topic = given.get("topic", "").strip() or None
-        found = cls(servers, topic, client, tuple(warnings))
+        found = cls(servers, topic, client, tuple(warnings), _SWITCH[transactional])
         _check_client(found)
         return found
 
@@ -182,7 +183,8 @@ def _check_client(options: WriteOptions) -> None:
 
     check_protection(options.client)
     try:
-        ProducerOptions.parse(options.producer_settings())
+        transactional = {"transactional_id": "check"} if options.transactional else {}
+        ProducerOptions.parse({**options.producer_settings(), **transactional})
     except ConfigurationError as error:
         raise ConfigurationError(f"A 'kafka.' option cannot be used: {in_option_names(str(error))}") from None
 

@@ -78,7 +78,7 @@ def test_settings_are_in_no_repr() -> None:
         ({"kafka.compression.gzip.level": "9"}, "here it is 'kafka.compression.level'"),
         ({"kafka.linger.ms": "soon"}, "kafka.linger.ms='soon'"),
         ({"topics": "orders"}, "Unknown option 'topics' of a write; did you mean 'topic'?"),
-        ({"transactional": "batch"}, "can only be 'off' yet"),
+        ({"transactional": "batch"}, "it must be 'true' or 'false'"),
         ({"kafka.bootstrap.servers": " "}, "Option 'kafka.bootstrap.servers' must be specified"),
     ],
 )
@@ -110,7 +110,7 @@ def test_what_other_sinks_know_is_a_warning(caplog: pytest.LogCaptureFixture) ->
         {"kafka.client.id": "hush", "kafka.linger.ms": "soon"},
         {"kafka.client.id": "hush", "topicc": "a"},
         {"kafka.client.id": "hush", "kafka.key.serializer": "x"},
-        {"kafka.client.id": "hush", "transactional": "on"},
+        {"kafka.client.id": "hush", "transactional": "batch"},
     ],
 )
 def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]) -> None:
@@ -172,18 +172,15 @@ def test_replacing_a_topic_is_refused() -> None:
         TopicWriter(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"), True)
 
 
-def test_the_exactly_once_sink_comes_with_transactions() -> None:
-    """Promised: exactly-once sink. Until there are transactions it is refused by name. Its seam is there: what a
-    task returns says where all its records are, and the driver gets that with the batch's number, to commit or abort.
-    """
-    assert "records are written at least once" in refused(transactional="batch")
+def test_a_task_reports_what_it_wrote_to_the_driver() -> None:
+    """What a task returns says where all its records are, and the driver gets that with the batch's number."""
     writer = stream_writer(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"))
     for end in (writer.commit, writer.abort):
         assert list(inspect.signature(end).parameters) == ["messages", "batchId"]
     told = TaskWritten(Written({TopicPartition("t", 0): WrittenRange(5, 10, 14)}))
     assert pickle.loads(pickle.dumps(told)) == told
     page = (Path(__file__).parents[4] / "docs" / "spark.md").read_text(encoding="utf-8")
-    assert "| exactly-once writes | not yet: at least once" in page
+    assert "| exactly-once writes | with the option `transactional`" in page
 
 
 def test_streams_are_written_by_column_where_spark_can() -> None:
