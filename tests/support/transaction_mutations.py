@@ -69,8 +69,8 @@ TRANSACTION_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "partitions are verified",
             "triokafka/broker_stub/coordinators/transaction_verifier.py",
-            "        if asked:\n",
-            "        if False:\n",
+            "                if code:\n                    refused[key] = _for_client(code, producer)\n",
+            "                pass\n",
             _API + "test_partition_that_was_not_added_takes_no_records",
         ),
         (

@@ -170,8 +170,7 @@ def _wanted(features: tuple[str, ...], metadata: str | None, release_version: st
         if features or metadata is not None:
             raise click.UsageError("--release-version and --feature or --metadata exclude each other.")
         # The quorum's own level changes separately, once its voters are ready (KIP-853).
-        levels = _release(_metadata_level("--release-version", release_version))
-        return {name: level for name, level in levels.items() if name != _KRAFT_VERSION}
+        return levels_of_release("--release-version", release_version)
     wanted: dict[str, int] = {}
     for name, level in pairs("--feature", features).items():
         if not level.strip().isdigit():
@@ -194,6 +193,15 @@ def _metadata_level(option: str, text: str) -> int:
             return level
     newest = _METADATA_NAMES[max(_METADATA_NAMES)]
     raise click.UsageError(f"{option}: there is no version {text!r}; known are 3.0-IV1 to {newest}.")
+
+
+def levels_of_release(option: str, text: str) -> dict[str, int]:
+    """Return the levels of all features but ``kraft.version`` in a Kafka release, such as 4.0 or 4.0-IV3.
+
+    Raises:
+        UsageError: there is no such release; the message names ``option``.
+    """
+    return {name: level for name, level in _release(_metadata_level(option, text)).items() if name != _KRAFT_VERSION}
 
 
 def _release(level: int) -> dict[str, int]:

@@ -52,6 +52,9 @@ def random_uuid() -> None:
 @click.option("--no-initial-controllers", "-N", is_flag=True, help="Join a dynamic quorum as an observer.")
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Leave directories that are formatted already.")
 @click.option("--feature", "-f", "features", multiple=True, metavar="NAME=LEVEL", help="First level of a feature.")
+@click.option(
+    "--release-version", "-r", metavar="VERSION", help="Begin with the feature levels of a Kafka release, such as 4.0."
+)
 def format_directories(
     cluster_id: str,
     config_file: str,
@@ -60,6 +63,7 @@ def format_directories(
     no_initial_controllers: bool,
     ignore_formatted: bool,
     features: tuple[str, ...],
+    release_version: str | None,
 ) -> None:
     """Write the ids of the cluster, the node and the directories into the node's data directories.
 
@@ -78,7 +82,7 @@ def format_directories(
         )
     if standalone and not config.is_controller:
         raise click.UsageError("--standalone: the node is a broker only (process.roles).")
-    records = _first_records(features)
+    records = _first_records(features, release_version)
     if _is_formatted(config):
         if ignore_formatted:
             click.echo("All of the log directories are already formatted.")
@@ -139,11 +143,16 @@ def _id_of_text(text: str) -> uuid.UUID:
         raise click.UsageError(f"--initial-controllers: {text!r} is not a directory id.") from None
 
 
-def _first_records(features: tuple[str, ...]) -> list[FeatureLevelRecord]:
-    from triokafka.broker_stub.metadata.features import INITIAL_LEVELS, SUPPORTED
+def _first_records(features: tuple[str, ...], release_version: str | None) -> list[FeatureLevelRecord]:
+    from triokafka.broker_stub.metadata.features import INITIAL_LEVELS, METADATA_VERSION, SUPPORTED
+    from triokafka.cli.features import levels_of_release
     from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
 
     levels = dict(INITIAL_LEVELS)
+    if release_version is not None:
+        if any(text.partition("=")[0] == METADATA_VERSION for text in features):
+            raise click.UsageError(f"--release-version and --feature {METADATA_VERSION} exclude each other.")
+        levels = levels_of_release("--release-version", release_version)
     for text in features:
         name, equals, level = text.partition("=")
         low, high = SUPPORTED.get(name, (0, -1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import trio
@@ -10,6 +11,8 @@ import trio
 import triokafka
 from triokafka import errors
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.replica_selector import RACK_AWARE
+from triokafka.client.admin.types import ConfigResource, ConfigResourceType
 from triokafka.structs import TopicPartition
 from triokafka.testing import RunningCluster, Simulation, run_simulation, running_cluster
 
@@ -163,3 +166,56 @@ def test_a_new_leader_has_what_was_acknowledged() -> None:
             await until(lambda: len(replica(cluster, cluster.leader("t")).in_sync_replicas) == 3)
 
     in_a_cluster(test)
+
+
+def test_a_throttle_slows_a_follower_down_until_it_is_in_sync() -> None:
+    """The rate is an average over eleven seconds, so ten seconds' worth of it passes at once."""
+
+    async def test(simulation: Simulation, cluster: RunningCluster) -> None:
+        await cluster.create_topic("t", partitions=1, configs={"leader.replication.throttled.replicas": "*"})
+        leader = cluster.leader("t")
+        away = next(node for node in (1, 2, 3) if node != leader)
+        await cluster.stop(away)
+        await produce(simulation, cluster, *(b"." * 10_000 for _ in range(30)))
+        async with triokafka.AdminClient(
+            world=simulation.host("client").world, bootstrap_servers=cluster.broker(leader).bootstrap_servers
+        ) as admin:
+            rate = {"leader.replication.throttled.rate": "10000"}
+            resource = ConfigResource(ConfigResourceType.BROKER, str(leader))
+            await admin.incremental_alter_configs({resource: rate})
+        began = trio.current_time()
+        await cluster.start_broker(away)
+        await until(lambda: away in replica(cluster, leader).in_sync_replicas)
+        assert 10 < trio.current_time() - began < 40
+        assert content(replica(cluster, away)) == content(replica(cluster, leader))
+
+    in_a_cluster(test, replica_fetch_max_bytes=20_000)
+
+
+def test_a_consumer_reads_from_the_replica_in_its_rack() -> None:
+    async def test(simulation: Simulation, cluster: RunningCluster) -> None:
+        for broker in cluster.brokers:
+            broker.config = replace(broker.config, broker_rack=f"rack-{broker.node_id}")
+            await cluster.restart(broker.node_id)
+        await cluster.create_topic("t", partitions=1)
+        await produce(simulation, cluster, b"1", b"2")
+        near = next(node for node in (1, 2, 3) if node != cluster.leader("t"))
+        await until(lambda: replica(cluster, near).high_watermark == 2)
+        async with triokafka.Consumer(
+            "t",
+            world=simulation.host("client").world,
+            bootstrap_servers=cluster.bootstrap_servers,
+            client_rack=f"rack-{near}",
+            auto_offset_reset="earliest",
+            group_id=None,
+        ) as consumer:
+            found = []
+            async for record in consumer:
+                found.append(record.value)
+                if len(found) == 2:
+                    break
+        assert found == [b"1", b"2"]
+        assert cluster.broker(near).broker.replicas.traffic.bytes_out > 0
+        assert cluster.broker(cluster.leader("t")).broker.replicas.traffic.bytes_out == 0
+
+    in_a_cluster(test, replica_selector_class=RACK_AWARE)

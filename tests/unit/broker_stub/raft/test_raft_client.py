@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 import trio
 
-from tests.support.raft_cluster import RaftCluster
+from tests.support.raft_cluster import Member, RaftCluster
 from tests.support.simulated import current_simulation, simulated
 from triokafka.broker_stub.metadata.records import encode_snapshot_footer
+from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.raft_log import SnapshotId
-from triokafka.errors import NotControllerError
+from triokafka.errors import BrokerNotAvailableError, NotControllerError
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from triokafka.protocol.api.vote import VoteRequest
 
 
 @simulated
@@ -132,3 +137,71 @@ async def test_describe_quorum_names_voters_and_observers() -> None:
     assert sorted(voter.replica_id for voter in partition.current_voters) == [1, 2, 3]
     assert [observer.replica_id for observer in partition.observers] == [4]
     assert {voter.log_end_offset for voter in partition.current_voters} == {end}
+
+
+def _fail(member: Member, file_name: str) -> None:
+    """Let every operation on a file fail."""
+
+    def strike(operation: str, path: str, size: int) -> None:
+        if file_name in path and operation != "read":
+            raise OSError(errno.EIO, "the disk is broken", path)
+
+    member.host.disk.before_operation = strike
+
+
+@simulated
+async def test_a_leader_that_cannot_sync_its_log_leads_no_more_and_the_others_go_on() -> None:
+    cluster = RaftCluster(current_simulation())
+    leader = await cluster.leader()
+    leader.append("lost")
+    _fail(leader, ".log")
+    await cluster.until(lambda: not leader.client.is_leader)
+    assert leader.listener.errors
+    successor = await cluster.leader(other_than=leader)
+    end = successor.append("kept")
+    await cluster.until(lambda: successor.listener.high_watermark >= end)
+
+
+@simulated
+async def test_a_node_that_cannot_store_its_vote_takes_no_further_part() -> None:
+    cluster = RaftCluster(current_simulation())
+    leader = await cluster.leader()
+    broken = next(member for member in cluster.up if member is not leader)
+    _fail(broken, "quorum-state")
+    await leader.kill()
+    await cluster.until(lambda: broken.client.failure is not None)
+    assert not cluster.leaders, "the broken node has voted"
+    leader.start()
+    await cluster.leader()
+    assert not broken.client.is_leader
+    with pytest.raises(BrokerNotAvailableError):
+        await broken.client.vote(VoteRequest(), version=2)
+
+
+@simulated
+async def test_a_waiting_fetch_fails_when_the_node_stops() -> None:
+    cluster = RaftCluster(current_simulation(), voters=1)
+    leader = await cluster.leader()
+    client = leader.client
+    partition = FetchPartition(
+        partition=0,
+        current_leader_epoch=client.leader.epoch,
+        fetch_offset=client.end_offset,
+        last_fetched_epoch=client.leader.epoch,
+        partition_max_bytes=1000,
+    )
+    request = FetchRequest(
+        replica_state=ReplicaState(replica_id=9),
+        max_wait_ms=60_000,
+        min_bytes=1,
+        topics=[FetchTopic(topic=messages.TOPIC, topic_id=messages.TOPIC_ID, partitions=[partition])],
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_soon, leader)
+        with pytest.raises(BrokerNotAvailableError):
+            await client.fetch(request, version=17)
+
+
+async def _stop_soon(member: Member) -> None:
+    await trio.sleep(1)
+    await member.host.kill()
