@@ -174,6 +174,14 @@ class ControllerGateway(Protocol):
         """Send a broker's heartbeat."""
         ...
 
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Report the log directories of a broker's replicas; each replica succeeds or fails independently.
+
+        Raises:
+            BrokerIdNotRegisteredError, StaleBrokerEpochError: the broker is not registered with this epoch.
+        """
+        ...
+
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller.
 

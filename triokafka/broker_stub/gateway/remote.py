@@ -246,6 +246,10 @@ class RemoteControllerGateway:
         response = await self._checked(heartbeat_request(beat), timeout_ms=self._session_timeout_ms)
         return HeartbeatReply(response.is_caught_up, response.is_fenced, response.should_shut_down)
 
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Report the log directories of replicas."""
+        return await self._checked(request, timeout_ms=self._session_timeout_ms)
+
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller."""
         from triokafka.broker_stub.gateway.registration_messages import controller_registration_request

@@ -164,6 +164,10 @@ class SwitchingControllerGateway:
         """Send the broker's heartbeat."""
         return await self._call(lambda to: to.broker_heartbeat(beat))
 
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Report the log directories of replicas."""
+        return await self._call(lambda to: to.assign_replicas_to_dirs(request))
+
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller."""
         await self._call(lambda to: to.register_controller(registration))
