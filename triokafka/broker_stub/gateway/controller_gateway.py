@@ -118,10 +118,6 @@ class ControllerGateway(Protocol):
         """Change in-sync sets, on behalf of the leaders of the partitions (KIP-497)."""
         ...
 
-    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        """Record in which log directories the replicas of a broker are (KIP-858)."""
-        ...
-
     async def alter_configs(
         self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> AlterConfigsResponse:

@@ -164,10 +164,6 @@ class RemoteControllerGateway:
         """Change in-sync sets. The caller repeats a request that failed with the newest state of its partitions."""
         return await self._send(request, timeout_ms=_ALTER_PARTITION_TIMEOUT_MS)
 
-    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        """Record in which log directories the replicas of the broker are."""
-        return await self._send(request)
-
     # Configuration
 
     async def alter_configs(

@@ -112,10 +112,6 @@ class SwitchingControllerGateway:
         """Change in-sync sets."""
         return await self._call(lambda to: to.alter_partition(request))
 
-    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        """Record in which log directories the replicas of a broker are."""
-        return await self._call(lambda to: to.assign_replicas_to_dirs(request))
-
     async def alter_configs(
         self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> AlterConfigsResponse:
