@@ -83,6 +83,7 @@ CONTROLLER_MODULES: Final = {
     "begin_quorum_epoch": (53, 0, 1),
     "end_quorum_epoch": (54, 0, 1),
     "alter_partition": (56, 2, 3),
+    "assign_replicas_to_dirs": (73, 0, 0),
     "envelope": (58, 0, 0),
     "fetch_snapshot": (59, 0, 1),
     "broker_registration": (62, 0, 4),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # messages are imported when a handler first needs them: a br
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -115,6 +116,10 @@ class ControllerGateway(Protocol):
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Change in-sync sets, on behalf of the leaders of the partitions (KIP-497)."""
+        ...
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Note the log directories of a broker's replicas (KIP-858)."""
         ...
 
     async def alter_configs(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -161,6 +162,10 @@ class RemoteControllerGateway:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Change in-sync sets. The caller repeats a request that failed with the newest state of its partitions."""
+        return await self._send(request, timeout_ms=_ALTER_PARTITION_TIMEOUT_MS)
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Note the log directories of a broker's replicas."""
         return await self._send(request, timeout_ms=_ALTER_PARTITION_TIMEOUT_MS)
 
     # Configuration

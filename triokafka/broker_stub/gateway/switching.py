@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -110,6 +111,10 @@ class SwitchingControllerGateway:
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Change in-sync sets."""
         return await self._call(lambda to: to.alter_partition(request))
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Note the log directories of a broker's replicas."""
+        return await self._call(lambda to: to.assign_replicas_to_dirs(request))
 
     async def alter_configs(
         self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
