@@ -83,13 +83,13 @@ CONTROLLER_MODULES: Final = {
     "begin_quorum_epoch": (53, 0, 1),
     "end_quorum_epoch": (54, 0, 1),
     "alter_partition": (56, 2, 3),
-    "assign_replicas_to_dirs": (73, 0, 0),
     "envelope": (58, 0, 0),
     "fetch_snapshot": (59, 0, 1),
     "broker_registration": (62, 0, 4),
     "broker_heartbeat": (63, 0, 2),
     "allocate_producer_ids": (67, 0, 0),
     "controller_registration": (70, 0, 0),
+    "assign_replicas_to_dirs": (73, 0, 0),
     "update_raft_voter": (82, 0, 0),
 }  # fmt: skip
 """The same of the APIs on a controller's listeners. Administrative requests have the same handlers there (KIP-919)."""

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (API key 73): a broker reports the log directories of its replicas (KIP-858).
+"""AssignReplicasToDirs (API key 73): a broker reports in which of its log directories its replicas are (KIP-858).
 
 Version 0.
 """
@@ -16,6 +16,6 @@ from triokafka.security.acl import AclOperation
 async def assign_replicas_to_dirs(
     request: AssignReplicasToDirsRequest, context: RequestContext
 ) -> AssignReplicasToDirsResponse:
-    """Let the controller note the directories."""
+    """Pass the report to the controller."""
     context.yield_slot()
     return await context.gateway.assign_replicas_to_dirs(request)

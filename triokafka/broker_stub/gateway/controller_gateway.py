@@ -118,10 +118,6 @@ class ControllerGateway(Protocol):
         """Change in-sync sets, on behalf of the leaders of the partitions (KIP-497)."""
         ...
 
-    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        """Note the log directories of a broker's replicas (KIP-858)."""
-        ...
-
     async def alter_configs(
         self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> AlterConfigsResponse:
@@ -172,6 +168,14 @@ class ControllerGateway(Protocol):
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """Send a broker's heartbeat."""
+        ...
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Report the log directories of a broker's replicas; each replica succeeds or fails independently.
+
+        Raises:
+            BrokerIdNotRegisteredError, StaleBrokerEpochError: the broker is not registered with this epoch.
+        """
         ...
 
     async def register_controller(self, registration: ControllerRegistration) -> None:

@@ -164,10 +164,6 @@ class RemoteControllerGateway:
         """Change in-sync sets. The caller repeats a request that failed with the newest state of its partitions."""
         return await self._send(request, timeout_ms=_ALTER_PARTITION_TIMEOUT_MS)
 
-    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        """Note the log directories of a broker's replicas."""
-        return await self._send(request, timeout_ms=_ALTER_PARTITION_TIMEOUT_MS)
-
     # Configuration
 
     async def alter_configs(
@@ -245,6 +241,10 @@ class RemoteControllerGateway:
 
         response = await self._checked(heartbeat_request(beat), timeout_ms=self._session_timeout_ms)
         return HeartbeatReply(response.is_caught_up, response.is_fenced, response.should_shut_down)
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Report the log directories of replicas."""
+        return await self._checked(request, timeout_ms=self._session_timeout_ms)
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller."""

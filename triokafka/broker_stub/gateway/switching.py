@@ -112,10 +112,6 @@ class SwitchingControllerGateway:
         """Change in-sync sets."""
         return await self._call(lambda to: to.alter_partition(request))
 
-    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        """Note the log directories of a broker's replicas."""
-        return await self._call(lambda to: to.assign_replicas_to_dirs(request))
-
     async def alter_configs(
         self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> AlterConfigsResponse:
@@ -163,6 +159,10 @@ class SwitchingControllerGateway:
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """Send the broker's heartbeat."""
         return await self._call(lambda to: to.broker_heartbeat(beat))
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Report the log directories of replicas."""
+        return await self._call(lambda to: to.assign_replicas_to_dirs(request))
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller."""
