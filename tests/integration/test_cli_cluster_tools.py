@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,3 +128,34 @@ class TestLogDirs:
         assert directory["partitions"] == [{"partition": "kept-0", "size": 0, "offsetLag": 0, "isFuture": False}]
         assert "kept-0\t0 bytes" in tool.ok("log", "dirs", "--broker-list", "1")
         assert tool("log", "dirs", "--broker-list", "x").status == 2
+
+
+@pytest.fixture(scope="module")
+def three_brokers() -> Iterator[str]:
+    command = [sys.executable, "-m", "triokafka", "broker", "--nodes", "3", "--in-memory", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[1]
+        process.terminate()
+
+
+def test_partitions_move_between_brokers_and_back_under_their_preferred_leaders(
+    three_brokers: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tool = Tool(three_brokers, capfdbinary, monkeypatch)
+    tool.ok("topics", "create", "moves", "--replica-assignment", "1:2,2:3")
+    tool("produce", "moves", stdin="a\nb\nc\n")
+    topics = written(tmp_path / "topics.json", {"version": 1, "topics": [{"topic": "moves"}]})
+    command = ("reassign", "generate", "--topics-to-move-json-file", topics, "--broker-list", "2,3", "--json")
+    plan = written(tmp_path / "plan.json", json.loads(tool.ok(*command))["proposed"])
+    executed = tool.ok("reassign", "execute", "--reassignment-json-file", plan, "--throttle", "10000000")
+    assert "The inter-broker throttle limit was set to 10000000 B/s" in executed
+    deadline = time.monotonic() + 30
+    while "in progress" in (verified := tool.ok("reassign", "verify", "--reassignment-json-file", plan)):
+        assert time.monotonic() < deadline, verified
+    assert "Reassignment of partition moves-0 is completed." in verified and "Removed the throttles" in verified
+    described = json.loads(tool.ok("topics", "describe", "moves", "--json"))[0]
+    assert all(set(partition["isr"]) == {2, 3} for partition in described["partitions"])
+    tool.ok("leader-election", "--election-type", "preferred", "--all-topic-partitions")
+    described = json.loads(tool.ok("topics", "describe", "moves", "--json"))[0]
+    assert all(partition["leader"] == partition["replicas"][0] for partition in described["partitions"])

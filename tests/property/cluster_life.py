@@ -155,6 +155,9 @@ class ClusterLife:
                     assert not shrinks or set(now.replicas) <= set(now.isr), f"a reassignment ended early: {was} {now}"
                 if was is not None and was.reassigning and not now.reassigning and self.cancelling:
                     assert set(now.replicas) == set(was.replicas) - set(was.adding_replicas), f"{was} {now}"
+                if was is not None and now.leader != was.leader and now.leader in was.eligible_leader_replicas:
+                    better = [one for one in was.isr if one in now.replicas and self._may_lead(was, one)]
+                    assert not better, f"{better} are in sync: {was} {now}"
                 self._followed(_topic, was, now)
             for topic_id in delta.deleted_topics:
                 for key in [key for key in self.committed if key[0] == topic_id]:
@@ -175,6 +178,10 @@ class ClusterLife:
         assert not leader.alive or log[: len(committed)] == committed, (
             f"leader {now.leader} of {topic.name}-{now.partition} lost records"
         )
+
+    def _may_lead(self, partition: PartitionImage, broker_id: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and broker.active and broker.has_online(partition.directory_of(broker_id))
 
     def topic_config(self) -> Any:
         return self.configuration.effective.topic_config_of(self.image)

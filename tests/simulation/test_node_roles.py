@@ -11,8 +11,14 @@ from tests.support.simulated import current_simulation, simulated
 from tests.support.simulated_nodes import BOTH, SimulatedNode, SimulatedNodes, simulated_nodes
 from triokafka import AdminClient
 from triokafka.client.admin import NewTopic
-from triokafka.errors import KafkaError, RequestTimedOutError
+from triokafka.errors import KafkaError, RequestTimedOutError, StaleBrokerEpochError
 from triokafka.network.node_channel import NodeChannel
+from triokafka.protocol.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
 from triokafka.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.envelope import EnvelopeRequest
@@ -235,3 +241,23 @@ async def test_error_of_the_controller_reaches_the_client() -> None:
         await create(cluster, cluster[2], "orders")
         with pytest.raises(KafkaError, match="already exists"):
             await create(cluster, cluster[2], "orders")
+
+
+@simulated
+async def test_broker_reports_its_log_directories_to_a_remote_controller() -> None:
+    async with simulated_nodes(current_simulation(), LAYOUTS["one controller and one broker"]) as cluster:
+        await create(cluster, cluster[2], "orders")
+        broker = cluster[2].node.broker
+        image = await cluster[2].wait_for(lambda image: "orders" in image.topics)
+        partitions = [PartitionData(partition_index=number) for number in (0, 1)]
+        directory = DirectoryData(
+            id=image.brokers[2].directories[0],
+            topics=[TopicData(topic_id=image.topics["orders"].topic_id, partitions=partitions)],
+        )
+        epoch = broker.lifecycle.broker_epoch
+        request = AssignReplicasToDirsRequest(broker_id=2, broker_epoch=epoch, directories=[directory])
+        answer = await broker.gateway.assign_replicas_to_dirs(request)
+        assert [p.error_code for p in answer.directories[0].topics[0].partitions] == [0, 0]
+        request.broker_epoch = epoch - 1
+        with pytest.raises(StaleBrokerEpochError):
+            await broker.gateway.assign_replicas_to_dirs(request)

@@ -84,7 +84,9 @@ async def test_repeated_task_writes_once(bootstrap: str) -> None:
 
 
 async def test_task_killed_at_every_step_writes_once(bootstrap: str) -> None:
-    """An attempt that is cancelled at a step leaves a transaction that is aborted, or one that is committed."""
+    """Promised: exactly-once sink. An attempt that is cancelled at a step leaves a transaction that is aborted, or one
+    that is committed.
+    """
     topic = await trio.to_thread.run_sync(make_topic, bootstrap)
     place = TaskPlace(f"{topic}-0", 7)
 

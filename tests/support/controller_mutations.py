@@ -1,4 +1,4 @@
-"""The rules of the active controller's decisions, each with a way to break it and the random lives that must notice.
+"""The rules of the active controller's decisions, each with a way to break it and the test that must notice.
 
 As in ``tests/support/mutations.py``, and applied by the same ``tests/test_mutations.py``.
 """
@@ -9,10 +9,14 @@ from tests.support.mutations import Mutation
 
 _C = "triokafka/broker_stub/controller/"
 _LIVES = "tests/property/test_cluster_decisions.py::test_clusters_survive_random_lives"
+_UNIT = "tests/unit/broker_stub/controller/"
+_REFUSED = _UNIT + "test_in_sync.py::test_request_that_does_not_fit_is_refused_with_its_reason"
+_BEATS = _UNIT + "test_cluster_control.py::test_heartbeats_of_strangers_and_of_old_epochs_are_refused"
+_ELIGIBLE = _UNIT + "test_elections.py::test_eligible_leader_waits_while_somebody_is_in_sync"
 
 CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
-    Mutation(rule, file if "/" in file else _C + file, old, new, _LIVES)
-    for rule, file, old, new in (
+    Mutation(rule, file if "/" in file else _C + file, old, new, test[0] if test else _LIVES)
+    for rule, file, old, new, *test in (
         (
             "a broker that restarts uncleanly is no eligible leader",
             "partition_change.py",
@@ -48,6 +52,7 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
             "partition_change.py",
             "eligible = self.isr or self.elr",
             "eligible = (*self.elr, *self.isr)",
+            _ELIGIBLE,
         ),
         (
             "an eligible leader is the only in-sync replica",
@@ -108,6 +113,7 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
             "in_sync.py",
             "if epochs.get(replica, _ANY_EPOCH) not in (_ANY_EPOCH, broker.broker_epoch):",
             "if False:",
+            _REFUSED,
         ),
         (
             "a fenced replica does not join",
@@ -119,19 +125,22 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
             "a proposal builds on the present partition epoch",
             "in_sync.py",
             "if wanted.partition_epoch < partition.partition_epoch:",
-            "if wanted.partition_epoch < 0:",
+            "if False:",
+            _REFUSED,
         ),
         (
             "a former leader proposes nothing",
             "in_sync.py",
             "if wanted.leader_epoch < partition.leader_epoch:",
-            "if wanted.leader_epoch < 0:",
+            "if False:",
+            _REFUSED,
         ),
         (
             "a heartbeat of an earlier process counts for nothing",
             "cluster_control.py",
             "    if broker.broker_epoch != broker_epoch:\n",
             "    if broker.broker_epoch < broker_epoch:\n",
+            _BEATS,
         ),
         (
             "another process does not take the place of a live one",

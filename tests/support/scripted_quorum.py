@@ -11,7 +11,8 @@ from typing import Any
 
 import trio
 
-from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, encode_leader_change, encode_records
+from tests.support.control_batches import encode_leader_change
+from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, encode_records
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.quorum_history import QuorumHistory
 from triokafka.broker_stub.raft.quorum_state import ElectionState, QuorumStateStore

@@ -8,6 +8,7 @@ the same way backwards. No request is handled here.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -30,6 +31,7 @@ from triokafka.broker_stub.deferred_imports import load_the_rest
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.directory_assignments import DirectoryAssignments
 from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.log_options import fetcher_config
@@ -142,6 +144,7 @@ class Broker:
             session_timeout_ms=config.broker_session_timeout_ms,
             metadata_offset=lambda: self.image.offset,
             registered=self._registered,
+            offline_directories=self._failed_directories,
         )
         self.logs = storage.logs
         self.cleaner = storage.cleaner
@@ -221,6 +224,12 @@ class Broker:
         self._made_at = self.world.now()
         self.tasks = NodeTasks(self.sockets.close)
         self._started = False
+        self._assignments = DirectoryAssignments(
+            config.node_id,
+            self.gateway,
+            broker_epoch=lambda: self.lifecycle.broker_epoch,
+            directory_of=self._directory_of,
+        )
         self.publisher = BrokerMetadataPublisher(
             self.world,
             config=self._config,
@@ -232,6 +241,7 @@ class Broker:
             quotas=self.quotas,
             sockets=self.sockets,
             coordinators=self.coordinators,
+            assignments=self._assignments,
         )
 
     # As the listener of its replicas
@@ -366,6 +376,7 @@ class Broker:
         )
         await self.lifecycle.start(registration, timeout_ms=self.config.initial_broker_registration_timeout_ms)
         start(self.lifecycle.run)
+        start(self._assignments.run)
         start(self.replicas.retry_offline)
         start(self._serve)
         start(partial(load_the_rest, self.dispatcher, self.coordinators))
@@ -408,6 +419,15 @@ class Broker:
             runtime.clock_jumped()
         self.replicas.clock_jumped()
         self.sockets.clock_jumped()
+
+    def _directory_of(self, topic_partition: TopicPartition) -> UUID | None:
+        """Return the id of the data directory of a log that is online."""
+        log = self.logs.get(topic_partition)
+        return None if log is None else self._directory_ids().get(os.path.dirname(log.directory))
+
+    def _failed_directories(self) -> tuple[UUID, ...]:
+        offline = self.logs.offline_directories()
+        return tuple(known for path, known in self._directory_ids().items() if path.rstrip("/") in offline)
 
     async def _sign_off(self) -> None:
         with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
+from triokafka.broker_stub.gateway.directory_assignments import DirectoryAssignments
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log_options import cleaner_config, fetcher_config, move_rate
@@ -39,6 +40,7 @@ class BrokerMetadataPublisher:
         quotas: ClientQuotas,
         sockets: SocketServer,
         coordinators: CoordinatorRegistry,
+        assignments: DirectoryAssignments,
     ) -> None:
         self._world = world
         self._config = config
@@ -50,6 +52,7 @@ class BrokerMetadataPublisher:
         self._quotas = quotas
         self._sockets = sockets
         self._coordinators = coordinators
+        self._assignments = assignments
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Partitions, logs, coordinators and configuration follow the image."""
@@ -62,6 +65,7 @@ class BrokerMetadataPublisher:
         self._coordinators.topics_created(delta, image)
         changes = self._replicas.apply(delta, image)
         self._coordinators.replicas_changed(changes, delta)
+        self._assignments.metadata_changed(delta, image)
 
     def _reconfigure(self, image: MetadataImage) -> None:
         config = self._configuration.broker_config(image)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from tests.support.control_batches import encode_snapshot_header
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
@@ -21,7 +22,6 @@ from triokafka.broker_stub.metadata.broker_registration import BrokerRegistratio
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
-from triokafka.broker_stub.metadata.records import encode_snapshot_header
 from triokafka.broker_stub.metadata.snapshots import encode_image
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.protocol.api.create_topics import (

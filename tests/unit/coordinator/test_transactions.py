@@ -555,3 +555,15 @@ def test_forgotten_partition_of_the_coordinator_is_not_continued() -> None:
     queue.forget(0)
     queue.answered(request, [{T0: 0, T1: 0}, {T0: 0, T1: 0}], 0.0)
     assert queue.take_done() == [completion(2, partition=3)]
+
+
+@pytest.mark.parametrize(("level", "epoch"), [(0, 1), (1, 1), (2, 2)])
+def test_fence_follows_the_clusters_transaction_version(level: int, epoch: int) -> None:
+    """The fence bumps the epoch; under version 2 the abort bumps it once more, as in Kafka."""
+    rig = Rig(transaction_version=level)
+    producer = rig.init(timeout_ms=1_000)
+    rig.add_partitions(producer)
+    rig.pass_time(12.0)
+    assert [(one.producer_epoch, one.version) for one in rig.completions] == [(epoch, level)]
+    rig.complete()
+    assert rig.init() == (100, epoch + 1)

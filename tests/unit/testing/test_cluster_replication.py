@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,12 +11,14 @@ import pytest
 import trio
 
 import triokafka
+from tests.unit.broker_stub.replica.logs import NOW_MS, batch
 from triokafka import errors
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.replica_selector import RACK_AWARE
 from triokafka.client.admin.types import ConfigResource, ConfigResourceType
 from triokafka.structs import TopicPartition
 from triokafka.testing import RunningCluster, Simulation, run_simulation, running_cluster
+from triokafka.world.memory import DiskFault
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -219,3 +223,27 @@ def test_a_consumer_reads_from_the_replica_in_its_rack() -> None:
         assert cluster.broker(cluster.leader("t")).broker.replicas.traffic.bytes_out == 0
 
     in_a_cluster(test, replica_selector_class=RACK_AWARE)
+
+
+def test_another_broker_leads_when_the_leaders_data_directory_fails() -> None:
+    async def test(simulation: Simulation, cluster: RunningCluster) -> None:
+        await cluster.create_topic("t", partitions=4)
+        await produce(simulation, cluster, b"1")
+        leader = cluster.leader("t")
+        directory = os.path.dirname(replica(cluster, leader).log.directory)
+        known = cluster.broker(leader).broker._directory_of(TopicPartition("t", 0))
+
+        def assigned() -> bool:
+            state = cluster.image.partition("t", 0)
+            return state is not None and state.directory_of(leader) == known
+
+        await until(assigned)
+        simulation.host("cluster").disk.inject(DiskFault("write", f"{directory}/*"))
+        partition = replica(cluster, leader)
+        with contextlib.suppress(errors.KafkaError):
+            partition.log.append_as_leader(batch(b"x"), leader_epoch=partition.leader_epoch, now_ms=NOW_MS)
+        await until(lambda: cluster.leader("t") not in (-1, leader))
+        await produce(simulation, cluster, b"2")
+        assert cluster.broker(leader).is_running
+
+    in_a_cluster(test, log_dirs=("/a", "/b"))

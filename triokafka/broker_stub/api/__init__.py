@@ -89,6 +89,7 @@ CONTROLLER_MODULES: Final = {
     "broker_heartbeat": (63, 0, 2),
     "allocate_producer_ids": (67, 0, 0),
     "controller_registration": (70, 0, 0),
+    "assign_replicas_to_dirs": (73, 0, 0),
     "update_raft_voter": (82, 0, 0),
 }  # fmt: skip
 """The same of the APIs on a controller's listeners. Administrative requests have the same handlers there (KIP-919)."""

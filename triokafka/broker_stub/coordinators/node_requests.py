@@ -23,8 +23,8 @@ R = TypeVar("R", bound=Response)
 class NodeRequests(Protocol):
     """Sends requests to other brokers of the cluster."""
 
-    async def send(self, node_id: int, request: Request[R]) -> R:
-        """Send a request and return the response.
+    async def send(self, node_id: int, request: Request[R], *, min_version: int | None = None) -> R:
+        """Send a request, in ``min_version`` or a later one, and return the response.
 
         Raises:
             KafkaError: the broker is unknown or cannot be reached now, or does not know the API. It may have served
@@ -60,9 +60,9 @@ class BrokerChannels:
         self._timeout_ms = timeout_ms
         self._channels: dict[int, NodeChannel] = {}
 
-    async def send(self, node_id: int, request: Request[R]) -> R:
+    async def send(self, node_id: int, request: Request[R], *, min_version: int | None = None) -> R:
         """See `NodeRequests`."""
-        return await self._channel(node_id).send(request, timeout_ms=self._timeout_ms())
+        return await self._channel(node_id).send(request, min_version=min_version, timeout_ms=self._timeout_ms())
 
     def _channel(self, node_id: int) -> NodeChannel:
         broker = self._image().brokers.get(node_id)

@@ -24,6 +24,8 @@ from triokafka.world import World
 if TYPE_CHECKING:
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
+_FIRST_OF_BROKERS: Final = 4
+"""The first version of AddPartitionsToTxn in which brokers ask."""
 _ADDING_VERSION: Final = 2
 """The transaction version of clients that leave it to the partition's leader to add a partition."""
 
@@ -181,7 +183,8 @@ class TransactionVerifier:
             verify_only=not producer.adds,
             topics=[AddPartitionsToTxnTopic(name=topic, partitions=numbers) for topic, numbers in topics.items()],
         )
-        response = await self._nodes.send(node_id, AddPartitionsToTxnRequest(transactions=[transaction]))
+        request = AddPartitionsToTxnRequest(transactions=[transaction])
+        response = await self._nodes.send(node_id, request, min_version=_FIRST_OF_BROKERS)
         if response.error_code:
             # The client could not change that this broker lacks a permission.
             denied = response.error_code == errors.ClusterAuthorizationFailedError.code

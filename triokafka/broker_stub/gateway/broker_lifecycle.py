@@ -10,6 +10,7 @@ import enum
 import logging
 from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
 import trio
 
@@ -116,6 +117,7 @@ class BrokerLifecycle:
     Args:
         metadata_offset: returns the offset up to which this broker has applied the metadata.
         registered: receives every broker epoch that the controller assigns.
+        offline_directories: returns the ids of the data directories that have failed since the registration (KIP-858).
     """
 
     def __init__(
@@ -127,11 +129,13 @@ class BrokerLifecycle:
         session_timeout_ms: int,
         metadata_offset: Callable[[], int],
         registered: Callable[[int], None],
+        offline_directories: Callable[[], tuple[UUID, ...]] = tuple,
     ) -> None:
         self._world = world
         self._gateway = gateway
         self._metadata_offset = metadata_offset
         self._registered = registered
+        self._offline_directories = offline_directories
         self._core = Lifecycle(heartbeat_interval=heartbeat_interval_ms / 1000, max_backoff=session_timeout_ms / 1000)
         self._registration: BrokerRegistration | None = None
         self._wait = 0.0
@@ -211,6 +215,7 @@ class BrokerLifecycle:
                         core.broker_epoch,
                         self._metadata_offset(),
                         want_shut_down=core.wants_shut_down,
+                        offline_directories=self._offline_directories(),
                     )
                     self._wait = core.heartbeat_answered(await self._gateway.broker_heartbeat(beat))
             except errors.KafkaError as error:

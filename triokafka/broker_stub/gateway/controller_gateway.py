@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # messages are imported when a handler first needs them: a br
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -167,6 +168,14 @@ class ControllerGateway(Protocol):
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """Send a broker's heartbeat."""
+        ...
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Report the log directories of a broker's replicas; each replica succeeds or fails independently.
+
+        Raises:
+            BrokerIdNotRegisteredError, StaleBrokerEpochError: the broker is not registered with this epoch.
+        """
         ...
 
     async def register_controller(self, registration: ControllerRegistration) -> None:

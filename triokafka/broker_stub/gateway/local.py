@@ -172,7 +172,9 @@ class LocalControllerGateway:
                 self._controller.kraft_version,
                 version=version,
                 min_insync_replicas=self._controller.config.text(features.MIN_INSYNC_REPLICAS) or "1",
-                support=feature_updates.FeatureSupport(self._controller.config.node_id),
+                support=feature_updates.FeatureSupport(
+                    self._controller.config.node_id, self._controller.metadata.raft.voters.ids
+                ),
             ),
         )
 

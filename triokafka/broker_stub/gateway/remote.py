@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -240,6 +241,10 @@ class RemoteControllerGateway:
 
         response = await self._checked(heartbeat_request(beat), timeout_ms=self._session_timeout_ms)
         return HeartbeatReply(response.is_caught_up, response.is_fenced, response.should_shut_down)
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Report the log directories of replicas."""
+        return await self._checked(request, timeout_ms=self._session_timeout_ms)
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller."""

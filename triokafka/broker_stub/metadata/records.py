@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
-from uuid import UUID
 
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.message import Struct
@@ -16,15 +15,9 @@ from triokafka.protocol.stored.cluster_metadata import (
 )
 from triokafka.protocol.stored.control_records import (
     ControlRecordType,
-    Endpoint,
-    KRaftVersionFeature,
     KRaftVersionRecord,
-    LeaderChangeMessage,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
-    Voter,
-    VotersRecord,
-    VotersRecordVoter,
     decode_control_key,
     encode_control_key,
 )
@@ -79,68 +72,10 @@ def encode_records(
     )
 
 
-def encode_leader_change(
-    node_id: int,
-    directory_id: UUID,
-    *,
-    base_offset: int,
-    epoch: int,
-    timestamp_ms: int,
-    kraft_version: int = 0,
-    endpoints: Sequence[tuple[str, str, int]] = (),
-) -> bytes:
-    """Encode the control batch that opens an epoch: its leader; with ``kraft_version`` also that and the voters."""
-    voter = Voter(voter_id=node_id)
-    change = LeaderChangeMessage(leader_id=node_id, voters=[voter], granting_voters=[voter])
-    controls = [(ControlRecordType.LEADER_CHANGE, change.encode(_CONTROL_VERSION))]
-    if kraft_version:
-        controls += _quorum_controls(node_id, directory_id, kraft_version, endpoints)
-    return _control_batch(controls, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
-
-
-def encode_snapshot_header(
-    node_id: int,
-    directory_id: UUID,
-    *,
-    epoch: int,
-    timestamp_ms: int,
-    kraft_version: int = 0,
-    endpoints: Sequence[tuple[str, str, int]] = (),
-) -> bytes:
-    """Encode the control batch that opens a snapshot; with ``kraft_version`` also that and the voters.
-
-    ``timestamp_ms`` is the time of the last change that the snapshot has in it.
-    """
-    header = SnapshotHeaderRecord(last_contained_log_timestamp=timestamp_ms)
-    controls = [(ControlRecordType.SNAPSHOT_HEADER, header.encode(_CONTROL_VERSION))]
-    if kraft_version:
-        controls += _quorum_controls(node_id, directory_id, kraft_version, endpoints)
-    return _control_batch(controls, base_offset=0, epoch=epoch, timestamp_ms=timestamp_ms)
-
-
 def encode_snapshot_footer(*, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
     """Encode the control batch that completes a snapshot."""
     controls = [(ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord().encode(_CONTROL_VERSION))]
     return _control_batch(controls, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
-
-
-def _quorum_controls(
-    node_id: int, directory_id: UUID, kraft_version: int, endpoints: Sequence[tuple[str, str, int]]
-) -> list[tuple[ControlRecordType, bytes]]:
-    voters = VotersRecord(
-        voters=[
-            VotersRecordVoter(
-                voter_id=node_id,
-                voter_directory_id=directory_id,
-                endpoints=[Endpoint(name=name, host=host, port=port) for name, host, port in endpoints],
-                kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
-            )
-        ]
-    )
-    return [
-        (ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(kraft_version=kraft_version).encode(_CONTROL_VERSION)),
-        (ControlRecordType.KRAFT_VOTERS, voters.encode(_CONTROL_VERSION)),
-    ]
 
 
 def _control_batch(

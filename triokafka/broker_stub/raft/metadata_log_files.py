@@ -11,12 +11,10 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
 from triokafka.broker_stub.log.durability import FlushJob as LogFlushJob
 from triokafka.broker_stub.log.partition_log import PartitionLog
-from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
 from triokafka.broker_stub.metadata.snapshots import SnapshotFiles, SnapshotId
@@ -199,11 +197,6 @@ class MetadataLogFiles:
                 f"snapshot, and what a snapshot has is committed"
             )
         self._log.truncate_to(offset)
-        try:
-            sync_path(self._storage, self._log.active_segment.path(LOG_SUFFIX))
-        except OSError as error:
-            self._log.take_offline(error)
-            raise KafkaStorageError(f"{self.directory}: the truncation to offset {offset} failed: {error}") from error
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """See `RaftLog`."""

@@ -107,3 +107,14 @@ def test_records_hold_only_what_changes() -> None:
     image = cluster(topic("t", [1, 2], isr=[1]), brokers=(1, 2))
     (record,) = broker_fenced(image, 1, clean)
     assert (record.isr, record.leader, record.replicas, record.directories) == (None, -1, None, None)
+
+
+def test_eligible_leader_waits_while_somebody_is_in_sync() -> None:
+    """(KIP-966: election order)"""
+    records = topic("t", [1, 2, 3], isr=[2, 3], leader=3)
+    partition = records[-1]
+    assert isinstance(partition, PartitionRecord)
+    partition.eligible_leader_replicas = [1]
+    image = cluster(WITH_ELR, records, brokers=(1, 2, 3))
+    after = after_fencing(image, 3, lambda name: LogConfig(min_insync_replicas=3))
+    assert (after.leader, after.isr, after.eligible_leader_replicas) == (2, (2,), (1, 3))

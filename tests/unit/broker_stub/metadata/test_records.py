@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
-from tests.unit.broker_stub.clusters import broker, topic
+from tests.unit.broker_stub.clusters import DATA, MemoryWorld, broker, running, topic
 from triokafka.broker_stub.controller import feature_updates
-from triokafka.broker_stub.metadata.records import decode_batches, encode_leader_change, encode_records, version_of
+from triokafka.broker_stub.metadata.records import decode_batches, encode_records, version_of
 from triokafka.errors import CorruptRecordError
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerRegistrationChangeRecord,
@@ -33,26 +33,29 @@ def test_batch_of_records_comes_back_with_its_offsets_and_epoch() -> None:
     assert list(batch.records) == records
 
 
-def test_opening_of_an_epoch_is_one_control_batch_with_leader_and_voters() -> None:
+async def test_opening_of_an_epoch_is_one_control_batch_with_leader_and_voters() -> None:
     """(`cluster/` section 18: leader epoch on metadata batches)"""
-    data = encode_leader_change(
-        1, DIRECTORY, base_offset=7, epoch=2, timestamp_ms=1, kraft_version=1, endpoints=[("CONTROLLER", "h", 9)]
-    )
+    async with running(MemoryWorld()) as controller:
+        data = bytes(controller.metadata.files.read(0, 1))
+        directory = controller.identity.directory_ids[DATA]
     (batch,) = decode_batches(data)
-    assert (batch.base_offset, batch.last_offset, batch.epoch, batch.kraft_version) == (7, 9, 2, 1)
+    assert (batch.base_offset, batch.last_offset, batch.epoch, batch.kraft_version) == (0, 2, 1, 1)
     assert batch.records == []
     controls = RecordDecoder(data, include_control=True).take()
     assert [decode_control_key(control.key or b"") for control in controls] == [2, 5, 6]
     change = LeaderChangeMessage.decode(controls[0].value or b"", 0)
     assert change.leader_id == 1 and [voter.voter_id for voter in change.voters] == [1]
     (voter,) = VotersRecord.decode(controls[2].value or b"", 0).voters
-    assert (voter.voter_id, voter.voter_directory_id, voter.endpoints[0].host) == (1, DIRECTORY, "h")
+    assert (voter.voter_id, voter.voter_directory_id, voter.endpoints[0].host) == (1, directory, "localhost")
 
 
-def test_later_epochs_open_with_the_leader_alone() -> None:
-    data = encode_leader_change(1, DIRECTORY, base_offset=7, epoch=2, timestamp_ms=1)
-    (batch,) = decode_batches(data)
-    assert (batch.last_offset, batch.kraft_version) == (7, None)
+async def test_later_epochs_open_with_the_leader_alone() -> None:
+    world = MemoryWorld()
+    async with running(world, register=False):
+        pass
+    async with running(world, register=False) as controller:
+        opening = next(batch for batch in controller.metadata.files.read_all() if batch.epoch == 2)
+    assert (opening.last_offset, opening.kraft_version) == (opening.base_offset, None)
 
 
 @pytest.mark.parametrize(

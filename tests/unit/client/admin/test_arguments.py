@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -105,6 +106,8 @@ async def test_every_call_refuses_a_negative_time_limit(method: str, timeout_ms:
         "producer_epoch": 1,
         "coordinator_epoch": 1,
         "transactional_id": "t",
+        "voter_id": 1,
+        "directory_id": uuid.UUID(int=1),
     }
     signature = inspect.signature(getattr(admin(), method))
     given = {

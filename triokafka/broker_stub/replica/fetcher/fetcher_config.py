@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from triokafka.named_tuple import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class FetcherConfig:
+class FetcherConfig(NamedTuple):
     """The options of fetchers; names and meaning are Kafka's, without the prefix ``replica.``. Times are in ms."""
 
     fetch_wait_max_ms: int = 500
