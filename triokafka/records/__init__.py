@@ -1,7 +1,7 @@
 """Record batches: Kafka's format v2, and v0/v1 for reading; by record and by column.
 
-Hot loops live in a kernel that exists twice, compiled and plain (``triokafka.kernels``). What is by
-column is loaded when it is first used. Nothing here does I/O.
+The hot loops are in kernels that exist twice, compiled and plain (``triokafka.kernels``). The columnar part is
+loaded at its first use. Nothing here does I/O.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-# For other kernels: ``RecordAppender`` without the way through Python. The caller answers for ``appender`` being one.
+# For other kernels: ``RecordAppender`` without a Python call. The caller guarantees the type of ``appender``.
 cdef long long append_record(object appender, long long timestamp, object key, object value) except? -2
 
-# The same from memory, with headers as they stand in a record. A size of -1 is null, no headers have size 0.
+# The same from memory, with encoded headers. A size of -1 is null; size 0 means no headers.
 cdef long long append_bytes(
     object appender,
     long long timestamp,
@@ -13,7 +13,7 @@ cdef long long append_bytes(
     Py_ssize_t header_size,
 ) except? -2
 
-# As many of ``count`` records as fit, all with the same headers; ``timestamps`` (64-bit), if given, are of each.
+# Appends as many of ``count`` records as fit, with equal headers; ``timestamps`` (64-bit), if given, has one each.
 cdef Py_ssize_t append_block(
     object appender,
     long long timestamp,
@@ -27,5 +27,5 @@ cdef Py_ssize_t append_block(
     Py_ssize_t header_size,
 ) except? -1
 
-# Headers as they stand in a record.
+# Encoded headers of a record.
 cdef bytes headers_in_record(object headers)

@@ -2,8 +2,8 @@
 # mypy: ignore-errors
 """Encoding records into a batch buffer, to be compiled. Never imported as Python (``triokafka.kernels``).
 
-The twin, ``plain_appender``, has the same interface with types and docstrings. The buffer is a ``bytearray`` that
-others may hold; its address and size are looked up anew for every record, and a record is measured before it is
+The twin, ``plain_appender``, has the same interface with types and docstrings. Other code may hold the ``bytearray``
+that is the buffer. So its address and size are read again for every record, and a record is measured before it is
 written.
 """
 
@@ -74,7 +74,7 @@ def _write_bytes(p: cython.p_uchar, data: cython.p_const_char, size: cython.Py_s
 
 @cython.cclass
 class RecordAppender:
-    """Records encoded one after the other into one buffer, behind the space that the batch header will take."""
+    """Encodes records one after the other into one buffer, behind the space for the batch header."""
 
     buffer = cython.declare(bytearray, visibility="readonly")
     limit = cython.declare(cython.Py_ssize_t, visibility="readonly")
@@ -97,7 +97,7 @@ class RecordAppender:
         self.buffer = buffer
 
     def close(self):
-        """Take no more records."""
+        """Refuse all further records."""
         self.closed = True
 
     def append(self, timestamp: cython.longlong, key=None, value=None, headers=()):
@@ -115,7 +115,7 @@ class RecordAppender:
             names = keys if type(keys) is list else list(keys)
             if len(names) != len(items):
                 raise ValueError(f"{len(names)} keys for {len(items)} values")
-        # The sizes are read again for every record: a buffer that is asked for its bytes may run code.
+        # The sizes are read again for every record: exporting a buffer may run Python code.
         while index < len(items):
             key = None
             if names is not None:
@@ -191,7 +191,7 @@ class RecordAppender:
         header_data: cython.p_const_char,
         header_size: cython.Py_ssize_t,
     ) -> cython.longlong:
-        """Keys and values that are not ``bytes``: held by the buffer protocol while they are copied."""
+        """Keys and values that are not ``bytes``: their buffers are held while they are copied."""
         key_view = cython.declare(Py_buffer)
         value_view = cython.declare(Py_buffer)
         key_data: cython.p_const_char = cython.NULL
@@ -285,9 +285,9 @@ class RecordAppender:
         values: cython.pointer(cython.p_const_char),
         value_sizes: cython.p_Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """As many of ``count`` records as are not the first and have a value only; `_write` goes on with any other.
+        """Write as many of ``count`` records as are not the first and have only a value; `_write` writes all others.
 
-        Most records are like this, and what they have in common is looked at once.
+        Most records have this form. Their common parts are checked once for all.
         """
         difference: cython.longlong = cython.cast(
             cython.longlong,
@@ -322,13 +322,13 @@ class RecordAppender:
                 behind_size = _write_varint(
                     cython.address(behind[1]), cython.cast(cython.ulonglong, size) << 1
                 ) - cython.address(behind[0])
-                # What the record's length counts: attributes, time, number, no key, value, no headers.
+                # The fields that the record's length counts: attributes, time, number, no key, value, no headers.
                 full = 1 + _varint_size(delta) + number_size + behind_size + size + 1
                 end: cython.p_uchar = _write_varint(cython.address(before[0]), cython.cast(cython.ulonglong, full) << 1)
                 full += end - cython.address(before[0])
                 end[0] = 0
                 before_size = _write_varint(end + 1, delta) - cython.address(before[0])
-            # Constant sizes, more than there can be, are copied without a call; the next bytes overwrite the rest.
+            # Copies of a constant size, larger than the data, need no call; the next bytes overwrite the excess.
             if full + 24 > stop - p:
                 break
             memcpy(p, before, 24)
@@ -450,7 +450,7 @@ def headers_in_record(headers) -> bytes:
     encoded: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
     p: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(encoded))
     p = _write_varint(p, cython.cast(cython.ulonglong, len(rows)) << 1)
-    # No code of others has run since the sizes were taken, and nothing here can change under it.
+    # No Python code has run since the sizes were read, so nothing has changed.
     for index in range(len(rows)):
         pair = rows[index]
         name_data = PyUnicode_AsUTF8AndSize(pair[0], cython.address(name_size))

@@ -1,4 +1,4 @@
-# For other kernels: a buffer that is held, and a column of byte strings.
+# For other kernels: an exported buffer, and a column of byte strings.
 
 from cpython.buffer cimport Py_buffer
 
@@ -35,7 +35,7 @@ cdef class BytesColumn:
     cdef list chunks
     cdef list ends
     cdef Py_ssize_t length
-    # The chunk that was read last, and the positions that it holds.
+    # The chunk that was read last, and its positions.
     cdef Chunk chunk
     cdef Py_ssize_t low
     cdef Py_ssize_t high

@@ -2,8 +2,8 @@
 # mypy: ignore-errors
 """Byte strings and integers out of Arrow buffers, to be compiled. Never imported as Python (``triokafka.kernels``).
 
-The twin, ``plain_arrow_buffers``, has the same interface with types and docstrings. Sizes of buffers are checked when a
-column is made, and every offset before it is followed; both are read once, so that buffers may change meanwhile.
+The twin, ``plain_arrow_buffers``, has the same interface with types and docstrings. Buffer sizes are checked at the
+construction of a column, and every offset before its use. Each is read once, so buffers may change meanwhile.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _VIEW = cython.declare(cython.int, VIEW)
 _DICTIONARY = cython.declare(cython.int, DICTIONARY)
 _VIEW_SIZE = cython.declare(cython.Py_ssize_t, 16)
 _LONGEST_INLINE = cython.declare(cython.int, 12)
-_LARGEST = cython.declare(cython.Py_ssize_t, 1 << 56)  # lengths beyond it are nonsense, and would overflow below
+_LARGEST = cython.declare(cython.Py_ssize_t, 1 << 56)  # larger lengths are invalid, and would overflow below
 
 
 @cython.final
 @cython.cclass
 class Held:
-    """A buffer that is held while this lives."""
+    """A buffer that is exported as long as this object lives."""
 
     def __cinit__(self, buffer, needed: cython.Py_ssize_t = 0, writable: cython.bint = False):
         if buffer is not None:
@@ -68,7 +68,7 @@ def copy_integers(
     low: cython.longlong = MIN_INT64,
     high: cython.longlong = MAX_INT64,
 ):
-    """Write the numbers of a chunk into an array of 64-bit ones, scaled; returns the first that is out of range."""
+    """Write the numbers of a chunk into an array of 64-bit integers, scaled; return the first index out of range."""
     length: cython.Py_ssize_t = chunk.length
     offset: cython.Py_ssize_t = chunk.offset
     multiplier: cython.longlong = chunk.multiplier
@@ -109,7 +109,8 @@ def copy_numbers(
     low: cython.longlong = MIN_INT64,
     high: cython.longlong = MAX_INT64,
 ):
-    """Write a list of integers to the beginning of an array of 64-bit ones; returns the first that is none."""
+    """Write a list of integers to the beginning of an array of 64-bit integers; return the first index of a
+    non-integer."""
     written: Held = Held(out, 0, True)
     target: cython.p_longlong = cython.cast(cython.p_longlong, written.data)
     position: cython.Py_ssize_t = 0
@@ -117,7 +118,7 @@ def copy_numbers(
     overflow: cython.int = 0
     if written.size // 8 < len(numbers):
         raise ValueError(f"{len(numbers)} numbers at 0 do not fit {written.size // 8}")
-    # Asking an object for its number may run code, which may change the list.
+    # Converting an object to an integer may run code that changes the list.
     while position < min(len(numbers), written.size // 8):
         given = numbers[position]
         if given is None:
@@ -157,7 +158,7 @@ def _width(code: cython.Py_UCS4) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(check=False)
 def _read_integer(p: cython.p_const_char, code: cython.Py_UCS4, out: cython.p_longlong) -> cython.bint:
-    """False when the number has more than 63 bits."""
+    """Return False if the number has more than 63 bits."""
     short: cython.short = 0
     word: cython.int = 0
     long: cython.longlong = 0
@@ -191,7 +192,7 @@ def _check_lengths(length: cython.Py_ssize_t, offset: cython.Py_ssize_t, width: 
 @cython.final
 @cython.cclass
 class Chunk:
-    """A chunk whose buffers are as large as its length needs."""
+    """A chunk whose buffer sizes match its length."""
 
     def __cinit__(self, chunk: BytesChunk):
         length: cython.Py_ssize_t = chunk.length
@@ -233,7 +234,7 @@ class Chunk:
         data: cython.pointer(cython.p_const_char),
         size: cython.p_Py_ssize_t,
     ) -> cython.int:
-        """Where the bytes at a position lie; a size of -1 is null. The caller answers for the position."""
+        """Find the bytes at a position; size -1 is null. The caller has checked the position."""
         index: cython.Py_ssize_t = self.offset + position
         short_first: cython.int = 0
         short_last: cython.int = 0
@@ -312,7 +313,7 @@ class Chunk:
 @cython.final
 @cython.cclass
 class BytesColumn:
-    """A column of byte strings and nulls: a list of what ``append`` takes, or the chunks of an Arrow column."""
+    """A column of byte strings and nulls: a list of ``append`` arguments, or the chunks of an Arrow column."""
 
     def __cinit__(self, source: list | None = None, chunks=()):
         chunk: Chunk
@@ -329,7 +330,7 @@ class BytesColumn:
         return self.count()
 
     def __getitem__(self, position: cython.Py_ssize_t):
-        """The object at a position; bytes or None from Arrow."""
+        """Return the object at a position; bytes or None from Arrow."""
         data: cython.p_const_char = cython.NULL
         size: cython.Py_ssize_t = -1
         if not 0 <= position < self.count():
@@ -354,7 +355,7 @@ class BytesColumn:
         data: cython.pointer(cython.p_const_char),
         size: cython.p_Py_ssize_t,
     ) -> cython.int:
-        """Of an Arrow column, where the bytes at a position lie that the column has."""
+        """Find the bytes at a valid position of an Arrow column."""
         if position < self.low or position >= self.high:
             self.seek(position)
         return self.chunk.read(position - self.low, data, size)
@@ -368,7 +369,7 @@ class BytesColumn:
         data: cython.pointer(cython.p_const_char),
         sizes: cython.p_Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """As `read` for up to ``count`` positions from ``start`` on: as many as the chunk has before one is broken."""
+        """Do `read` for up to ``count`` positions from ``start`` on, up to the first invalid one in the chunk."""
         chunk: Chunk
         index: cython.Py_ssize_t
         first: cython.int = 0
@@ -387,7 +388,7 @@ class BytesColumn:
                 except ValueError:
                     return index
             return count
-        # Most columns are like this, and a call for each of their records costs as much as its copy.
+        # The form of most columns. A call per record would cost as much as copying the record.
         bit = chunk.offset + start - self.low
         starts = chunk.starts.data + bit * 4
         validity = chunk.validity.data

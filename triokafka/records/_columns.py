@@ -64,11 +64,12 @@ _LZ4 = cython.declare(cython.int, 3)
 _LZ4_HEADER = cython.declare(cython.Py_ssize_t, 7)
 _LZ4_STORED = cython.declare(cython.uint, 1 << 31)
 _LARGEST_UNPACKED = cython.declare(cython.Py_ssize_t, LARGEST_UNPACKED)
-# Blocks of so many bytes are decompressed where their values go: a cache holds them, and no other memory comes into it.
+# Blocks of at most this size are decompressed in place: they fit a cache, and need no other memory.
 _IN_PLACE = cython.declare(cython.Py_ssize_t, 1 << 20)
-_LONG = cython.declare(cython.Py_ssize_t, 16 << 10)  # compressed bytes for which other threads are let run
+# from this many compressed bytes on, the interpreter lock is released
+_LONG = cython.declare(cython.Py_ssize_t, 16 << 10)
 
-# What batches are decompressed into, kept for the next ones; None while somebody has it.
+# The buffer for decompression, kept for the next batches; None while a caller has it.
 _spare: bytearray | None = bytearray()
 
 
@@ -77,7 +78,7 @@ _spare: bytearray | None = bytearray()
 @cython.nogil
 @cython.exceptval(check=False)
 def _microseconds(milliseconds: cython.longlong) -> cython.longlong:
-    """Milliseconds to microseconds; the greatest or least there are, where brokers have taken anything for a time."""
+    """Convert milliseconds to microseconds. Brokers accept any number as a time: clamp to the smallest or greatest."""
     if milliseconds > _MOST_MILLISECONDS:
         return _GREATEST
     if milliseconds < -_MOST_MILLISECONDS:
@@ -103,11 +104,11 @@ def _find_fields(
     ends: cython.p_uint,
     failure: cython.p_int,
 ) -> cython.Py_ssize_t:
-    """Walk over ``records`` records: their offsets, their timestamps, and where key, value and headers lie.
+    """Walk over ``records`` records; find their offsets, their timestamps, and the places of key, value and headers.
 
-    ``fields`` gets four numbers per record, positions counted from ``base``: key, its size plus 1 (0 is null), the same
-    of the value; ``ends``, unless NULL, where the record ends. Returns how many records are right; if that is not all,
-    ``failure`` says why.
+    ``fields`` gets four numbers per record, positions counted from ``base``: key position, key size plus 1 (0 is null),
+    and the same for the value. ``ends``, unless NULL, gets the end of each record. Returns the number of valid records;
+    if that is not all, ``failure`` has the reason.
     """
     p: cython.p_const_uchar = place[0]
     previous_delta: cython.longlong = previous_place[0]
@@ -148,7 +149,7 @@ def _find_fields(
 @cython.final
 @cython.cclass
 class _Growing:
-    """Bytes that grow at the end."""
+    """A byte buffer that grows at its end."""
 
     data: bytearray
     used: cython.Py_ssize_t
@@ -158,7 +159,7 @@ class _Growing:
 
     @cython.cfunc
     def reserve(self, extra: cython.Py_ssize_t) -> cython.p_uchar:
-        """Room for ``extra`` more bytes; returns where they start."""
+        """Make room for ``extra`` more bytes; return the position where they start."""
         needed: cython.Py_ssize_t = self.used + extra
         if needed > PyByteArray_GET_SIZE(self.data):
             if self.used == 0:
@@ -187,7 +188,7 @@ def _clear_bit(bits: cython.p_uchar, index: cython.Py_ssize_t) -> cython.void:
 def _clear_nulls(
     bits: cython.p_uchar, row: cython.Py_ssize_t, rows: cython.Py_ssize_t, fields: cython.p_uint
 ) -> cython.void:
-    """Clear the validity bits of the null ones among ``rows`` fields; a byte is written once, not once a bit."""
+    """Clear the validity bits of the nulls among ``rows`` fields, writing each byte once."""
     index: cython.Py_ssize_t
     cleared: cython.uint = 0
     bits += row >> 3
@@ -233,7 +234,7 @@ def _put_view(
     number: cython.uint,
     shift: cython.uint,
 ) -> cython.void:
-    """Arrow's 16-byte view: length, then the bytes themselves, or their first four and where they are."""
+    """Write Arrow's 16-byte view: the length, then the bytes themselves or their first four and their position."""
     if size > 13:
         place[0] = size - 1
         memcpy(place + 1, base + position, 4)
@@ -252,7 +253,7 @@ def _put_view(
 @cython.cfunc
 @cython.exceptval(-1)
 def _reserve_valid(valid: _Growing, row: cython.Py_ssize_t, rows: cython.Py_ssize_t) -> cython.int:
-    """A validity bitmap of ``row + rows`` bits; the new ones are set."""
+    """Make a validity bitmap of ``row + rows`` bits with the new bits set."""
     size: cython.Py_ssize_t = (row + rows + 7) >> 3
     if size > valid.used:
         memset(valid.reserve(size - valid.used), 0xFF, size - valid.used)
@@ -263,7 +264,7 @@ def _reserve_valid(valid: _Growing, row: cython.Py_ssize_t, rows: cython.Py_ssiz
 @cython.final
 @cython.cclass
 class _Binary:
-    """A nullable binary column in the making."""
+    """A nullable binary column under construction."""
 
     views: cython.bint
     nulls: cython.longlong
@@ -293,8 +294,8 @@ class _Binary:
     ) -> cython.int:
         """Add ``rows`` byte strings behind ``row``; ``fields`` has position and size plus 1 of each.
 
-        They may lie in the column's own room, where its next bytes go: there is enough of it then, and each moves
-        towards the beginning, if at all.
+        The strings may lie in the free part of the column's own buffer. There is enough room in that case, and every
+        string moves towards the beginning or stays.
         """
         index: cython.Py_ssize_t
         size: cython.uint
@@ -343,7 +344,7 @@ class _Binary:
     @cython.cfunc
     @cython.exceptval(-1)
     def add(self, row: cython.Py_ssize_t, start: cython.p_const_uchar, size: cython.longlong) -> cython.int:
-        """Add one value, copied; ``size`` -1 is null."""
+        """Copy one value into the column; ``size`` -1 is null."""
         _reserve_valid(self.valid, row, 1)
         place: cython.p_uint = cython.cast(cython.p_uint, self.offsets.reserve(4))
         if size < 0:
@@ -375,7 +376,7 @@ def multiples(step: cython.Py_ssize_t, count: cython.Py_ssize_t):
 
 
 def time_beyond(times):
-    """Of a timestamp column, the first row with the greatest or least there is; -1 when there is none."""
+    """Return the first row of a timestamp column that is clamped to the smallest or greatest value; -1 without one."""
     view = cython.declare(Py_buffer)
     row: cython.Py_ssize_t
     found: cython.Py_ssize_t = -1
@@ -396,9 +397,9 @@ def time_beyond(times):
 def _packed_batch(
     p: cython.p_const_uchar, available: cython.Py_ssize_t, limit: cython.longlong, from_offset: cython.longlong
 ) -> cython.Py_ssize_t:
-    """The size of the batch at ``p`` if it is as ``ordinary_batch`` wants it, but for lz4; else 0.
+    """Return the size of the batch at ``p`` if it is as ``ordinary_batch`` requires, apart from being lz4; else 0.
 
-    Whether so many records can be in it is known when it is decompressed.
+    Only decompression can show whether its record count is possible.
     """
     if available < 61 or p[16] != 2:
         return 0
@@ -432,7 +433,7 @@ def _little(p: cython.p_const_uchar) -> cython.uint:
 @cython.nogil
 @cython.exceptval(check=False)
 def _lz4_blocks(p: cython.p_const_uchar, stop: cython.p_const_uchar, largest: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """How many blocks a frame has that ends where its batch does; 0 when it is not like that."""
+    """Return the number of blocks of a frame that ends at the end of its batch; 0 for any other frame."""
     blocks: cython.Py_ssize_t = 0
     size: cython.Py_ssize_t
     while stop - p >= 4:
@@ -458,9 +459,10 @@ def _unpack_blocks(
     out: cython.p_uchar,
     room: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Decompress the blocks of a frame; the bytes that there are, or -1.
+    """Decompress the blocks of a frame; return the number of bytes, or -1.
 
-    `_lz4_blocks` has counted them, but their sizes are read again: without the interpreter's lock, a buffer may change.
+    `_lz4_blocks` has counted the blocks, but their sizes are read again: without the interpreter lock, a buffer may
+    change.
     """
     total: cython.Py_ssize_t = 0
     size: cython.Py_ssize_t
@@ -500,7 +502,7 @@ def _unpack(
     out: cython.p_uchar,
     room: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Decompress a frame that `ColumnAppender._lz4_room` has looked at; the bytes that there are, or -1."""
+    """Decompress a frame that `ColumnAppender._lz4_room` has checked; return the number of bytes, or -1."""
     unpacked: cython.Py_ssize_t
     largest: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, 1) << (8 + 2 * (frame[5] >> 4))
     if stop - frame < _LONG:
@@ -513,12 +515,12 @@ def _unpack(
 @cython.final
 @cython.cclass
 class ColumnAppender:
-    """Records of many batches gathered into columns."""
+    """Collects the records of many batches in columns."""
 
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
     _columns: cython.int
     _views: cython.bint
-    _lz4_header: cython.uint  # flags, block descriptor and checksum that are known to be right
+    _lz4_header: cython.uint  # flags, block descriptor and checksum of the last valid header
     _fields: _Growing
     _ends: _Growing
     _offset: _Growing
@@ -550,7 +552,7 @@ class ColumnAppender:
         self._header_values = _Binary(False)
 
     def has_room(self, size: cython.Py_ssize_t):
-        """Whether ``size`` more bytes fit every column: Arrow's offsets have 32 bits."""
+        """Return whether ``size`` more bytes fit every column: Arrow's offsets have 32 bits."""
         used: cython.Py_ssize_t = max(self._key.data.used, self._value.data.used)
         headers: cython.Py_ssize_t = self._header_names.data.used + self._header_values.data.used + self._header_count
         # An invalid byte of a header name becomes a replacement character of three.
@@ -586,7 +588,7 @@ class ColumnAppender:
             p: cython.p_const_uchar = base
             stop: cython.p_const_uchar = base + (end - position)
             failure: cython.int = 0
-            # No record is smaller, so a count that lies does not make the columns larger than its payload.
+            # No record is smaller, so a wrong count does not make the columns larger than the payload.
             records: cython.Py_ssize_t = max(0, min(min(count - index, limit), (stop - p) // _SMALLEST_RECORD + 1))
             offsets = cython.cast(cython.p_longlong, self._offset.reserve(8 * records + 8))
             timestamps = cython.cast(cython.p_longlong, self._timestamp.reserve(8 * records + 8))
@@ -639,7 +641,7 @@ class ColumnAppender:
                 )
                 index += walked
                 if ends != cython.NULL:
-                    # A record with bad headers comes before what stopped the walk.
+                    # A record with bad headers precedes the record that stopped the walk.
                     good: cython.Py_ssize_t = walked
                     bad: cython.int = _check_all_headers(
                         base, fields, ends, cython.address(good), cython.address(self._filled)
@@ -669,7 +671,7 @@ class ColumnAppender:
         number: cython.uint,
         lz4: cython.size_t,
     ):
-        """Add whole batches as long as they are ordinary and of one kind; returns where and why it stopped."""
+        """Add whole batches while they are ordinary and of one kind; return where and why it stopped."""
         global _spare
         view = cython.declare(Py_buffer)
         PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
@@ -707,7 +709,7 @@ class ColumnAppender:
                 base = p + 61
                 if p[22] & 7:
                     into: cython.p_uchar
-                    # Only behind the first: its size says how much room there must be, which may move the column.
+                    # Only behind the first batch: its size decides how much room to make, which may move the column.
                     if timestamp_type >= 0 and self._columns & _VALUE and unpacked <= _IN_PLACE:
                         into = self._value.data.reserve(unpacked)
                     else:
@@ -718,7 +720,7 @@ class ColumnAppender:
                         into = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(room))
                     unpacked = _unpack(cython.cast(decompress_block, lz4), p + 61, p + size, into, unpacked)
                     base = into
-                    # Room is made for as many records as it says, so they must be able to be there.
+                    # Room is made for the stated number of records, so that number must be possible.
                     if int32(p + 57) > unpacked // _SMALLEST_RECORD:
                         break
                 if timestamp_type < 0:
@@ -740,7 +742,7 @@ class ColumnAppender:
     @cython.cfunc
     @cython.exceptval(-1)
     def _lz4_room(self, frame: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """How many bytes the blocks of a frame may have; 0 when it is not like most, or has too many."""
+        """Return the maximum number of bytes in the blocks of a frame; 0 for an unusual or too large frame."""
         largest: cython.Py_ssize_t
         blocks: cython.Py_ssize_t
         known: cython.uint
@@ -758,7 +760,7 @@ class ColumnAppender:
             return 0
         largest = cython.cast(cython.Py_ssize_t, 1) << (8 + 2 * (frame[5] >> 4))
         blocks = _lz4_blocks(frame + _LZ4_HEADER, frame + size, largest)
-        # Blocks may refer to those before them, or not; the first has none before it.
+        # Blocks may or may not refer to earlier blocks; the first block has none before it.
         if blocks > 1 and frame[4] == 0x40:
             return 0
         return blocks * largest if blocks * largest <= _LARGEST_UNPACKED else 0
@@ -774,7 +776,7 @@ class ColumnAppender:
         unpacked: cython.Py_ssize_t,
         most_bytes: cython.Py_ssize_t,
     ) -> cython.int:
-        """Room for the rest of a fetch in one go, judged by its first batch: growing step by step copies a lot."""
+        """Make room for the rest of a fetch at once, estimated from its first batch: growing in steps copies a lot."""
         batches: cython.longlong = min(rest // size, most_bytes // unpacked) + 1
         rows: cython.longlong = min(records * batches, limit)
         if rows <= records or batches * unpacked > _LARGEST or not self.has_room(batches * unpacked):
@@ -802,9 +804,9 @@ class ColumnAppender:
         shift: cython.Py_ssize_t,
         appended: cython.bint,
     ) -> cython.int:
-        """Add all records of one batch and return 1; add none and return 0 when anything is wrong with them.
+        """Add all records of one batch and return 1; if any is invalid, add none and return 0.
 
-        They lie between ``base`` and ``stop``, which is ``shift`` behind the beginning of the data.
+        They lie between ``base`` and ``stop``; ``base`` is at ``shift`` in the data.
         """
         p: cython.p_const_uchar = base
         records: cython.Py_ssize_t = int32(batch + 57)
@@ -853,7 +855,7 @@ class ColumnAppender:
         number: cython.uint,
         shift: cython.uint,
     ) -> cython.int:
-        """Put the records that ``_find_fields`` found into the columns."""
+        """Add the records that ``_find_fields`` found to the columns."""
         row: cython.Py_ssize_t = self.rows
         if self._columns & _OFFSET:
             self._offset.used += 8 * rows
@@ -920,7 +922,7 @@ class ColumnAppender:
     @cython.cfunc
     @cython.exceptval(-1)
     def _add_name(self, p: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.int:
-        """A header's name as valid UTF-8, whatever its bytes are: Arrow's strings must be."""
+        """Return a header's name as valid UTF-8, which Arrow's strings must be, for any bytes."""
         index: cython.Py_ssize_t
         for index in range(size):
             if p[index] > 127:
@@ -931,7 +933,7 @@ class ColumnAppender:
         return self._header_names.add(self._header_count, p, size)
 
     def finish(self):
-        """The columns; the appender is not to be used any more."""
+        """Return the columns; the appender must not be used afterwards."""
         columns: cython.int = self._columns
         headers = None
         if columns & _HEADERS:
@@ -967,7 +969,7 @@ def _set_all(timestamps: cython.p_longlong, records: cython.Py_ssize_t, millisec
 @cython.nogil
 @cython.exceptval(check=False)
 def _after_value(base: cython.p_const_uchar, fields: cython.p_uint) -> cython.p_const_uchar:
-    """Where the headers of a record start."""
+    """Return where the headers of a record start."""
     return base + fields[2] + (fields[3] - 1 if fields[3] else 0)
 
 
@@ -981,9 +983,10 @@ def _check_all_headers(
     records: cython.pointer(cython.Py_ssize_t),
     filled: cython.pointer(cython.Py_ssize_t),
 ) -> cython.int:
-    """0 when the headers of all ``records`` fit, and then ``filled`` has grown by those that have any.
+    """Check the headers of all ``records``. Return 0 if all are valid; ``filled`` has then grown by those that have
+    any.
 
-    Else what is wrong, and ``records`` is how many come before it.
+    Else return the fault; ``records`` is the number of records before it.
     """
     p: cython.p_const_uchar
     end: cython.p_const_uchar

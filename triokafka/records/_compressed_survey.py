@@ -4,8 +4,8 @@
 
 The twin, ``plain_compressed_survey``, has the same interface with types and docstrings.
 
-Decompressed bytes pass through a window of fixed size. A record that lies in the window as a whole is read there, as
-``_survey`` reads it. Of a larger one the window holds a number at a time, and its key and value are skipped.
+Decompressed bytes pass through a window of fixed size. A record that lies entirely in the window is read there, as in
+``_survey``. Of a larger record the window holds one number at a time; its key and value are skipped.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ from triokafka.records.stream import decompressed_chunks
 from triokafka.records.stream_libraries import lz4_functions, zstd_functions
 
 _CHUNK = cython.declare(cython.Py_ssize_t, CHUNK_BYTES)
-_CARRY = cython.declare(cython.Py_ssize_t, 32 << 10)  # a record of at most so many bytes is put together in the window
-_HISTORY = cython.declare(cython.Py_ssize_t, 64 << 10)  # what elements of snappy refer back to, as all writers have it
-_SLACK = cython.declare(cython.Py_ssize_t, 128)  # copies may write so many bytes too many
+_CARRY = cython.declare(cython.Py_ssize_t, 32 << 10)  # records up to this size are assembled in the window
+# how far snappy elements refer back in the streams of all known writers
+_HISTORY = cython.declare(cython.Py_ssize_t, 64 << 10)
+_SLACK = cython.declare(cython.Py_ssize_t, 128)  # copies may write this many bytes too many
 _WINDOW = cython.declare(cython.Py_ssize_t, 256 << 10)
-_HELD = cython.declare(cython.longlong, 4 << 20)  # with a limit up to this the interpreter's lock is not released
-_KEPT_CONTEXT = cython.declare(cython.size_t, 4 << 20)  # a zstd context with larger buffers is not kept
+_HELD = cython.declare(cython.longlong, 4 << 20)  # up to this limit the interpreter lock is not released
+_KEPT_CONTEXT = cython.declare(cython.size_t, 4 << 20)  # a zstd context with larger buffers is freed after use
 _MOST_HISTORY = cython.declare(cython.int, 23)  # 8 MiB, which every reader of zstd should support (RFC 8878)
 _MOST_KEPT = cython.declare(cython.Py_ssize_t, 2)  # windows that are kept for the next batches
 
@@ -68,21 +69,21 @@ _SNAPPY = cython.declare(cython.int, 2)
 _LZ4 = cython.declare(cython.int, 3)
 _ZSTD = cython.declare(cython.int, 4)
 
-# Why decompressing has ended early.
-_UNSURE = cython.declare(cython.int, 1)  # damaged, or not what this kernel reads: `decompressed_chunks` knows
+# Why decompression ended early.
+_UNSURE = cython.declare(cython.int, 1)  # damaged, or a form that only `decompressed_chunks` reads
 _BEYOND = cython.declare(cython.int, 2)  # more than the limit
 _RAISED = cython.declare(cython.int, 3)  # `decompressed_chunks` has raised
 
 _idle: list = []
 _slow_path: object = threading.Lock()
-"""Held while `decompressed_chunks` reads an unusual batch: a frame of zstd with up to 128 MiB of history, or a block of
-snappy that refers to more than 64 KiB before. Such batches take memory, so they are checked one at a time."""
+"""Held while `decompressed_chunks` reads an unusual batch: a zstd frame with up to 128 MiB of history, or a snappy
+block that refers back more than 64 KiB. Such batches need much memory, so one is checked at a time."""
 
 
 @cython.final
 @cython.cclass
 class _Window:
-    """Decompressed bytes of one batch at a time, and what decompresses them."""
+    """The decompressed bytes of one batch at a time, and the decompressor."""
 
     room = cython.declare(cython.p_uchar)
     p = cython.declare(cython.p_const_uchar)
@@ -192,7 +193,7 @@ class _Window:
 
     @cython.cfunc
     def close(self):
-        """Give back what the next batch does not need. The window refers to nothing of this batch afterwards."""
+        """Free the memory that the next batch does not need. The window refers to no part of this batch afterwards."""
         self.chunks = None
         self.error = None
         self.source = self.source_stop = self.p = self.stop = self.room
@@ -210,7 +211,7 @@ class _Window:
     @cython.nogil
     @cython.exceptval(check=False)
     def more(self) -> cython.bint:
-        """Decompress some more behind what is left in the window; False at the end, or when it is broken."""
+        """Decompress more bytes behind the rest in the window. Return False at the end, or if the data is broken."""
         keep: cython.p_const_uchar
         left: cython.Py_ssize_t
         free_bytes: cython.Py_ssize_t
@@ -234,7 +235,7 @@ class _Window:
             self.p = self.room + (self.p - keep)
             self.stop = self.room + left
             free_bytes = _WINDOW - _SLACK - left
-        if self.kind != _SNAPPY and free_bytes > self.most + 1 - self.total:  # a block of snappy says how long it is
+        if self.kind != _SNAPPY and free_bytes > self.most + 1 - self.total:  # a block of snappy states its length
             free_bytes = self.most + 1 - self.total
         if self.kind == _LZ4:
             got = self.more_lz4(free_bytes)
@@ -346,7 +347,7 @@ class _Window:
     @cython.nogil
     @cython.exceptval(check=False)
     def next_block(self) -> cython.bint:
-        """Begin the next block of a snappy stream; False at the end, or when it is broken."""
+        """Begin the next block of a snappy stream. Return False at the end, or if the data is broken."""
         size: cython.longlong
         length: cython.ulonglong = 0
         shift: cython.int = 0
@@ -403,7 +404,7 @@ class _Window:
     @cython.nogil
     @cython.exceptval(check=False)
     def more_snappy(self, room: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Decode elements until the room has less than 64 bytes, which is the longest that a copy can be."""
+        """Decode elements until the room has less than 64 bytes, the longest possible copy."""
         start: cython.p_uchar = cython.cast(cython.p_uchar, self.stop)
         to: cython.p_uchar = start
         last: cython.p_uchar = start + room
@@ -423,7 +424,7 @@ class _Window:
                     self.ended = True
                     return to - start
                 if not self.next_block():
-                    # What lies before a broken block counts no more, as the batch is refused or read otherwise.
+                    # The bytes before a broken block do not matter: the batch is refused or read in another way.
                     return to - start
                 # `total` grows when this returns, so the limit is checked block by block here.
                 if self.block_left > self.most - self.total - (to - start):
@@ -547,7 +548,7 @@ class _Window:
     @cython.nogil
     @cython.exceptval(check=False)
     def has(self, size: cython.longlong) -> cython.bint:
-        """Whether the window has so many bytes (of at most a carry and a few), or can be given them."""
+        """Ensure that the window has ``size`` bytes (at most a carry and a few). Return False if it cannot."""
         while self.stop - self.p < size:
             if not self.more():
                 return False
@@ -589,7 +590,7 @@ class _Window:
     @cython.nogil
     @cython.exceptval(check=False)
     def field(self, null: cython.bint, fault: cython.int, size: cython.p_longlong) -> cython.int:
-        """Skip a length and as many bytes; 0, or what is wrong."""
+        """Skip a length and that many bytes. Return 0, or the fault."""
         raw: cython.ulonglong = 0
         if not self.number(32, cython.address(raw)):
             return fault if fault == HEADER_LENGTH else CUT
@@ -647,7 +648,7 @@ class _Window:
     @cython.nogil
     @cython.exceptval(check=False)
     def next_record(self, record: cython.pointer(Record)) -> cython.int:
-        """Read a record that is not like most, or that the window has only a part of; 0, or what is wrong."""
+        """Read a record of an unusual form, or one that is only partly in the window. Return 0, or the fault."""
         raw: cython.ulonglong = 0
         fault: cython.int
         p: cython.p_const_uchar
@@ -676,7 +677,7 @@ class _Window:
     @cython.nogil
     @cython.exceptval(check=False)
     def walk(self, count: cython.longlong, base_timestamp: cython.longlong) -> cython.int:
-        """Read records to the last one, or to the first that is wrong, and decompress what is left."""
+        """Read all records, or up to the first invalid one, and decompress the rest."""
         found = cython.declare(Record)
         timestamp: cython.longlong
         fault: cython.int = 0
@@ -717,7 +718,7 @@ class _Window:
     @cython.nogil
     @cython.exceptval(check=False)
     def drain(self, fault: cython.int) -> cython.int:
-        """Decompress the rest: what is damaged behind a wrong record, or too much, goes before it."""
+        """Decompress the rest: a damaged or too large rest takes precedence over an invalid record."""
         left: cython.longlong = self.stop - self.p
         at: cython.longlong = self.total - left
         if fault == 0:
@@ -833,7 +834,7 @@ def survey_compressed(
         found = _survey(window, data, start, end, codec, kind, count, base_timestamp, topic, partition, max_size)
         if found is None:
             if not _slow_path.acquire(blocking=max_size > _HELD):
-                raise too_large(codec_name(codec), max_size)  # the event loop does not wait: a thread starts over
+                raise too_large(codec_name(codec), max_size)  # the event loop must not block: a thread starts over
             try:
                 found = _survey(
                     window, data, start, end, codec, _CHUNKS, count, base_timestamp, topic, partition, max_size

@@ -3,7 +3,7 @@
 """Records from columns into batches, to be compiled. Never imported as Python (``triokafka.kernels``).
 
 The twin, ``plain_from_columns``, has the same interface with types and docstrings. All columns are as long as
-``values`` was when they were put together; a list that changes meanwhile is looked at anew for every record.
+``values`` at their construction; a list may change meanwhile, so it is checked again for every record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from triokafka.records._appender import RecordAppender
 
 
 def murmur2(data):
-    """The 32-bit hash by which Kafka's clients spread keys; unsigned, with the bits of Java's ``Utils.murmur2``."""
+    """Return the 32-bit hash that Kafka's clients use for keys; unsigned, with the bits of Java's ``Utils.murmur2``."""
     held: Held = Held(data)
     return hash_of(cython.cast(cython.p_const_uchar, held.data), held.size)
 
@@ -36,9 +36,9 @@ def _gather(
     data: cython.pointer(cython.p_const_char),
     sizes: cython.p_Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Where the bytes from ``start`` on lie, of up to ``count`` records; fewer where something is no bytes, or broken.
+    """Find the bytes of up to ``count`` records from ``start`` on; stop at a record that is not bytes, or is invalid.
 
-    A size of -1 is null. Runs no code but this.
+    A size of -1 is null. Runs no Python code.
     """
     index: cython.Py_ssize_t = 0
     item: cython.pointer(PyObject)
@@ -66,7 +66,7 @@ def _gather(
 @cython.final
 @cython.cclass
 class RecordColumns:
-    """Records as columns, to be appended to batches stretch by stretch."""
+    """Records in columns, to be appended to batches in runs."""
 
     touched = cython.declare(list, visibility="readonly")
     _count = cython.declare(cython.Py_ssize_t)
@@ -108,7 +108,8 @@ class RecordColumns:
         self.touched = []
 
     def append_to(self, appender: RecordAppender, start: cython.Py_ssize_t, timestamp: cython.longlong):
-        """Append records ``start`` and following to one batch until one does not fit; returns how many."""
+        """Append records from ``start`` on to one batch until one does not fit; return the number of appended
+        records."""
         position: cython.Py_ssize_t = start
         count: cython.Py_ssize_t
         added: cython.Py_ssize_t
@@ -122,7 +123,7 @@ class RecordColumns:
             raise TypeError(f"{appender!r} is not a RecordAppender")
         if start < 0:
             raise ValueError(f"start is {start}, must not be negative")
-        # A list may have become shorter since; what it grew by is not sent, for the other columns do not have it.
+        # A list may have become shorter. Elements added since are not sent, because the other columns lack them.
         while position < min(self._count, self._values.count()):
             count = 0
             if self._headers is None:
@@ -130,14 +131,14 @@ class RecordColumns:
                 count = _gather(self._values, position, count, values, value_sizes)
                 count = _gather(self._keys, position, count, keys, key_sizes)
             if not count:
-                # What is not bytes, has headers of its own, or is broken.
+                # The record is not bytes, has headers of its own, or is invalid.
                 if self._append(appender, position, timestamp) < 0:
                     break
                 position += 1
                 continue
             if self._timestamps.data:
                 timestamps = self._timestamps.data + position * 8
-            # Nothing has run since that could have changed what the addresses were taken of.
+            # No Python code has run since the addresses were taken, so the objects are unchanged.
             added = append_block(
                 appender,
                 timestamp,
@@ -168,7 +169,8 @@ class RecordColumns:
         timestamp: cython.longlong,
         sticky: cython.Py_ssize_t,
     ):
-        """Append records ``start`` and following, each to its own batch, until one does not fit; returns how many."""
+        """Append records from ``start`` on, each to its own batch, until one does not fit; return how many were
+        appended."""
         position: cython.Py_ssize_t = start
         count: cython.Py_ssize_t = len(appenders)
         chosen: cython.Py_ssize_t
@@ -193,7 +195,7 @@ class RecordColumns:
                 chosen = self._place(position, numbers[position], count, sticky)
                 if not 0 <= chosen < count:
                     raise ValueError(f"partition {chosen} of {count}")
-                # The list may have become shorter: a buffer that is asked for its bytes may run code.
+                # The list may have become shorter: exporting a buffer may run Python code.
                 if chosen >= len(appenders):
                     break
                 appender = appenders[chosen]
@@ -212,7 +214,7 @@ class RecordColumns:
         return max(position - start, 0)
 
     def place(self, position: cython.Py_ssize_t, partitions, count: cython.Py_ssize_t, sticky: cython.Py_ssize_t):
-        """Which of ``count`` batches `append_among` would choose for a record."""
+        """Return which of ``count`` batches `append_among` would choose for a record."""
         if not 0 <= position < self._count:
             raise IndexError(f"position {position} of {self._count} records")
         return self._place(position, partitions[position], count, sticky)
@@ -254,7 +256,7 @@ class RecordColumns:
     @cython.cfunc
     @cython.exceptval(-2, check=True)
     def _append(self, appender, position: cython.Py_ssize_t, timestamp: cython.longlong) -> cython.longlong:
-        """The caller answers for the position in ``values`` when that is an Arrow column."""
+        """As `_append`, for a position that the caller has checked if ``values`` is an Arrow column."""
         key = None
         value = None
         encoded: bytes = self._same_headers
@@ -299,7 +301,7 @@ class RecordColumns:
                 else:
                     objects = True
         if objects:
-            # Held while they are copied; bytes, and what lies in Arrow buffers, are held anyway.
+            # Exported while they are copied; bytes objects and Arrow buffers are kept alive anyway.
             if key is not None:
                 held_key = Held(key)
                 key_data = held_key.data

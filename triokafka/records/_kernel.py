@@ -48,7 +48,7 @@ _DERIVED = ("checksum", "serialized_header_size")
 @cython.final
 @cython.cclass
 class RecordOrigin:
-    """What all records of a batch have in common; each record points to it."""
+    """The fields that all records of a batch share; each record points to it."""
 
     topic = cython.declare(object, visibility="readonly")
     partition = cython.declare(cython.int, visibility="readonly")
@@ -67,15 +67,15 @@ class RecordOrigin:
 @cython.freelist(8192)
 @cython.cclass
 class ConsumerRecord:
-    """One record as it was read.
+    """One consumed record.
 
-    Attribute names are kafka-python's, and so is the order in which a record unpacks and indexes, and there are a
-    named tuple's ``_fields``, ``_asdict`` and ``_replace``. ``timestamp`` is milliseconds since the epoch, -1 when the
-    format has none; ``timestamp_type`` is 0 for the producer's time, 1 for the broker's, -1 for none. ``headers`` is a
+    Attribute names and the order of unpacking and indexing are kafka-python's. ``_fields``, ``_asdict`` and
+    ``_replace`` work as in a named tuple. ``timestamp`` is milliseconds since the epoch, -1 if the format has none;
+    ``timestamp_type`` is 0 for the producer's time, 1 for the broker's, -1 for none. ``headers`` is a
     tuple of (name, bytes or None). ``leader_epoch`` is -1 when unknown.
 
-    Immutable, compared by value. Records are not tracked by the garbage collector, so one whose key or value (put there
-    by a deserializer) points back to the record itself would never be freed.
+    Immutable, compared by value. The garbage collector does not track records: a record whose key or value (set by a
+    deserializer) refers to the record itself would never be freed.
     """
 
     _fields = _FIELDS
@@ -102,7 +102,7 @@ class ConsumerRecord:
         serialized_key_size=None,
         serialized_value_size=None,
     ):
-        """All fields by name or in this order; sizes are taken from key and value unless given."""
+        """Take all fields by name or in this order; sizes default to those of key and value."""
         self._origin = RecordOrigin(topic, partition, leader_epoch, timestamp_type)
         self.offset = offset
         self.timestamp = timestamp
@@ -115,13 +115,13 @@ class ConsumerRecord:
     @property
     @cython.nonecheck(True)
     def topic(self):
-        """The topic that the record was read from."""
+        """Topic of the record."""
         return self._origin.topic
 
     @property
     @cython.nonecheck(True)
     def partition(self):
-        """The partition that the record was read from."""
+        """Partition of the record."""
         return self._origin.partition
 
     @property
@@ -138,28 +138,28 @@ class ConsumerRecord:
 
     @property
     def checksum(self):
-        """Always None: records have had no checksum of their own since format version 2."""
+        """Always None: records have no checksum of their own since format version 2."""
         return None
 
     @property
     def serialized_key_size(self):
-        """Bytes of the key as it was read, -1 for a null key."""
+        """Size of the serialized key in bytes, -1 for a null key."""
         return self._key_size
 
     @property
     def serialized_value_size(self):
-        """Bytes of the value as it was read, -1 for a null value."""
+        """Size of the serialized value in bytes, -1 for a null value."""
         return self._value_size
 
     @property
     def serialized_header_size(self):
-        """Bytes of all header names and values, -1 without headers."""
+        """Size of all header names and values in bytes, -1 without headers."""
         if not self.headers:
             return -1
         return sum([len(name.encode()) + (0 if value is None else len(value)) for name, value in self.headers])
 
     def deserialized(self, key, value):
-        """The same record with another key and value; the serialized sizes stay."""
+        """Return the same record with another key and value; the serialized sizes stay."""
         record: ConsumerRecord = ConsumerRecord.__new__(ConsumerRecord)
         record._origin = self._origin
         record.offset = self.offset
@@ -172,11 +172,11 @@ class ConsumerRecord:
         return record
 
     def _asdict(self):
-        """Its fields by name, as a named tuple gives them."""
+        """Return the fields by name, as a named tuple does."""
         return dict(zip(_FIELDS, self._values(), strict=True))
 
     def _replace(self, **changes):
-        """The same record with other fields, as a named tuple gives it."""
+        """Return the same record with other fields, as a named tuple does."""
         fields = {name: getattr(self, name) for name in _FIELDS if name not in _DERIVED}
         unknown = sorted(changes.keys() - fields.keys())
         if unknown:
@@ -231,7 +231,7 @@ def _size_of(data):
 
 @cython.cfunc
 def _read_headers(p: cython.p_const_uchar, end: cython.p_const_uchar) -> tuple:
-    """The headers of a record; ``check_headers`` has found nothing wrong with them."""
+    """Return the headers of a record that ``check_headers`` has accepted."""
     headers: list = []
     count: cython.ulonglong = 0
     raw: cython.ulonglong = 0
@@ -263,7 +263,7 @@ def decode_batches(
     topic,
     partition: cython.int,
 ):
-    """Decode whole batches as long as they are ordinary; returns where it stopped."""
+    """Decode whole batches while they are ordinary; return where it stopped."""
     view = cython.declare(Py_buffer)
     PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
     origin: RecordOrigin | None = None
@@ -311,7 +311,7 @@ def decode_batches(
                 )
                 or p != batch + size
             ):
-                del out[before:]  # the caller looks closer, and says what is wrong
+                del out[before:]  # the caller reads the batch again and reports the fault
                 break
             next_offset = int64(batch) + int32(batch + 23) + 1
             position += size
@@ -321,7 +321,7 @@ def decode_batches(
 
 
 def open_payload(data, position, end):
-    """The form of ``data[position:end]`` that ``decode_payload`` is fastest with: (data, position, end)."""
+    """Return the form of ``data[position:end]`` that is fastest for ``decode_payload``: (data, position, end)."""
     return data, position, end
 
 
@@ -393,7 +393,7 @@ def _decode(
     origin: RecordOrigin,
     from_offset: cython.longlong,
 ) -> cython.int:
-    """The loop. Returns 0, or what is wrong with the record at ``index_place[0]``."""
+    """Run the loop. Return 0, or the fault of the record at ``index_place[0]``."""
     p: cython.p_const_uchar = place[0]
     index: cython.longlong = index_place[0]
     previous_delta: cython.longlong = previous_place[0]

@@ -1,4 +1,4 @@
-# The hash by which Kafka's clients spread keys (Java's ``Utils.murmur2``), inlined into the kernels that need it.
+# The hash that Kafka's clients use for keys (Java's ``Utils.murmur2``), inlined into the kernels that need it.
 
 cdef inline unsigned int murmur2(const unsigned char* data, Py_ssize_t length) noexcept nogil:
     cdef unsigned int m = 0x5BD1E995

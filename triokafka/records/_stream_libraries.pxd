@@ -1,4 +1,4 @@
-# Streaming decompressors of liblz4 and libzstd, which are given by their addresses.
+# Streaming decompressors of liblz4 and libzstd, given by their addresses.
 
 ctypedef struct Input:
     const void* data

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # mypy: ignore-errors
-"""The survey kernel, to be compiled: what a leader must know of the records in a batch. Never imported as Python.
+"""The survey kernel, to be compiled: the facts that a leader checks about a batch's records. Never imported as Python.
 
 The twin, ``plain_survey``, has the same interface with types and docstrings.
 """
@@ -29,7 +29,7 @@ def survey_records(
     topic,
     partition,
 ):
-    """Walk ``count`` records; returns (oldest, newest, without key)."""
+    """Walk ``count`` records; return (oldest, newest, without key)."""
     view = cython.declare(Py_buffer)
     PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
     try:

@@ -1,5 +1,5 @@
-# What the record kernels have in common, inlined into each: reading numbers, and recognising what most batches and
-# records look like. Nothing here touches Python objects or allocates, and nothing reads past the end that it is given.
+# Parts of all record kernels, inlined into each: reading numbers, and recognising the usual forms of batches and
+# records. Nothing here touches Python objects or allocates memory, and nothing reads past the given end.
 
 ctypedef const unsigned char* Place
 
@@ -32,7 +32,8 @@ cdef inline Place read_long_varint(Place p, Place end, int bits, unsigned long l
 
 
 cdef inline Place read_varint(Place p, Place end, int bits, unsigned long long* out) noexcept nogil:
-    """Read an unsigned varint of at most ``bits`` bits; the place after it, or NULL when it is cut or has more."""
+    """Read an unsigned varint of at most ``bits`` bits; return the place after it, or NULL if it is cut or too
+    large."""
     if end - p >= 2:
         if p[0] < 128:
             out[0] = p[0]
@@ -44,7 +45,7 @@ cdef inline Place read_varint(Place p, Place end, int bits, unsigned long long* 
 
 
 cdef inline Place read_short_varint(Place p, unsigned int* out) noexcept nogil:
-    """Read one of one or two bytes, NULL when it is longer; two bytes are known to be there."""
+    """Read a varint of one or two bytes; return NULL if it is longer. The caller ensures that two bytes exist."""
     cdef unsigned int first = p[0]
     cdef unsigned int second
     if first < 128:
@@ -55,7 +56,7 @@ cdef inline Place read_short_varint(Place p, unsigned int* out) noexcept nogil:
     return p + 2 if second < 128 else NULL
 
 
-# What can be wrong with a record; the words are in ``corruption.FAULTS``. 0 is nothing.
+# Faults of a record; ``corruption.FAULTS`` has the texts. 0 is no fault.
 cdef enum:
     CUT = 1
     LENGTH
@@ -70,7 +71,7 @@ cdef enum:
 cdef struct Record:
     Place key
     Place value
-    Place headers  # where their count is
+    Place headers  # position of their count
     Place end
     long long key_size  # -1 is null
     long long value_size
@@ -79,10 +80,10 @@ cdef struct Record:
 
 
 cdef inline bint read_short_record(Place p, Place stop, Record* record) noexcept nogil:
-    """Read a record like most: all numbers of one or two bytes, nothing wrong. False says: look closer.
+    """Read a record of the usual form: valid, all numbers of one or two bytes. Return False for any other form.
 
-    16 bytes are known to be there, so that the numbers up to the key's length are read before anything is compared;
-    that they lay within the record shows at the end.
+    The caller ensures that 16 bytes exist. The numbers up to the key's length are therefore read without comparisons;
+    the check at the end shows whether they lay within the record.
     """
     cdef unsigned int size = 0
     cdef unsigned int elapsed = 0
@@ -131,7 +132,7 @@ cdef inline bint read_short_record(Place p, Place stop, Record* record) noexcept
 
 
 cdef inline int read_long_record(Place p, Place stop, Record* record) noexcept nogil:
-    """Read any record up to its headers; 0, or what is wrong with it."""
+    """Read any record up to its headers. Return 0, or its fault."""
     cdef unsigned long long raw = 0
     cdef Place end
     p = read_varint(p, stop, 32, &raw)
@@ -178,13 +179,13 @@ cdef inline int read_long_record(Place p, Place stop, Record* record) noexcept n
 
 
 cdef inline int check_headers(Place p, Place end) noexcept nogil:
-    """0 when a list of headers fills the record to its end: reading them needs no checks any more."""
+    """Return 0 if a list of headers fills the record to its end; reading them then needs no further checks."""
     cdef unsigned long long raw = 0
     cdef unsigned long long count = 0
     p = read_varint(p, end, 32, &count)
     if p == NULL:
         return CUT
-    if count & 1 or count >> 2 > <unsigned long long>(end - p):  # a header takes two bytes at least
+    if count & 1 or count >> 2 > <unsigned long long>(end - p):  # a header has at least two bytes
         return HEADER_COUNT
     count >>= 1
     while count:
@@ -205,10 +206,10 @@ cdef inline int check_headers(Place p, Place end) noexcept nogil:
 cdef inline Py_ssize_t ordinary_batch(
     Place p, Py_ssize_t available, long long limit, long long from_offset
 ) noexcept nogil:
-    """The size of the batch at ``p`` if it is one like most, else 0.
+    """Return the size of the batch at ``p`` if it has the usual form, else 0.
 
-    That is: of format v2, whole, neither compressed nor of a transaction nor control, with a header that can be (no
-    record has fewer than 6 bytes), and all its records are wanted.
+    The usual form: format v2, complete, neither compressed nor transactional nor control, with a possible record count
+    (no record has fewer than 6 bytes), and no record below ``from_offset``.
     """
     cdef long long size, base_offset, last_delta, count
     if available < 61 or p[16] != 2:
