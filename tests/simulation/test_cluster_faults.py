@@ -25,7 +25,7 @@ from triokafka.testing import Simulation, run_simulation
 
 TOPICS = {"orders": 2, "events": 1}
 PROBE = {"probe": 3}
-SEEDS = 4
+SEEDS = 3
 LONG_SEEDS = 400
 PROGRESS_SECONDS = 30.0
 

@@ -301,14 +301,16 @@ class Node:
         if not self._tasks.is_open:
             return
         self._tasks.refuse()
-        with trio.CancelScope(shield=True):
-            if self._broker is not None:
-                await self._broker.stop_serving(cleanly=cleanly)
-            if cleanly:
-                await self._leave_quorum()
-            self._stop_listening()
-        # The tasks must have ended before the files are closed, also when the body was cancelled.
-        await self._tasks.close()
+        try:
+            with trio.CancelScope(shield=True):
+                if self._broker is not None:
+                    await self._broker.stop_serving(cleanly=cleanly)
+                if cleanly:
+                    await self._leave_quorum()
+                self._stop_listening()
+        finally:
+            # The tasks must have ended before the files are closed, also when the body was cancelled or a part failed.
+            await self._tasks.close()
         with trio.CancelScope(shield=True):
             if cleanly:
                 self.storage.write_high_watermarks()
