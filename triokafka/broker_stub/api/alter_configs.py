@@ -6,7 +6,7 @@ IncrementalAlterConfigs (44).
 
 from __future__ import annotations
 
-from triokafka.broker_stub.api.config_resources import config_accesses, denied_resources, failed_resources
+from triokafka.broker_stub.api.config_resources import config_accesses, failed_resources, refused_resources
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.alter_configs import (
@@ -31,5 +31,5 @@ def _failed(request: AlterConfigsRequest, context: RequestContext, code: int, me
 )
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Forward the request to the controller. The response has one result per resource of the request."""
-    denied = denied_resources(request.resources, AclOperation.ALTER_CONFIGS, context)
+    denied = refused_resources(request.resources, AclOperation.ALTER_CONFIGS, context)
     return await context.gateway.alter_configs(request, denied=denied)

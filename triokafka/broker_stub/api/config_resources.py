@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, denial
 from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
+from triokafka.broker_stub.metadata.config_resources import check_broker_name
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.request.context import RequestContext
+from triokafka.errors import InvalidRequestError
 from triokafka.security.acl import AclOperation, ResourceType
 
 ResultT = TypeVar("ResultT")
@@ -54,6 +57,27 @@ def denied_resources(
         if context.denied(operation, kind, name):
             denied[resource.resource_type, resource.resource_name] = ItemError(denial(kind).code, _NOT_ALLOWED)
     return denied
+
+
+def refused_resources(
+    resources: Iterable[Any], operation: AclOperation, context: RequestContext
+) -> dict[tuple[int, str], ItemError]:
+    """Return the errors of `denied_resources`, and those of the resources of other brokers.
+
+    A broker alters only itself, as in Kafka; a controller, which takes forwarded requests, alters any broker.
+    """
+    found = denied_resources(resources, operation, context)
+    if context.is_on_controller:
+        return found
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    for key, count in times.items():
+        kind, name = key
+        if kind == ConfigResourceType.BROKER and name and count == 1 and key not in found:
+            try:
+                check_broker_name(name, context.node_id)
+            except InvalidRequestError as error:
+                found[key] = ItemError.of(error)
+    return found
 
 
 def failed_resources(

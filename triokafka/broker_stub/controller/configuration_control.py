@@ -235,7 +235,7 @@ class ConfigurationControl:
     def _check_resource(self, resource: _Resource, times: int, names: Sequence[str]) -> None:
         check_repeats(times, names)
         if resource.resource_type == ResourceType.BROKER and resource.resource_name:
-            check_broker_name(resource.resource_name, self.config.node_id)
+            check_broker_name(resource.resource_name)
 
 
 def _check_min_insync_replicas(

@@ -26,11 +26,17 @@ def check_repeats(times: int, names: Sequence[str]) -> None:
         raise InvalidRequestError("Error due to duplicate config keys")
 
 
-def check_broker_name(name: str, node_id: int) -> None:
-    """Reject the resource of another broker: each broker describes only itself. Raises `InvalidRequestError`."""
+def check_broker_name(name: str, node_id: int | None = None) -> None:
+    """Reject a name that is no broker's id, and the resource of another broker than ``node_id``.
+
+    A broker describes and alters only itself; the controller, without ``node_id``, alters any broker.
+
+    Raises:
+        InvalidRequestError: the name is of neither.
+    """
     if not name.lstrip("-").isdigit():
         raise InvalidRequestError(f"Node id must be an integer, but it is: {name}")
-    if int(name) != node_id:
+    if node_id is not None and int(name) != node_id:
         raise InvalidRequestError(f"Unexpected broker id, expected {node_id}, but received {name}")
 
 

@@ -143,6 +143,21 @@ async def test_broker_works_with_what_was_changed_and_goes_back() -> None:
             assert await change(node, setting(BROKER, "1", name, "1")) == [errors.InvalidRequestError.code], name
 
 
+async def test_broker_refuses_to_alter_another_broker() -> None:
+    """As in Kafka, the broker whose configuration changes takes the request, and the controller takes it for any broker."""
+    async with running_node() as node:
+        other = str(node.broker.node_id + 1)
+        refused = errors.InvalidRequestError.code
+        assert await change(node, setting(BROKER, other, "log.cleaner.threads", "2")) == [refused]
+        own = AlterConfigsResource(resource_type=BROKER, resource_name=other, configs=[])
+        assert (await node.call(AlterConfigsRequest(resources=[own]), 2)).responses[0].error_code == refused
+        control = node.broker.gateway
+        altered = await control.incremental_alter_configs(
+            IncrementalAlterConfigsRequest(resources=[setting(BROKER, other, "log.cleaner.threads", "2")])
+        )
+        assert [response.error_code for response in altered.responses] == [0]
+
+
 async def test_throttles_of_kafkas_tools_do_not_disturb_other_options() -> None:
     async with running_node() as node:
         await node.create("t")

@@ -144,7 +144,7 @@ class TestIncrementalAlterConfigs:
             (changing((SET, "num.io.threads", "3"), resource_type=BROKER, name=""), errors.InvalidRequestError),
             (changing((SET, "authorizer.class.name", "X"), resource_type=BROKER, name="1"), errors.InvalidRequestError),
             (changing((SET, "remote.storage.enable", "true")), errors.InvalidConfigurationError),
-            (changing((SET, "log.retention.ms", "5"), resource_type=BROKER, name="2"), errors.InvalidRequestError),
+            (changing((SET, "log.retention.ms", "5"), resource_type=BROKER, name="two"), errors.InvalidRequestError),
             (changing((SET, "log.retention.ms", "5"), resource_type=BROKER, name="x"), errors.InvalidRequestError),
             (changing((SET, "log.retention.ms", "x"), resource_type=BROKER, name="1"), errors.InvalidRequestError),
             (changing((SET, "log.retenton.ms", "5"), resource_type=BROKER, name="1"), errors.InvalidRequestError),
