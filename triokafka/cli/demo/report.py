@@ -191,7 +191,9 @@ def save_picture(findings: Findings, path: str) -> None:
     top = totals.get_ylim()[1]
     for rebalance in findings.rebalances:
         totals.text(rebalance.at, top, f" generation {rebalance.generation}", rotation=90, va="top", fontsize=7)
-    for at, what in [*findings.faults, *((outage.at, outage.what) for outage in findings.consume_outages)]:
+    for outage in findings.consume_outages:
+        totals.text(outage.at, top, f" {outage.what}", rotation=90, va="top", fontsize=7, color="red")
+    for at, what in findings.faults:
         totals.text(at, top * 0.55, f" {what}", rotation=90, va="top", fontsize=7, color="red")
     figure.suptitle("336,776 flights through one group: who handled which partition when")
     figure.tight_layout()
