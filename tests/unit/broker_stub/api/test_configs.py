@@ -144,7 +144,7 @@ async def test_broker_works_with_what_was_changed_and_goes_back() -> None:
 
 
 async def test_broker_refuses_to_alter_another_broker() -> None:
-    """As in Kafka, the broker whose configuration changes takes the request, and the controller takes it for any broker."""
+    """As in Kafka, a broker alters only its own configuration, and the controller that of any broker."""
     async with running_node() as node:
         other = str(node.broker.node_id + 1)
         refused = errors.InvalidRequestError.code
