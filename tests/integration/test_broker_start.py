@@ -156,12 +156,15 @@ async def test_failure_of_a_part_stops_the_broker_and_is_told(
 ) -> None:
     """The process is not left running without serving."""
 
+    serves = trio.Event()
+
     async def fail(self: NodeStorage) -> None:
-        await trio.lowlevel.checkpoint()
+        await serves.wait()
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(NodeStorage, "_checkpoint_high_watermarks", fail)
     async with running_node() as node:
+        serves.set()
         await node.process.wait_stopped()
         assert isinstance(node.process.failure, RuntimeError)
         assert "a defect" in caplog.text
