@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -13,7 +14,7 @@ from triokafka.errors import ProtocolError
 from triokafka.protocol.api.heartbeat import HeartbeatRequest
 from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.protocol.message import MOST_MEMORY, Field, Message, Request, Struct, StructMeta
-from triokafka.protocol.primitives import BytesType, StringType
+from triokafka.protocol.primitives import BytesType, StringType, UuidType
 
 MAX_FACTOR = MOST_MEMORY
 FRAME_BYTES = 4_000
@@ -48,7 +49,11 @@ def floods(cls: type[Struct], version: int, flexible: bool) -> Iterator[tuple[st
                 made = cls()
                 element = f.type.element
                 size = len(one_encoded(element, version, flexible, text, tags))
-                setattr(made, f.name, [smallest(element, version, text, tags)] * (FRAME_BYTES // size))
+                count = FRAME_BYTES // size
+                elements = [smallest(element, version, text, tags)] * count
+                if isinstance(element, UuidType) and text:  # equal ids may be one object, as empty texts are
+                    elements = [UUID(int=number) for number in range(1, count + 1)]
+                setattr(made, f.name, elements)
                 yield f"{f.name} text={text} tags={tags}", made
         if f.struct is not None:
             for name, inner in floods(f.struct, version, flexible):

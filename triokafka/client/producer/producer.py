@@ -445,6 +445,7 @@ class Producer:
             TransactionalIdAuthorizationFailedError, InvalidTransactionTimeoutError, UnsupportedVersionError: the
                 producer has failed.
         """
+        self._check_usable()
         await self._needed_transactions().initialize()
 
     def transaction(self) -> Transaction:

@@ -363,7 +363,7 @@ class RemoveAccessControlEntryRecord(MetadataRecord, api_key=19, versions="0", f
 class UserScramCredentialRecord(MetadataRecord, api_key=11, versions="0", flexible="0+"):
     """A user's SCRAM credential was set."""
 
-    name: str = field(String, doc="The user.")
+    name: str = field(String, doc="The name of the user.")
     mechanism: int = field(Int8, doc="1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512.")
     salt: bytes = field(Bytes, doc="The random salt.")
     stored_key: bytes = field(Bytes, doc="The key that verifies the client.")
@@ -374,7 +374,7 @@ class UserScramCredentialRecord(MetadataRecord, api_key=11, versions="0", flexib
 class RemoveUserScramCredentialRecord(MetadataRecord, api_key=22, versions="0", flexible="0+"):
     """A user's SCRAM credential was removed."""
 
-    name: str = field(String, doc="The user.")
+    name: str = field(String, doc="The name of the user.")
     mechanism: int = field(Int8, doc="1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512.")
 
 
