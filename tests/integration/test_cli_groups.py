@@ -138,7 +138,7 @@ class TestLooking:
             assert (zero["LOG-END-OFFSET"], zero["HOST"], zero["CLIENT-ID"], zero["LEADER-EPOCH"]) == (
                 "10", "/127.0.0.1", "console-consumer", "0",
             )  # fmt: skip
-            assert one["LEADER-EPOCH"] == "-"
+            assert one["LEADER-EPOCH"] == "0"  # of the start of an empty log, where its first leader began
 
     def test_partition_without_a_commit_is_a_hyphen_and_one_without_a_reader_is_there(self, tool: Tool) -> None:
         filled(tool, "part", partitions=3)
