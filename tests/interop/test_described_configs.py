@@ -17,6 +17,7 @@ pytestmark = pytest.mark.interop
 _TOPIC, _BROKER, _METRICS, _GROUP = 2, 4, 16, 32
 _STATIC: Final = 4  # the source of what a file sets
 _OTHERWISE: Final = {
+    "controller.quorum.append.linger.ms": "changes need not wait: one sync commits all that wait for it",
     "local.retention.bytes": "there is no tiered storage, and so no option of the broker for it",
     "local.retention.ms": "there is no tiered storage, and so no option of the broker for it",
     "queued.max.request.bytes": "a limit derived from the machine's memory, so that strangers cannot exhaust it",

@@ -185,10 +185,10 @@ class NodeOptions(Options):
         0, "The least time between two flushes of the metadata log. Kafka's default is 25.", 0
     )
     controller_quorum_fetch_max_bytes: int = _int(
-        8 << 20, "The most bytes of records in one fetch from the metadata log.", 1
+        1 << 20, "The most bytes of records in one fetch from the metadata log.", 1
     )
     controller_quorum_fetch_snapshot_max_bytes: int = _int(
-        8 << 20, "The most bytes in one fetch from a metadata snapshot.", 1
+        1 << 20, "The most bytes in one fetch from a metadata snapshot.", 1
     )
     controller_socket_timeout_ms: int = _int(
         30_000, "Time limit of a broker's request to the active controller, retries included.", 1

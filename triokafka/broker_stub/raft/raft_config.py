@@ -53,8 +53,8 @@ class RaftConfig(NamedTuple):
     retry_backoff_ms: int = 20
     append_linger_ms: int = 0
     fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 8 << 20
-    fetch_snapshot_max_bytes: int = 8 << 20
+    fetch_max_bytes: int = 1 << 20
+    fetch_snapshot_max_bytes: int = 1 << 20
     min_kraft_version: int = 0
     max_kraft_version: int = 1
 
