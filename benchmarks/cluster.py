@@ -203,7 +203,7 @@ class _Cluster:
         return trio.run(ask)
 
     def _catch_up(self) -> float:
-        """Megabytes a second at which a follower that was down fetches what it missed, until it is in sync."""
+        """Megabytes a second at which a follower fetches the records of its downtime, until it is in sync."""
         topic = self._topic(1)
         leader = self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions[0].leader
         follower = next(node for node in self.group.brokers if node.number != leader)

@@ -94,7 +94,7 @@ class Node:
             command = ["java", *self._java, "-cp", f"{KAFKA_JARS}/*", main, *arguments]
         else:
             command = [sys.executable, "-m", "triokafka", *arguments]
-        # Compiling every module again at every start is not what users do, whatever this process was told.
+        # Users' nodes find their modules compiled, so this one does too, whatever this process has set.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with self.log.open("ab") as output:
             return subprocess.Popen(

@@ -2,7 +2,7 @@
 
 A schedule is drawn from the seed. Producers send through all of it, and a reader reads committed records meanwhile.
 Afterwards everything heals: within 30 seconds every partition takes records again. Then every acknowledged record is
-there once and in order, what was read is what is there, and all replicas have the same bytes.
+there once and in order, every record that was read is still at its offset, and all replicas have the same bytes.
 """
 
 from __future__ import annotations
