@@ -388,11 +388,11 @@ class Broker:
         # The tasks must have ended before the files are closed, also when the body was cancelled.
         await self.tasks.close()
 
-    async def stop_serving(self, *, cleanly: bool = True) -> None:
+    async def stop_serving(self, *, cleanly: bool = True, signs_off: bool = True) -> None:
         """Do the first part of `stop`: serve no more and sign off, while the tasks of the node continue.
 
         In a cluster of several brokers the broker signs off first: followers fetch from it until its partitions have
-        other leaders.
+        other leaders. Without ``signs_off`` the controller is not told.
         """
         self.tasks.refuse()
         if not cleanly:
@@ -400,13 +400,13 @@ class Broker:
             return
         with trio.CancelScope(shield=True):
             has_others = any(number != self.node_id for number in self.image.brokers)
-            if has_others:
+            if has_others and signs_off:
                 await self._sign_off()
             self.replicas.shut_down()
             for runtime in self.coordinators.runtimes():
                 runtime.stop()
             await self.sockets.stop(_STOP_TIMEOUT_MS)
-            if not has_others:
+            if not has_others and signs_off:
                 await self._sign_off()
 
     def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
