@@ -106,8 +106,6 @@ class Broker:
         gateway: reaches the active controller.
         controller: publishes committed metadata, and knows the ids of the cluster and of the data directories.
         authorizer, quota, authentication, faults: see `Node`.
-        directory_ids: returns the ids of the broker's data directories by path; those that the controller knows when
-            None.
     """
 
     def __init__(
@@ -122,7 +120,6 @@ class Broker:
         quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
-        directory_ids: Callable[[], Mapping[str, UUID]] | None = None,
     ) -> None:
         check_listeners(config)
         self._config = DynamicBrokerConfig(config)
@@ -133,7 +130,7 @@ class Broker:
         self._controller = controller
         self.controller_metrics: Callable[[], Iterable[Sample]] | None = None
         """Returns the metrics of the controller in this process, if there is one; the node sets it."""
-        self._directory_ids = directory_ids or (lambda: controller.identity.directory_ids)
+        self._directory_ids: Callable[[], Mapping[str, UUID]] = lambda: controller.identity.directory_ids
         self.configuration = EffectiveConfiguration(config)
         self.gateway = gateway
         self.metadata = MetadataCache(lambda: controller.kraft_version)

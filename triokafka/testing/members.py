@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
@@ -26,6 +27,8 @@ T = TypeVar("T")
 
 _TIMEOUT_SECONDS: Final = 30.0
 """How long a test's call waits for an active controller."""
+_ELECTION_SECONDS: Final = 5.0
+"""How long the stop of a node waits for another active controller, which may have to wait itself: for a full disk."""
 _APPLY_SECONDS: Final = 10.0
 """How long a test's call waits for nodes that have not applied a change of the metadata."""
 _BACKOFF_SECONDS: Final = 0.005
@@ -77,13 +80,13 @@ class Members:
     def _controllers(self) -> list[RunningBroker]:
         return [broker for broker in self.running if broker.node_id in self.voters and not broker.world.is_frozen]
 
-    async def wait_active(self) -> RunningBroker:
+    async def wait_active(self, within: float = _TIMEOUT_SECONDS) -> RunningBroker:
         """Wait until a controller is active.
 
         Raises:
-            KafkaTimeoutError: there is none within 30 seconds.
+            KafkaTimeoutError: there is none within so many seconds.
         """
-        with trio.move_on_after(_TIMEOUT_SECONDS):
+        with trio.move_on_after(within):
             while (active := self.active) is None:
                 controllers = self._controllers
                 if not controllers:
@@ -194,11 +197,11 @@ class Members:
     # Ending
 
     async def left(self, offset: int) -> None:
-        """Wait until the others have an active controller, and the metadata of a node that has stopped up to ``offset``."""
+        """Wait until the others have an active controller, and a stopped node's metadata up to ``offset``."""
         if not self.running or not self.has_majority:
             return
         try:
-            await self.wait_active()
+            await self.wait_active(_ELECTION_SECONDS)
         except KafkaError as error:
             logger.warning("%s", error)
         await self.settle(offset)
@@ -209,6 +212,7 @@ class Members:
             return
         try:
             await self._end_quorum_epoch(node_id)
+            await self.wait_active(_ELECTION_SECONDS)
             await self.with_controller(lambda active: active.node.controller.fence_broker(node_id))
         except KafkaError as error:
             logger.warning("Broker %d: the others notice only later that it has ended: %s", node_id, error)
@@ -243,7 +247,7 @@ class Members:
                 request = EndQuorumEpochRequest(
                     cluster_id=raft.config.cluster_id, topics=[TopicData(topic_name=TOPIC, partitions=[partition])]
                 )
-                nursery.start_soon(lambda raft=raft, request=request: raft.end_quorum_epoch(request, version=1))
+                nursery.start_soon(partial(raft.end_quorum_epoch, request, version=1))
 
 
 async def _wait_applied(node: Node, offset: int) -> None:
