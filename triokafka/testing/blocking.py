@@ -179,6 +179,7 @@ class BlockingCluster:
     expire_member = _called(RunningCluster.expire_member)
     reset = _called(RunningCluster.reset)
     leader = _called(RunningCluster.leader)
+    partitions = _called(RunningCluster.partitions)
     leader_epoch = _called(RunningCluster.leader_epoch)
     coordinator = _called(RunningCluster.coordinator)
     pause = _called(RunningCluster.pause)

@@ -189,6 +189,10 @@ class RunningCluster:
         state = self.image.partition(topic, partition)
         return -1 if state is None else state.leader
 
+    def partitions(self) -> list[tuple[str, int]]:
+        """Return the topics and numbers of all partitions, those of internal topics too."""
+        return [(topic.name, state.partition) for topic, state in self.image.partitions()]
+
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
         """Return the partition's leader epoch; -1 without such a partition."""
         state = self.image.partition(topic, partition)

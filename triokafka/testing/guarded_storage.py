@@ -18,8 +18,8 @@ class GuardedStorage(Storage):
     Args:
         storage: the other storage. Files that it opened earlier are not checked.
         check: raises the error for a call that must fail.
-        room: limits the growth of files; None does not count it. The election state of the quorum is not counted: a node
-            that cannot write it takes no part in the quorum until its next start, as if it had failed.
+        room: limits the growth of files; None does not count it. The election state of the quorum is not counted: a
+            node that cannot write it takes no part in the quorum until its next start, as if it had failed.
     """
 
     def __init__(self, storage: Storage, *, check: Callable[[], None], room: DiskRoom | None = None) -> None:

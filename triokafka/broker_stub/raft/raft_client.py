@@ -103,6 +103,7 @@ class RaftClient:
             config, log, quorum_state.read(), rng=world.random, wall_ms=world.wall_ms, now=world.now()
         )
         self._skipped = 0.0
+        self._not_before = -math.inf
         self._due_at = -math.inf
         self._rescheduled = trio.Event()
         self._disk_work = trio.Event()
@@ -277,7 +278,7 @@ class RaftClient:
     # Driving the state machine
 
     def _now(self) -> float:
-        return self._world.now() - self._skipped
+        return max(self._world.now() - self._skipped, self._not_before)
 
     def _soon(self) -> None:
         """Let the timer's task continue at its next turn."""
@@ -315,9 +316,11 @@ class RaftClient:
             self._rescheduled = trio.Event()
             now = self._now()
             if self._due_at > now:
-                deadline = self._world.deadline(min(self._due_at, now + _LONGEST_WAIT) + self._skipped)
-                with trio.CancelScope(deadline=deadline):
+                until = min(self._due_at, now + _LONGEST_WAIT)
+                with trio.CancelScope(deadline=self._world.deadline(until + self._skipped)) as scope:
                     await self._rescheduled.wait()
+                if scope.cancelled_caught:
+                    self._not_before = until  # the difference of two clock readings may be below it by a rounding error
             else:
                 await trio.lowlevel.checkpoint()
             if self._due_at <= self._now():
