@@ -94,7 +94,7 @@ async def _schedule(simulation: Simulation) -> tuple[Ledger, int]:
     await cluster.create_topics({**TOPICS, **PROBE})
     workload = Workload(chance, TOPICS, records=200, flushes=False)
     over = trio.Event()
-    workload.go_on_until(over)
+    workload.go_on_until(over, pause=0.3)
     producer = triokafka.Producer(
         bootstrap_servers=cluster.bootstrap,
         world=cluster.client_world("producer"),
