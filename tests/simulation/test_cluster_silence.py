@@ -57,7 +57,7 @@ async def produce(simulation: Simulation, cluster: RunningCluster, acknowledged:
         while not done.is_set():
             await (await producer.send("t", b"%d" % acknowledged.count, partition=0))
             acknowledged.note()
-            await trio.sleep(0.02)
+            await trio.sleep(0.1)
 
 
 async def consume(simulation: Simulation, cluster: RunningCluster, read: Pauses) -> None:
