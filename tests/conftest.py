@@ -5,8 +5,8 @@ depend on that.
 
 Signals that the caller ignores reach the processes that tests start.
 
-The collector of reference cycles rests while the tests are collected, and afterwards skips what collection has made: with
-it, each ``gc.collect()`` of a test would take most of a second.
+The collector of reference cycles rests while the tests are collected, and afterwards skips what collection has made:
+otherwise each ``gc.collect()`` of a test would take most of a second.
 
 A test that leaves threads, clients or processes running fails itself, instead of one of the tests after it.
 """

@@ -95,6 +95,6 @@ async def life(simulation: Simulation, seed: int) -> None:
     assert max(acknowledged.longest, read.longest) < LONGEST
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_client_waits_for_a_second_dead_connection(seed: int) -> None:
     run_simulation(lambda simulation: life(simulation, seed), seed)
