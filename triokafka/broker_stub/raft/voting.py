@@ -198,7 +198,7 @@ class Voting:
     def _voter_error(self, node_id: int, epoch: int) -> int:
         if epoch < self._quorum.epoch:
             return errors.FencedLeaderEpochError.code
-        return errors.InvalidRequestError.code if node_id < 0 else 0
+        return errors.InvalidRequestError.code if node_id < 0 or not self._quorum.is_plausible(epoch) else 0
 
     def _is_meant(self, voter_id: int, directory_id: object) -> bool:
         """Whether a request is for this node and its log directory; unknown values of old senders fit."""
