@@ -89,7 +89,7 @@ class Chunk:
                     future.set_result(None)
         else:
             topic, number = place = part.topic_partition
-            stamped = part.stamped_by_broker
+            stamped = int(part.stamped_by_broker)
             for future, offset, timestamp in zip(waiting, acknowledged.offsets, acknowledged.timestamps, strict=False):
                 if not future.done():
                     future.set_result(_metadata((topic, number, place, offset, timestamp, stamped, None)))

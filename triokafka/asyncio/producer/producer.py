@@ -77,8 +77,8 @@ class AIOKafkaProducer:
         request_timeout_ms: int = 40000,
         api_version: Any = None,
         acks: Any = _missing,
-        key_serializer: Callable[[Any], bytes] | None = None,
-        value_serializer: Callable[[Any], bytes] | None = None,
+        key_serializer: Callable[[Any], Any] | None = None,
+        value_serializer: Callable[[Any], Any] | None = None,
         compression_type: str | None = None,
         max_batch_size: int = 16384,
         partitioner: Callable[[bytes | None, list[int], list[int]], int] = _DEFAULT_PARTITIONER,
@@ -315,9 +315,7 @@ class AIOKafkaProducer:
             now_ms=lambda: int(time.time() * 1000),
         )
 
-    async def send_batch(
-        self, batch: BatchBuilder, topic: str, *, partition: int
-    ) -> asyncio.Future[RecordMetadata]:
+    async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
         """Send the records of a batch to one partition; return the future of the first record's `RecordMetadata`."""
         known = await self._learn(topic)
         partition = await self._check_partition(topic, known, partition)

@@ -72,7 +72,7 @@ class ProducerSession:
                 await self._serve(producer)
         except* Exception as group:
             # Failed records: their futures report them. Anything else is the reason why the session ended.
-            self._failure = group.exceptions[0]  # type: ignore[assignment]
+            self._failure = group.exceptions[0]
             logger.debug("the producer ended with %r", group)
         finally:
             self._producer = None
