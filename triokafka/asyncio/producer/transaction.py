@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from triokafka.asyncio.errors import IllegalOperation
 from triokafka.errors import IllegalStateError, ProducerFencedError
 
-if TYPE_CHECKING:
-    from triokafka.asyncio.producer.producer import AIOKafkaProducer
+
+class TransactionalProducer(Protocol):
+    """The producer, as far as its block uses it."""
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction."""
+
+    async def commit_transaction(self) -> None:
+        """Commit it."""
+
+    async def abort_transaction(self) -> None:
+        """Abort it."""
 
 
 class TransactionState:
@@ -75,7 +85,7 @@ class TransactionState:
 class TransactionContext:
     """The block of one transaction."""
 
-    def __init__(self, producer: AIOKafkaProducer, state: TransactionState) -> None:
+    def __init__(self, producer: TransactionalProducer, state: TransactionState) -> None:
         self._producer = producer
         self._state = state
 
