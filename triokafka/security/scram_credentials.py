@@ -1,0 +1,44 @@
+"""Stored credentials of SCRAM users (RFC 5802, RFC 7677), and the interface through which a listener looks them up."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class ScramMechanism(enum.Enum):
+    """A SCRAM mechanism, by Kafka's number in AlterUserScramCredentials (KIP-554)."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def mechanism_name(self) -> str:
+        """The name in SaslHandshake: ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``."""
+        return self.name.replace("_", "-")
+
+    @property
+    def hash_name(self) -> str:
+        """The hash function's name for `hashlib`."""
+        return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What a server stores of one user and mechanism. It suffices to verify the password, not to log in elsewhere.
+
+    The keys do not appear in the ``repr``.
+    """
+
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+class ScramCredentials(Protocol):
+    """A lookup of SCRAM credentials, for instance over the cluster's metadata."""
+
+    def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        """Return the credential of ``user``; None when the user has none of this mechanism. Does not wait."""
