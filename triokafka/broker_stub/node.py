@@ -18,6 +18,7 @@ import trio
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.configured_authorizer import configured_authorizer
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
@@ -58,7 +59,7 @@ class Node:
     Args:
         config: all options, checked already.
         world: the door to the outside; the operating system when None.
-        authorizer: access control; everything is allowed when None.
+        authorizer: access control; when None, that of ``authorizer.class.name``. Without either, everything is allowed.
         quota: is called with every response, and returns how long to hold the client back; None for no such hook.
         authentication: finds the principal of a connection before its first request; all are anonymous when None.
         faults: the faults that tests arm, for requests to the broker; to the controller of a node that is no broker.
@@ -67,7 +68,8 @@ class Node:
         elects_at_once: see `RaftConfig`.
 
     Raises:
-        ConfigurationError: at construction: a listener has a security protocol that is not served. On entering: an
+        ConfigurationError: at construction: a listener has a security protocol that is not served, or the authorizer
+            cannot be created. On entering: an
             address cannot be listened on, or a data directory cannot be used, is in use by another broker, or belongs
             to another node or cluster. Says which, and what to do.
         KafkaStorageError: on entering: a log cannot be read or written.
@@ -86,7 +88,9 @@ class Node:
         elects_at_once: bool = False,
     ) -> None:
         world = RealWorld() if world is None else world
+        authorizer = configured_authorizer(config) if authorizer is None else authorizer
         self.config = config
+        self._authorizer = authorizer
         self.world = world
         self.storage = NodeStorage(config, world)
         follower = self.storage if config.is_broker else None
@@ -125,10 +129,20 @@ class Node:
                 self._broker.controller_metrics = self._controller_samples
         self._tasks = NodeTasks(self._stop_listening) if self._broker is None else self._broker.tasks
 
-    def _controller_samples(self) -> Iterable[Sample]:
-        from triokafka.broker_stub.metrics.controller_catalogue import controller_samples
+    def metrics(self) -> list[Sample]:
+        """Return the current value of every metric of the node, whatever its roles are."""
+        if self._broker is not None:
+            return self._broker.metrics()
+        from triokafka.broker_stub.metrics.catalogue import network_samples, request_samples
 
-        return controller_samples(self.controller)
+        server = self._server
+        assert server is not None  # a node without the broker role has controller listeners
+        return [*request_samples(server.dispatcher), *network_samples(server.sockets), *self._controller_samples()]
+
+    def _controller_samples(self) -> Iterable[Sample]:
+        from triokafka.broker_stub.metrics.controller_catalogue import controller_samples, raft_samples
+
+        return [*controller_samples(self.controller), *raft_samples(self.metadata.raft)]
 
     def _gateway(self) -> ControllerGateway:
         """Return the gateway to the active controller, wherever it can be."""
@@ -258,6 +272,8 @@ class Node:
             start(self._controller.run)
         if self._channel is not None:
             start(self._channel.run)
+        if self._authorizer is not None and self._authorizer.stores_acls:
+            self._authorizer.follow(self.metadata.publisher, loaded=lambda: self.metadata.is_caught_up)
         if server is not None:
             server.follow_metadata()
             start(server.run)

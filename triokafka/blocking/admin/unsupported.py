@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from triokafka.errors import UnsupportedVersionError
 
@@ -21,63 +21,6 @@ class UnsupportedCalls:
     def get_broker_version_data(self, broker_id: int) -> NoReturn:
         """As `api_versions`."""
         _refuse("get_broker_version_data()")
-
-    def describe_acls(self, acl_filter: Any) -> NoReturn:
-        """Access control lists are not supported yet.
-
-        Raises:
-            UnsupportedVersionError: always.
-        """
-        _refuse("access control lists")
-
-    def create_acls(self, acls: Any) -> NoReturn:
-        """As `describe_acls`."""
-        _refuse("access control lists")
-
-    def delete_acls(self, acl_filters: Any) -> NoReturn:
-        """As `describe_acls`."""
-        _refuse("access control lists")
-
-    def alter_user_scram_credentials(self, alterations: Any) -> NoReturn:
-        """SCRAM users are not supported yet.
-
-        Raises:
-            UnsupportedVersionError: always.
-        """
-        _refuse("SCRAM users")
-
-    def describe_user_scram_credentials(self, users: Any = None) -> NoReturn:
-        """As `alter_user_scram_credentials`."""
-        _refuse("SCRAM users")
-
-    def list_transactions(
-        self,
-        broker_ids: Any = None,
-        producer_id_filters: Any = None,
-        state_filters: Any = None,
-        duration_filter_ms: Any = None,
-        transactional_id_pattern: Any = None,
-    ) -> NoReturn:
-        """Transactions are not supported yet.
-
-        Raises:
-            UnsupportedVersionError: always.
-        """
-        _refuse("transactions")
-
-    def describe_transactions(self, transactional_ids: Any) -> NoReturn:
-        """As `list_transactions`."""
-        _refuse("transactions")
-
-    def abort_transaction(self, spec: Any) -> NoReturn:
-        """As `list_transactions`."""
-        _refuse("transactions")
-
-    def find_hanging_transactions(
-        self, broker_ids: Any = None, max_transaction_timeout_ms: float = 900_000
-    ) -> NoReturn:
-        """As `list_transactions`."""
-        _refuse("transactions")
 
 
 def _refuse(what: str) -> NoReturn:
