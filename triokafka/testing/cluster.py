@@ -30,11 +30,11 @@ class RunningCluster:
     every broker, and are used up together; those of one broker are armed at it.
     """
 
-    def __init__(self, faults: Faults, members: Members) -> None:
+    def __init__(self, faults: Faults, members: Members, brokers: list[RunningBroker]) -> None:
         self.faults = faults
         self._fault_calls = FaultCalls(faults)
         self._members = members
-        self.brokers = members.brokers
+        self.brokers = brokers
 
     @property
     def bootstrap_servers(self) -> str:

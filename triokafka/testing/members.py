@@ -7,9 +7,9 @@ starts a node, that node does not wait for the end of its last session.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import trio
 
@@ -19,7 +19,8 @@ from triokafka.testing.links import NodeLinks
 if TYPE_CHECKING:
     from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
     from triokafka.broker_stub.node import Node
-    from triokafka.testing.running import RunningBroker
+    from triokafka.testing.faulty_world import FaultyWorld
+    from triokafka.testing.node_process import NodeProcess
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,44 @@ _APPLY_SECONDS: Final = 10.0
 _BACKOFF_SECONDS: Final = 0.005
 
 
+class Member(Protocol):
+    """One node: the part of a `RunningBroker` that the others need."""
+
+    @property
+    def process(self) -> NodeProcess:
+        """The process of the node."""
+        ...
+
+    @property
+    def world(self) -> FaultyWorld:
+        """The world of the process."""
+        ...
+
+    @property
+    def node_id(self) -> int:
+        """Its id."""
+        ...
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs, and has not failed."""
+        ...
+
+    @property
+    def node(self) -> Node:
+        """The running node. Raises `IllegalStateError` while it is stopped."""
+        ...
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata that its broker has applied."""
+        ...
+
+    def place(self) -> None:
+        """Note its ports for partitions of the network."""
+        ...
+
+
 class Members:
     """The nodes of one cluster, in the order of their ids; a broker that runs alone is a cluster of one.
 
@@ -43,12 +82,12 @@ class Members:
     """
 
     def __init__(self, voters: frozenset[int], links: NodeLinks) -> None:
-        self.brokers: list[RunningBroker] = []
+        self.brokers: list[Member] = []
         self.voters = voters
         self.links = links
 
     @property
-    def running(self) -> list[RunningBroker]:
+    def running(self) -> list[Member]:
         """The nodes that run."""
         return [broker for broker in self.brokers if broker.is_running]
 
@@ -71,16 +110,16 @@ class Members:
         return len(present) > len(self.voters) // 2
 
     @property
-    def active(self) -> RunningBroker | None:
+    def active(self) -> Member | None:
         """The node whose controller is active; None while there is none."""
         found = [broker for broker in self._controllers if broker.node.is_active_controller]
         return max(found, key=lambda broker: broker.node.metadata.raft.leader.epoch, default=None)
 
     @property
-    def _controllers(self) -> list[RunningBroker]:
+    def _controllers(self) -> list[Member]:
         return [broker for broker in self.running if broker.node_id in self.voters and not broker.world.is_frozen]
 
-    async def wait_active(self, within: float = _TIMEOUT_SECONDS) -> RunningBroker:
+    async def wait_active(self, within: float = _TIMEOUT_SECONDS) -> Member:
         """Wait until a controller is active.
 
         Raises:
@@ -94,7 +133,7 @@ class Members:
                     continue
                 async with trio.open_nursery() as nursery:
 
-                    async def watch(broker: RunningBroker) -> None:
+                    async def watch(broker: Member) -> None:
                         await broker.node.controller.wait_active()
                         nursery.cancel_scope.cancel()
 
@@ -107,7 +146,7 @@ class Members:
             f"{[broker.node_id for broker in self._controllers]} run and answer"
         )
 
-    async def with_controller(self, operation: Callable[[RunningBroker], Awaitable[T]]) -> T:
+    async def with_controller(self, operation: Callable[[Member], Awaitable[T]]) -> T:
         """Do something with the node whose controller is active, again if it loses its leadership meanwhile."""
         with trio.move_on_after(_TIMEOUT_SECONDS):
             while True:
@@ -144,7 +183,7 @@ class Members:
 
     # Starting
 
-    async def start(self, brokers: list[RunningBroker]) -> None:
+    async def start(self, brokers: Sequence[Member]) -> None:
         """Start nodes at once, and wait until clients can connect to them.
 
         Without a majority of the voters it does not wait: the nodes serve when the quorum has a leader.
@@ -158,7 +197,7 @@ class Members:
 
         async with trio.open_nursery() as nursery:
 
-            async def start(broker: RunningBroker) -> None:
+            async def start(broker: Member) -> None:
                 try:
                     await broker.process.wait_started()
                 except Exception as error:
@@ -185,7 +224,7 @@ class Members:
             except KafkaError as error:
                 logger.warning("Broker %d: its last session could not be ended: %s", broker.node_id, error)
 
-    async def _end_old_session(self, broker: RunningBroker) -> None:
+    async def _end_old_session(self, broker: Member) -> None:
         def own_epoch() -> int | None:
             node = broker.process.starting
             return None if node is None else node.broker.lifecycle.broker_epoch

@@ -76,6 +76,7 @@ async def new_cluster(
     cluster_id = cluster_id_of(configs, [one.storage for one in worlds], worlds[0])
     faults = Faults(worlds[0].random.random)
     members = Members(frozenset(ids[:voters]), links)
+    brokers: list[RunningBroker] = []
     for number, (one, machine) in enumerate(zip(configs, machines, strict=True)):
         own_faults = Faults(machine.world.random.random, beside=faults)
         process = NodeProcess(
@@ -83,8 +84,9 @@ async def new_cluster(
         )
         if held:
             process.take_port(held.pop(0))
-        RunningBroker(process, own_faults, members).place()
-    return RunningCluster(faults, members)
+        brokers.append(RunningBroker(process, own_faults, members))
+        brokers[-1].place()
+    return RunningCluster(faults, members, brokers)
 
 
 def _in_memory() -> RealWorld:

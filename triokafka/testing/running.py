@@ -42,11 +42,16 @@ class RunningBroker:
     def __init__(self, process: NodeProcess, faults: Faults, members: Members) -> None:
         self.faults = faults
         self._fault_calls = FaultCalls(faults)
-        self.process = process
+        self._process = process
         self._members = members
         members.brokers.append(self)
 
     # What it is
+
+    @property
+    def process(self) -> NodeProcess:
+        """The process of the node."""
+        return self._process
 
     @property
     def config(self) -> BrokerConfig:
@@ -330,7 +335,7 @@ class RunningBroker:
         from triokafka.testing.leader_moves import move_leader
 
         leader = await self._members.with_controller(
-            lambda active: move_leader(active.controller, active.broker.gateway, topic, partition, to=to)
+            lambda active: move_leader(active.node.controller, active.node.broker.gateway, topic, partition, to=to)
         )
         await self._members.settle()
         return leader
