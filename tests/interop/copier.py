@@ -42,4 +42,5 @@ async def copy(bootstrap: str, source: str, target: str, group: str, name: str, 
 
 
 if __name__ == "__main__":
-    trio.run(copy, *sys.argv[1:6], int(sys.argv[6]))
+    bootstrap, source, target, group, name, batch = sys.argv[1:]
+    trio.run(copy, bootstrap, source, target, group, name, int(batch))
