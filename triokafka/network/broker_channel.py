@@ -8,17 +8,26 @@ from __future__ import annotations
 import enum
 import logging
 import os
+import ssl
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
-from triokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
+from triokafka.errors import (
+    AuthenticationError,
+    KafkaConnectionError,
+    KafkaError,
+    NodeNotReadyError,
+    SecurityProtocolMismatchError,
+)
 from triokafka.network.backoff import Backoff
 from triokafka.network.config import CANONICAL_BOOTSTRAP, NetworkConfig
 from triokafka.network.connection import Connection
 from triokafka.network.in_flight import Completion
 from triokafka.network.receive_pool import ReceivePool
+from triokafka.network.tls_failures import handshake_error
 from triokafka.network.transport import discard, open_stream
 from triokafka.network.version_negotiation import ApiVersions, FinalizedFeatures, VersionNegotiation
 from triokafka.network.versions import choose_version
@@ -28,6 +37,9 @@ from triokafka.protocol.message import Request
 from triokafka.protocol.templates import FilledRequest
 from triokafka.structs import Node, address_text
 from triokafka.world import Stream, World
+
+if TYPE_CHECKING:
+    from triokafka.security.client_security import SaslSettings
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +112,7 @@ class BrokerChannel:
         self._throttled_until = 0.0
         self._negotiation = VersionNegotiation()
         self._versions_doubted = trio.Event()
+        self._explained = False
 
     @property
     def name(self) -> str:
@@ -147,15 +160,20 @@ class BrokerChannel:
     async def run(self) -> None:
         """Connect, serve the connection until it ends, and note the back-off. Never raises `KafkaError`."""
         began = self._world.now()
-        hooks = self._config.hooks
+        config, hooks = self._config, self._config.hooks
         failure: KafkaError | None = None
         try:
             stream = await self._connect()
+            sasl = config.security.sasl if config.security is not None else None
+            received = -1
             try:
                 async with trio.open_nursery() as nursery:
                     connection = self._new_connection(stream, nursery)
                     nursery.start_soon(self._serve, connection, nursery.cancel_scope)
                     self._note_versions(await self._agree(connection, self._first_answer_timeout()))
+                    if sasl is not None:
+                        await self._authenticate(connection, sasl, nursery)
+                    received = connection.bytes_received
                     self.connection = connection
                     self.failures = self.failed_connects = 0
                     self.error = None
@@ -169,11 +187,74 @@ class BrokerChannel:
                         self._note_versions(await self._agree(connection))
             finally:
                 await discard(stream)
+            if connection.bytes_received == received:
+                await self._explain_close(connection)
             failure = self._connect_error(str(connection.error))
         except* KafkaError as group:
             failure = _first(group)
         finally:
             self._ended(began, failure)
+
+    async def _authenticate(self, connection: Connection, sasl: SaslSettings, nursery: trio.Nursery) -> None:
+        """Authenticate, and start the task that does it again before the session ends."""
+        from triokafka.network.sasl_exchange import authenticate, keep_authenticated  # not needed without SASL
+
+        timeout = self._config.request_timeout_ms / 1000
+        try:
+            renew_after = await authenticate(connection, sasl, self.api_versions, self._world, timeout=timeout)
+        except KafkaError as error:
+            connection.close(error)
+            raise
+        if renew_after is not None:
+            nursery.start_soon(
+                partial(
+                    keep_authenticated,
+                    connection,
+                    sasl,
+                    lambda: self.api_versions,
+                    self._world,
+                    renew_after,
+                    timeout=timeout,
+                )
+            )
+
+    async def _explain_close(self, connection: Connection) -> None:
+        """Explain why the broker closed a connection instead of answering its first request: it may expect SASL.
+
+        Raises `SecurityProtocolMismatchError` if it does.
+        """
+        security = self._config.security
+        if self._address is None or self._explained or (security is not None and security.sasl is not None):
+            return
+        self._explained = True
+        from triokafka.network.listener_probe import Finding, probe_sasl
+
+        if await probe_sasl(self._world, self._config, *self._address) is Finding.SASL:
+            raise SecurityProtocolMismatchError(
+                f"{self.name}: this listener expects SASL. Set security_protocol to SASL_PLAINTEXT or SASL_SSL, or use"
+                " another port"
+            )
+
+    async def _explain_silence(self, host: str, port: int) -> SecurityProtocolMismatchError | None:
+        """Explain why a broker closed a connection before it sent a byte: one end may use TLS, and the other not."""
+        if self._explained:
+            return None
+        self._explained = True
+        from triokafka.network.listener_probe import Finding, probe_tls
+
+        security = self._config.security
+        has_tls = security is not None and security.tls is not None
+        found = await probe_tls(self._world, self._config, host, port)
+        if has_tls and found is Finding.NO_TLS:
+            return SecurityProtocolMismatchError(
+                f"{self.name} speaks Kafka's protocol without TLS. Set security_protocol to PLAINTEXT or"
+                " SASL_PLAINTEXT, or use another port"
+            )
+        if not has_tls and found is Finding.TLS:
+            return SecurityProtocolMismatchError(
+                f"{self.name} expects TLS. Set security_protocol to SSL or SASL_SSL, or use another port"
+            )
+        return None
 
     def _ended(self, began: float, failure: KafkaError | None) -> None:
         """Record the error and the time of the next attempt; ``failure`` is None when the client was closed."""
@@ -182,9 +263,11 @@ class BrokerChannel:
         if connection is not None:
             self._throttled_until = connection.throttled_until
             self.failures = 1
-            self.error = _as_kafka_error(connection.error)
+            self.error = ended = (
+                failure if isinstance(failure, AuthenticationError) else _as_kafka_error(connection.error)
+            )
             if hooks:
-                hooks.on_disconnect(self.node, self.error)
+                hooks.on_disconnect(self.node, ended)
         else:
             self.failures += 1
             self.failed_connects += 1
@@ -238,6 +321,12 @@ class BrokerChannel:
             return await self._negotiation.ask(connection, timeout)
         except (KafkaError, OSError) as error:
             connection.close(error)
+            if isinstance(connection.error, AuthenticationError):
+                raise connection.error from error
+            if isinstance(error, KafkaConnectionError) and not connection.bytes_received and self._address is not None:
+                mismatch = await self._explain_silence(*self._address[:2])
+                if mismatch is not None:
+                    raise mismatch from error
             raise self._connect_error(str(error)) from error
 
     def _note_versions(self, versions: ApiVersions) -> None:
@@ -330,6 +419,13 @@ class BrokerChannel:
                     stream = await open_stream(self._world, self._config, host, port, server_name=server_name)
                 self._address = _Address(host, port, server_name)
                 return stream
+            except ssl.SSLError as error:
+                final = handshake_error(f"{self.name}", error, server_name)
+                if final is None and isinstance(error, ssl.SSLEOFError):
+                    final = await self._explain_silence(host, port)
+                if final is not None:
+                    raise final from error
+                why = getattr(error, "reason", None) or _reason(error)
             except trio.TooSlowError:
                 why = f"no answer within {timeout * 1000:.0f} ms"
             except OSError as error:

@@ -12,12 +12,18 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import trio
 
-from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError
+from triokafka.errors import (
+    KafkaConnectionError,
+    ProtocolError,
+    RequestTimedOutError,
+    SecurityProtocolMismatchError,
+)
 from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.network.dead_peer import Verdict, allowed_wait, share_of_limit
 from triokafka.network.in_flight import (
@@ -31,6 +37,7 @@ from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.request_writer import RequestWriter
 from triokafka.network.response_reader import ResponseReader
 from triokafka.network.response_waiter import ResponseWaiter
+from triokafka.network.tls_failures import broken_connection
 from triokafka.network.versions import client_throttles
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.frames import encode_request
@@ -178,6 +185,21 @@ class Connection:
                 # Only the first in line keeps the time, so that the others stay in line.
                 with trio.move_on_after(mute if is_first and mute > 0 else _NEVER):
                     await waiter.event.wait()
+        finally:
+            self._slot_waiters.remove(waiter)
+            self._tell_of_room()
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Let no other task submit requests while the block runs. Requests in flight go on, and get their responses.
+
+        The block may `submit` and wait for responses.
+        """
+        waiter = _SlotWaiter()
+        self._slot_waiters.appendleft(waiter)
+        self._owner_may_wait = True
+        try:
+            yield
         finally:
             self._slot_waiters.remove(waiter)
             self._tell_of_room()
@@ -420,7 +442,7 @@ class Connection:
         try:
             await self._writer.run()
         except (OSError, trio.ClosedResourceError) as error:
-            self.close(KafkaConnectionError(f"the connection to {self.name} broke while sending: {error}"))
+            self.close(broken_connection(f"the connection to {self.name} broke while sending", error))
 
     def _note_written(self, entry: InFlightRequest) -> None:
         self.in_flight -= 1
@@ -436,8 +458,8 @@ class Connection:
                 self._end_of_answers()
             self.close(KafkaConnectionError(f"{self.name} closed the connection"))
         except (OSError, trio.ClosedResourceError) as error:
-            self.close(KafkaConnectionError(f"the connection to {self.name} broke while receiving: {error}"))
-        except ProtocolError as error:
+            self.close(broken_connection(f"the connection to {self.name} broke while receiving", error))
+        except (ProtocolError, SecurityProtocolMismatchError) as error:
             self.close(error)
 
     def _handle(self, frame: Buffer) -> bool:

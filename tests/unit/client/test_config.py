@@ -110,7 +110,7 @@ def test_option_that_resembles_none_gets_the_list() -> None:
         ({"linger_ms": float("nan")}, "linger_ms=nan"),
         ({"request_timeout_ms": float("inf")}, "request_timeout_ms=inf"),
         ({"partitioner": len}, "is not a Partitioner"),
-        ({"security_protocol": "SSL"}, "only 'PLAINTEXT' is"),
+        ({"security_protocol": "SASL_SSL"}, "needs sasl_mechanism"),
     ],
 )
 def test_impossible_values_and_combinations_are_refused_when_the_producer_is_made(
