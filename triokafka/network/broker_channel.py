@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 _NEVER: Final = float("inf")
 _PROBE_BYTES: Final = 64
+_SASL_HANDSHAKE_KEY: Final = 17
 
 
 class ChannelState(enum.Enum):
@@ -53,6 +54,13 @@ class ChannelState(enum.Enum):
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
     READY = "ready"
+
+
+class _Silence(enum.Enum):
+    """When a broker closed a connection without a word."""
+
+    BEFORE_VERSIONS = "before it sent a byte"
+    BEFORE_FIRST_ANSWER = "after its API versions, and before its first other answer"
 
 
 class _Address(NamedTuple):
@@ -112,7 +120,8 @@ class BrokerChannel:
         self._throttled_until = 0.0
         self._negotiation = VersionNegotiation()
         self._versions_doubted = trio.Event()
-        self._explained = False
+        self._explained: set[_Silence] = set()
+        self._closed_by: _Silence | None = None
 
     @property
     def name(self) -> str:
@@ -160,19 +169,29 @@ class BrokerChannel:
     async def run(self) -> None:
         """Connect, serve the connection until it ends, and note the back-off. Never raises `KafkaError`."""
         began = self._world.now()
-        config, hooks = self._config, self._config.hooks
         failure: KafkaError | None = None
         try:
+            failure = await self._connect_and_serve(began)
+            if self._closed_by is not None:
+                failure = await self._explain(self._closed_by) or failure
+        finally:
+            self._ended(began, failure)
+
+    async def _connect_and_serve(self, began: float) -> KafkaError:
+        """Return the error that ended the attempt or the connection."""
+        hooks, security = self._config.hooks, self._config.security
+        self._closed_by = None
+        try:
             stream = await self._connect()
-            sasl = config.security.sasl if config.security is not None else None
-            received = -1
+            connection = None
+            received = 0
             try:
                 async with trio.open_nursery() as nursery:
                     connection = self._new_connection(stream, nursery)
                     nursery.start_soon(self._serve, connection, nursery.cancel_scope)
                     self._note_versions(await self._agree(connection, self._first_answer_timeout()))
-                    if sasl is not None:
-                        await self._authenticate(connection, sasl, nursery)
+                    if security is not None and security.sasl is not None:
+                        await self._authenticate(connection, security.sasl, nursery)
                     received = connection.bytes_received
                     self.connection = connection
                     self.failures = self.failed_connects = 0
@@ -187,13 +206,12 @@ class BrokerChannel:
                         self._note_versions(await self._agree(connection))
             finally:
                 await discard(stream)
-            if connection.bytes_received == received:
-                await self._explain_close(connection)
-            failure = self._connect_error(str(connection.error))
+                if connection is not None and connection.closed_by_peer and connection.bytes_received == received:
+                    self._closed_by = _Silence.BEFORE_VERSIONS if not received else _Silence.BEFORE_FIRST_ANSWER
+            return self._connect_error(str(connection.error))
         except* KafkaError as group:
             failure = _first(group)
-        finally:
-            self._ended(began, failure)
+        return failure
 
     async def _authenticate(self, connection: Connection, sasl: SaslSettings, nursery: trio.Nursery) -> None:
         """Authenticate, and start the task that does it again before the session ends."""
@@ -218,33 +236,29 @@ class BrokerChannel:
                 )
             )
 
-    async def _explain_close(self, connection: Connection) -> None:
-        """Explain why the broker closed a connection instead of answering its first request: it may expect SASL.
+    async def _explain(self, silence: _Silence) -> SecurityProtocolMismatchError | None:
+        """Explain why the broker closed a connection without a word: its listener may have another protocol.
 
-        Raises `SecurityProtocolMismatchError` if it does.
+        Asks the broker over fresh connections, once per channel and kind of silence. None when that shows nothing.
         """
-        security = self._config.security
-        if self._address is None or self._explained or (security is not None and security.sasl is not None):
-            return
-        self._explained = True
-        from triokafka.network.listener_probe import Finding, probe_sasl
+        if silence in self._explained or self._address is None:
+            return None
+        self._explained.add(silence)
+        from triokafka.network.listener_probe import Finding, probe_sasl, probe_tls
 
-        if await probe_sasl(self._world, self._config, *self._address) is Finding.SASL:
-            raise SecurityProtocolMismatchError(
+        security = self._config.security
+        if silence is _Silence.BEFORE_FIRST_ANSWER:
+            has_sasl = security is not None and security.sasl is not None
+            if has_sasl or _SASL_HANDSHAKE_KEY not in self.api_versions:
+                return None
+            if await probe_sasl(self._world, self._config, *self._address) is not Finding.SASL:
+                return None
+            return SecurityProtocolMismatchError(
                 f"{self.name}: this listener expects SASL. Set security_protocol to SASL_PLAINTEXT or SASL_SSL, or use"
                 " another port"
             )
-
-    async def _explain_silence(self, host: str, port: int) -> SecurityProtocolMismatchError | None:
-        """Explain why a broker closed a connection before it sent a byte: one end may use TLS, and the other not."""
-        if self._explained:
-            return None
-        self._explained = True
-        from triokafka.network.listener_probe import Finding, probe_tls
-
-        security = self._config.security
         has_tls = security is not None and security.tls is not None
-        found = await probe_tls(self._world, self._config, host, port)
+        found = await probe_tls(self._world, self._config, self._address.host, self._address.port)
         if has_tls and found is Finding.NO_TLS:
             return SecurityProtocolMismatchError(
                 f"{self.name} speaks Kafka's protocol without TLS. Set security_protocol to PLAINTEXT or"
@@ -323,10 +337,6 @@ class BrokerChannel:
             connection.close(error)
             if isinstance(connection.error, AuthenticationError):
                 raise connection.error from error
-            if isinstance(error, KafkaConnectionError) and not connection.bytes_received and self._address is not None:
-                mismatch = await self._explain_silence(*self._address[:2])
-                if mismatch is not None:
-                    raise mismatch from error
             raise self._connect_error(str(error)) from error
 
     def _note_versions(self, versions: ApiVersions) -> None:
@@ -422,7 +432,8 @@ class BrokerChannel:
             except ssl.SSLError as error:
                 final = handshake_error(f"{self.name}", error, server_name)
                 if final is None and isinstance(error, ssl.SSLEOFError):
-                    final = await self._explain_silence(host, port)
+                    self._address = _Address(host, port, server_name)
+                    self._closed_by = _Silence.BEFORE_VERSIONS
                 if final is not None:
                     raise final from error
                 why = getattr(error, "reason", None) or _reason(error)

@@ -65,7 +65,8 @@ class Connection:
     """A connected stream to the broker ``name`` (a text for messages, as in ``broker 1 at localhost:9092``).
 
     Times are seconds on the world's clock. A request without a response within its timeout ends the connection, since
-    later responses cannot come either. ``error`` is the reason why the connection ended. ``in_flight`` is the number of
+    later responses cannot come either. ``error`` is the reason why the connection ended, and ``closed_by_peer`` whether
+    the broker ended it in order. ``in_flight`` is the number of
     requests without a response. ``on_room`` is called when a request may be submitted after that was impossible.
     ``on_version_refused`` is called when the broker rejects the version of a request.
 
@@ -101,6 +102,7 @@ class Connection:
     ) -> None:
         self.name = name
         self.error: Exception | None = None
+        self.closed_by_peer = False
         self.in_flight = 0
         self.throttled_until = throttled_until
         self.last_used_at = now = world.now()
@@ -456,6 +458,7 @@ class Connection:
                 await self._reader.read(self._handle)
             finally:
                 self._end_of_answers()
+            self.closed_by_peer = self.error is None
             self.close(KafkaConnectionError(f"{self.name} closed the connection"))
         except (OSError, trio.ClosedResourceError) as error:
             self.close(broken_connection(f"the connection to {self.name} broke while receiving", error))
