@@ -14,18 +14,23 @@ from triokafka.blocking import KafkaAdminClient, KafkaConsumer, KafkaProducer, O
 from triokafka.blocking import TopicPartition as Partition
 from triokafka.blocking import admin as blocking_admin
 from triokafka.blocking.admin import (
+    AbortTransactionSpec,
     ConfigResource,
     MemberToRemove,
     NewPartitions,
     NewTopic,
     OffsetTimestamp,
+    TransactionListing,
+    TransactionState,
 )
 from triokafka.blocking.errors import (
     IllegalStateError,
+    InvalidRequestError,
     KafkaConfigurationError,
     NoError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
+    TransactionalIdNotFoundError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
@@ -267,14 +272,44 @@ def test_answers_are_those_of_kafka_python(bootstrap: str, topic: str, group: st
             assert ask(Asked(ours, blocking_admin, topic, group)) == expected, call
 
 
+def test_transactions_are_listed_described_and_aborted(
+    admin: KafkaAdminClient, bootstrap: str, topic: str, filled: Partition
+) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"open")
+        producer.flush()
+        (described,) = admin.describe_transactions([topic]).values()
+        assert (described.state, described.topic_partitions) == (TransactionState.ONGOING, {filled})
+        listed = admin.list_transactions(
+            [described.coordinator_id], [described.producer_id], ["Ongoing", TransactionState.EMPTY]
+        )
+        assert listed == {
+            described.coordinator_id: [TransactionListing(topic, described.producer_id, TransactionState.ONGOING)]
+        }
+        with kafka.KafkaAdminClient(bootstrap_servers=bootstrap) as theirs:
+            assert theirs.describe_transactions([topic]) == {topic: described}
+            assert theirs.list_transactions(producer_id_filters=[described.producer_id]) == listed
+        with pytest.raises(InvalidRequestError):
+            admin.list_transactions(state_filters=["Sleeping"])
+        hanging = admin.find_hanging_transactions(max_transaction_timeout_ms=-300_000)
+        assert topic in [one["transactional_id"] for one in hanging]
+        assert topic not in [one["transactional_id"] for one in admin.find_hanging_transactions()]
+        assert admin.list_partition_offsets({filled: OffsetSpec.LATEST}, "read_committed")[filled].offset == 10
+        admin.abort_transaction(AbortTransactionSpec(filled, described.producer_id, described.producer_epoch))
+        assert admin.list_partition_offsets({filled: OffsetSpec.LATEST}, "read_committed")[filled].offset == 12
+        producer.abort_transaction()
+    with pytest.raises(TransactionalIdNotFoundError):
+        admin.describe_transactions(["nobody"])
+
+
 def test_what_is_not_there_says_so(admin: KafkaAdminClient) -> None:
     for call in (
         admin.api_versions,
         lambda: admin.describe_acls(None),
         lambda: admin.create_acls([]),
         lambda: admin.describe_user_scram_credentials(),
-        lambda: admin.list_transactions(),
-        lambda: admin.find_hanging_transactions(),
     ):
         with pytest.raises(UnsupportedVersionError, match="yet"):
             call()

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import confluent_kafka as ck
 import kafka
 import kafka.errors
+import trio
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from aiokafka import errors as aiokafka_errors
@@ -30,6 +31,7 @@ from triokafka.structs import TopicPartition
 T = TypeVar("T")
 
 TIMEOUT: Final = 30.0
+_BEING_ENDED: Final = ("PrepareCommit", "PrepareAbort")
 
 
 class Refused(Exception):
@@ -168,7 +170,13 @@ class KafkaPythonDriver(BlockingDriver):
 
 
 class ConfluentDriver(TransactionalDriver):
-    """``confluent_kafka.Producer``."""
+    """``confluent_kafka.Producer``.
+
+    ``commit`` and ``abort`` wait until the markers are written. Until then a broker refuses the request by which
+    librdkafka adds partitions to the next transaction. If the application aborts before the next attempt, librdkafka
+    ends a transaction that the coordinator does not know. Apache Kafka and triokafka answer INVALID_TXN_STATE, which is
+    fatal for librdkafka.
+    """
 
     name = "confluent-kafka"
 
@@ -231,9 +239,11 @@ class ConfluentDriver(TransactionalDriver):
 
     def commit(self) -> None:
         self._again(self._producer.commit_transaction)
+        wait_until_complete(self.bootstrap, self.transactional_id)
 
     def abort(self) -> None:
         self._again(self._producer.abort_transaction)
+        wait_until_complete(self.bootstrap, self.transactional_id)
 
 
 class _LoopThread:
@@ -321,6 +331,18 @@ DRIVERS: Final[tuple[type[TransactionalDriver], ...]] = (
 
 
 # ---------------------------------------------------------------- judges
+
+
+def wait_until_complete(bootstrap: str, transactional_id: str) -> None:
+    """Wait until all partitions of the id's last transaction have their markers."""
+
+    async def wait() -> None:
+        async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+            with trio.fail_after(TIMEOUT):
+                while (await admin.describe_transactions([transactional_id]))[transactional_id].state in _BEING_ENDED:
+                    await trio.sleep(0.002)  # no broker tells when a transaction is complete
+
+    trio.run(wait)
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1) -> None:

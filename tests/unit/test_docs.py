@@ -189,7 +189,7 @@ def test_api_table_is_current() -> None:
 
 def test_the_front_page_counts_the_apis_that_there_are() -> None:
     assert f"({len(API_NAMES)} APIs in all their versions)" in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"one broker node ({len(Handlers())} APIs)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"brokers ({len(Handlers())} APIs)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_front_page_counts_the_scenarios_that_there_are() -> None:

@@ -102,7 +102,7 @@ class ControllerServer:
             faults=Faults(world.random.random) if faults is None else faults,
             advertised=handlers.advertised,
             quorum=quorum,
-            forwarded=lambda: self._forwarded,
+            answer_envelope=lambda envelope, arrival: self._forwarded.answer(envelope, arrival),
         )
         # The handlers of CONTROLLER_MODULES use only the parts that both kinds of services have.
         self.dispatcher = Dispatcher(cast(BrokerServices, services), handlers, self.sockets.memory)

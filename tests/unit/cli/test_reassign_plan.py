@@ -56,6 +56,13 @@ def test_other_versions_empty_and_repeated_plans_are_refused(tmp_path: Path) -> 
             read(tmp_path / "p", document)
 
 
+def test_only_partitions_at_rest_differ_from_a_plan() -> None:
+    assert plan.differs({T0: [1, 2]}, {T0: Moving((1, 3))})
+    assert plan.differs({T0: [1, 2]}, {T0: Moving((2, 1))})
+    assert not plan.differs({T0: [1, 2], T1: [5]}, {T0: Moving((1, 2, 3), (), (3,))})
+    assert not plan.differs({T0: [1, 2]}, {T0: Moving((1, 2))})
+
+
 def test_progress_is_told_of_every_partition() -> None:
     states = {T0: Moving((1, 2, 3), (3,), (1,)), T1: Moving((2, 3))}
     lines, in_progress = plan.verify({T0: [2, 3], T1: [2, 3], TopicPartition("u", 0): [1]}, states)

@@ -12,6 +12,7 @@ from triokafka.blocking.admin.groups import GroupCalls
 from triokafka.blocking.admin.partitions import PartitionCalls
 from triokafka.blocking.admin.session import AdminSession
 from triokafka.blocking.admin.topics import TopicCalls
+from triokafka.blocking.admin.transactions import TransactionCalls
 from triokafka.blocking.admin.unsupported import UnsupportedCalls
 from triokafka.blocking.bootstrap import bootstrap
 from triokafka.blocking.options import API_VERSION, NETWORK, network_options, take
@@ -53,6 +54,7 @@ class KafkaAdminClient:
         self._configs = ConfigCalls(session)
         self._groups = GroupCalls(session, self._partitions)
         self._cluster = ClusterCalls(session, self._partitions)
+        self._transactions = TransactionCalls(session)
         self._unsupported = UnsupportedCalls()
         loop.call(session.open)
         self._closed = False
@@ -115,6 +117,11 @@ class KafkaAdminClient:
     describe_features = delegated("_cluster", ClusterCalls.describe_features)
     update_features = delegated("_cluster", ClusterCalls.update_features)
 
+    list_transactions = delegated("_transactions", TransactionCalls.list_transactions)
+    describe_transactions = delegated("_transactions", TransactionCalls.describe_transactions)
+    abort_transaction = delegated("_transactions", TransactionCalls.abort_transaction)
+    find_hanging_transactions = delegated("_transactions", TransactionCalls.find_hanging_transactions)
+
     api_versions = delegated("_unsupported", UnsupportedCalls.api_versions)
     get_broker_version_data = delegated("_unsupported", UnsupportedCalls.get_broker_version_data)
     describe_acls = delegated("_unsupported", UnsupportedCalls.describe_acls)
@@ -122,10 +129,6 @@ class KafkaAdminClient:
     delete_acls = delegated("_unsupported", UnsupportedCalls.delete_acls)
     alter_user_scram_credentials = delegated("_unsupported", UnsupportedCalls.alter_user_scram_credentials)
     describe_user_scram_credentials = delegated("_unsupported", UnsupportedCalls.describe_user_scram_credentials)
-    list_transactions = delegated("_unsupported", UnsupportedCalls.list_transactions)
-    describe_transactions = delegated("_unsupported", UnsupportedCalls.describe_transactions)
-    abort_transaction = delegated("_unsupported", UnsupportedCalls.abort_transaction)
-    find_hanging_transactions = delegated("_unsupported", UnsupportedCalls.find_hanging_transactions)
 
 
 check_public_methods(KafkaAdminClient)

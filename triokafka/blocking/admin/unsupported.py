@@ -50,35 +50,6 @@ class UnsupportedCalls:
         """As `alter_user_scram_credentials`."""
         _refuse("SCRAM users")
 
-    def list_transactions(
-        self,
-        broker_ids: Any = None,
-        producer_id_filters: Any = None,
-        state_filters: Any = None,
-        duration_filter_ms: Any = None,
-        transactional_id_pattern: Any = None,
-    ) -> NoReturn:
-        """Transactions are not supported yet.
-
-        Raises:
-            UnsupportedVersionError: always.
-        """
-        _refuse("transactions")
-
-    def describe_transactions(self, transactional_ids: Any) -> NoReturn:
-        """As `list_transactions`."""
-        _refuse("transactions")
-
-    def abort_transaction(self, spec: Any) -> NoReturn:
-        """As `list_transactions`."""
-        _refuse("transactions")
-
-    def find_hanging_transactions(
-        self, broker_ids: Any = None, max_transaction_timeout_ms: float = 900_000
-    ) -> NoReturn:
-        """As `list_transactions`."""
-        _refuse("transactions")
-
 
 def _refuse(what: str) -> NoReturn:
     raise UnsupportedVersionError(f"{what}: triokafka's admin client and broker do not support it yet")

@@ -15,4 +15,4 @@ from triokafka.security.acl import AclOperation
 @handles(EnvelopeRequest, versions=range(0, 1), accesses=[cluster(AclOperation.CLUSTER_ACTION)])
 async def envelope(request: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
     """Answer the request inside, in the name of the client and with its permissions."""
-    return await context.controller.forwarded().answer(request, context)
+    return await context.controller.answer_envelope(request, context)

@@ -7,6 +7,7 @@ and the leader of an epoch never changes. A changed election state is durable be
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -38,6 +39,12 @@ logger = logging.getLogger(__name__)
 
 UPDATE_VOTER_FACTOR: Final = 3
 """A voter compares its entry in the voter set with its configuration every so many fetch timeouts."""
+LAST_EPOCH: Final = 2**31 - 1
+"""The largest epoch of the wire format. The quorum elects no leader after it."""
+LARGEST_STEP: Final = 1 << 24
+"""The most epochs that a request may be ahead of this node. A larger step is a mistake or an attack: an election each
+second takes half a year for as many. A node that really is so far behind learns the epoch from the nodes it asks."""
+_COMPLAINT_PAUSE: Final = 10.0
 
 
 class Quorum:
@@ -80,6 +87,7 @@ class Quorum:
         self.on_leave_leadership: Callable[[Leader], None] = lambda leader: None
         self._reported: LeaderAndEpoch | None = None
         self._lost_elections = 0
+        self._complained_at = -math.inf
         self.history.update(log)
         self.state = self._initial(stored, now)
         self._changed()
@@ -151,8 +159,11 @@ class Quorum:
     def may_lead(self) -> bool:
         """Whether this node starts elections.
 
-        A voter whose removal may not be committed does so, too: it may be the only node with the record of it.
+        A voter whose removal may not be committed does so, too: it may be the only node with the record of it. Nobody
+        does so after the last epoch.
         """
+        if self.epoch >= LAST_EPOCH:
+            return False
         if self.is_voter or not self.config.can_vote:
             return self.is_voter
         previous, changed_at = self.history.previous_voters, self.history.voters_offset
@@ -162,6 +173,10 @@ class Quorum:
             and changed_at >= self.high_watermark
             and previous.is_voter(self.config.key)
         )
+
+    def is_plausible(self, epoch: int) -> bool:
+        """Whether a request with this epoch may come from a node of the quorum. See `LARGEST_STEP`."""
+        return epoch <= self.epoch or (epoch < LAST_EPOCH and epoch - self.epoch <= LARGEST_STEP)
 
     @property
     def end(self) -> OffsetAndEpoch:
@@ -255,13 +270,13 @@ class Quorum:
     def election_advanced(self, now: float) -> None:
         """Continue after a vote was recorded: from pre-votes to votes, from votes to leadership."""
         state = self.state
-        if isinstance(state, Prospective) and state.election.is_won:
+        if isinstance(state, Prospective) and state.election.is_won and self.epoch < LAST_EPOCH:
             election = Election(self.voters, self.config.key)
             self._enter(Candidate(state.epoch + 1, self.config.key, election, self._election_at(now)))
             state = self.state
         if isinstance(state, Candidate) and state.election.is_won:
             self._to_leader(state, now)
-        elif isinstance(state, Prospective) and state.election.is_lost:
+        elif isinstance(state, Prospective) and (state.election.is_lost or state.election.is_won):
             self.pre_vote_lost(state, now)
 
     def back_off(self, state: Candidate, now: float) -> None:
@@ -319,18 +334,32 @@ class Quorum:
         return {node_id for node_id in self.voters.ids if node_id != self.config.node_id}
 
     def to_next_epoch(self, now: float) -> None:
-        """Leave an epoch in which this node was the leader and does not vote any more."""
-        self.to_unattached(self.state.epoch + 1, now)
+        """Leave an epoch in which this node was the leader and does not vote any more.
+
+        After the last epoch there is none: the node waits for ever.
+        """
+        if self.epoch < LAST_EPOCH:
+            self.to_unattached(self.epoch + 1, now)
+            return
+        logger.critical(
+            "Node %d: %d was the last epoch of the metadata quorum, and it has no leader any more. Restore the quorum "
+            "from a backup of a controller's metadata directory.",
+            self.config.node_id, self.epoch,
+        )  # fmt: skip
+        assert isinstance(self.state, Resigned)
+        self.state.election_at = math.inf
 
     # Answers of others
 
     def learn(self, leader_id: int | None, epoch: int, endpoints: Endpoints, now: float) -> bool:
         """Follow what a peer says about epoch and leader; return False if it contradicts what this node knows."""
         if not self._is_consistent(leader_id, epoch):
-            logger.error(
-                "Node %d: a peer names leader %s in epoch %d, but epoch %d has leader %s",
-                self.config.node_id, leader_id, epoch, self.epoch, self.leader_id,
-            )  # fmt: skip
+            if now - self._complained_at >= _COMPLAINT_PAUSE:  # any stranger can cause it
+                self._complained_at = now
+                logger.error(
+                    "Node %d: a peer names leader %s in epoch %d, but epoch %d has leader %s",
+                    self.config.node_id, leader_id, epoch, self.epoch, self.leader_id,
+                )  # fmt: skip
             return False
         if leader_id is not None and not endpoints:
             endpoints = self.endpoints_of(leader_id)

@@ -72,7 +72,6 @@ def _partition(quorum: Quorum, topic: str, number: int, version: int, now: float
     def state(progress: Progress) -> ReplicaState:
         directory = NO_DIRECTORY if version < _WITH_NODES else progress.key.wire_directory_id
         if progress.key.node_id == leader.leader_id:
-            directory = NO_DIRECTORY if version < _WITH_NODES else quorum.config.directory_id
             return ReplicaState(
                 replica_id=leader.leader_id,
                 replica_directory_id=directory,

@@ -79,8 +79,6 @@ def _decode(found: object) -> ElectionState:
     if not 0 <= version <= _MAX_VERSION:
         raise ValueError(f"data_version {version} is not supported")
     epoch = _integer(found, "leaderEpoch")
-    if epoch >= _MAX_EPOCH:
-        raise ValueError(f"there is no leader epoch {epoch}")
     leader_id, voted_id = _integer(found, "leaderId"), _integer(found, "votedId")
     voted_directory = parse_uuid(str(found["votedDirectoryId"])) if version >= 1 else None
     return ElectionState(

@@ -188,7 +188,7 @@ class RaftCore:
 
     def _poll_state(self, now: float) -> float:
         quorum = self.quorum
-        alone = quorum.is_voter and quorum.voters.is_only_voter(self.config.key)
+        alone = quorum.may_lead and quorum.voters.is_only_voter(self.config.key)
         if alone and not quorum.shutting_down and not isinstance(quorum.state, Leader):
             if now >= self._lead_again_at:
                 quorum.to_prospective(now)  # and leads at once: its own vote is the majority

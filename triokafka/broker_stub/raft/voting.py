@@ -10,7 +10,9 @@ from triokafka.broker_stub.raft.quorum import Quorum
 from triokafka.broker_stub.raft.replica_key import NO_DIRECTORY, ReplicaKey
 from triokafka.broker_stub.raft.responses import Responses
 from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
+from triokafka.protocol.api.begin_quorum_epoch import AnsweredPartition as BegunPartition
 from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from triokafka.protocol.api.end_quorum_epoch import AnsweredPartition as EndedPartition
 from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from triokafka.protocol.api.vote import VoteRequest, VoteResponse
 from triokafka.structs import Node
@@ -118,22 +120,9 @@ class Voting:
         return messages.begin_response(quorum, listener, error=error)
 
     def began_quorum_epoch(self, source: Node, response: BeginQuorumEpochResponse, now: float) -> bool:
-        """Take the answer of a voter that was told of the epoch."""
-        quorum = self._quorum
-        if response.error_code:
-            return self._responses.top_level_error(source, response.error_code)
-        partition = messages.began_partition(response)
-        if partition is None:
-            return False
-        endpoints = messages.endpoints_of_nodes(
-            partition.leader_id, response.node_endpoints, quorum.config.controller_listener
-        )
-        handled = self._responses.common(
-            partition.error_code, messages.known_id(partition.leader_id), partition.leader_epoch, endpoints, source, now
-        )
-        if handled is not None:
-            return handled
-        return not partition.error_code or self._responses.unexpected(source, partition.error_code)
+        """Handle a voter's response to a BeginQuorumEpoch request."""
+        handled = self._refused(source, response, messages.began_partition(response), now)
+        return handled is None or handled
 
     # EndQuorumEpoch
 
@@ -171,33 +160,45 @@ class Voting:
         return longest / float(2 ** (len(successors) - position))
 
     def ended_quorum_epoch(self, source: Node, response: EndQuorumEpochResponse, now: float) -> bool:
-        """Take the answer of a voter that was told of the resignation."""
-        quorum = self._quorum
+        """Handle a voter's response to an EndQuorumEpoch request."""
+        handled = self._refused(source, response, messages.ended_partition(response), now)
+        if handled is not None:
+            return handled
+        if isinstance(self._quorum.state, Resigned):
+            self._quorum.state.unacknowledged.discard(source.node_id)
+        return True
+
+    def _refused(
+        self,
+        source: Node,
+        response: BeginQuorumEpochResponse | EndQuorumEpochResponse,
+        partition: BegunPartition | EndedPartition | None,
+        now: float,
+    ) -> bool | None:
+        """Return None if the voter accepted the request; else whether it may be sent again without a pause.
+
+        ``partition`` is the metadata log's part of the response.
+        """
         if response.error_code:
             return self._responses.top_level_error(source, response.error_code)
-        partition = messages.ended_partition(response)
         if partition is None:
             return False
         endpoints = messages.endpoints_of_nodes(
-            partition.leader_id, response.node_endpoints, quorum.config.controller_listener
+            partition.leader_id, response.node_endpoints, self._quorum.config.controller_listener
         )
         handled = self._responses.common(
             partition.error_code, messages.known_id(partition.leader_id), partition.leader_epoch, endpoints, source, now
         )
-        if handled is not None:
-            return handled
-        if partition.error_code:
+        if handled is None and partition.error_code:
             return self._responses.unexpected(source, partition.error_code)
-        if isinstance(quorum.state, Resigned):
-            quorum.state.unacknowledged.discard(source.node_id)
-        return True
+        return handled
 
     # Checks
 
     def _voter_error(self, node_id: int, epoch: int) -> int:
         if epoch < self._quorum.epoch:
             return errors.FencedLeaderEpochError.code
-        return errors.InvalidRequestError.code if node_id < 0 else 0
+        return errors.InvalidRequestError.code if node_id < 0 or not self._quorum.is_plausible(epoch) else 0
 
     def _is_meant(self, voter_id: int, directory_id: object) -> bool:
         """Whether a request is for this node and its log directory; unknown values of old senders fit."""

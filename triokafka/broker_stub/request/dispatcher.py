@@ -31,7 +31,7 @@ from triokafka.broker_stub.request.request_metrics import (
     log_request,
     requests_logger,
 )
-from triokafka.broker_stub.request.services import BrokerServices
+from triokafka.broker_stub.request.services import BrokerServices, EnvelopeArrival
 from triokafka.errors import BrokerResponseError, ProtocolError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
@@ -260,7 +260,7 @@ class Dispatcher:
         return answer
 
     async def dispatch_forwarded(
-        self, frame: Buffer, envelope: RequestContext, *, principal: str, peer: tuple[str, int]
+        self, frame: Buffer, envelope: EnvelopeArrival, *, principal: str, peer: tuple[str, int]
     ) -> tuple[bytes, int]:
         """Answer a request that a broker forwards for a client (KIP-590).
 
@@ -269,7 +269,7 @@ class Dispatcher:
 
         Args:
             frame: the client's request: header and body.
-            envelope: the request that contains it.
+            envelope: the arrival of the Envelope that contains it.
             principal, peer: the client's principal and address.
 
         Raises:

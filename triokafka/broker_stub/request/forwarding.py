@@ -6,8 +6,8 @@ import ipaddress
 from typing import Final
 
 from triokafka.broker_stub.authorizer import ANONYMOUS
-from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.dispatcher import Dispatcher
+from triokafka.broker_stub.request.services import EnvelopeArrival
 from triokafka.errors import InvalidRequestError, PrincipalDeserializationFailureError, ProtocolError
 from triokafka.protocol.api.envelope import EnvelopeRequest, EnvelopeResponse
 from triokafka.protocol.embedded import DefaultPrincipalData
@@ -25,7 +25,7 @@ class ForwardedRequests:
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
 
-    async def answer(self, envelope: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
+    async def answer(self, envelope: EnvelopeRequest, arrival: EnvelopeArrival) -> EnvelopeResponse:
         """Answer the request inside ``envelope``.
 
         Raises:
@@ -42,7 +42,7 @@ class ForwardedRequests:
             raise InvalidRequestError(f"API key {api_key} is not forwarded")
         data, code = await self._dispatcher.dispatch_forwarded(
             frame,
-            context,
+            arrival,
             principal=_principal(envelope),
             peer=(_address(envelope), 0),
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
@@ -21,16 +21,17 @@ from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
+from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when first used: a broker starts without them
     from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
     from triokafka.broker_stub.raft.raft_client import RaftClient
-    from triokafka.broker_stub.request.forwarding import ForwardedRequests
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
+    from triokafka.protocol.api.envelope import EnvelopeRequest, EnvelopeResponse
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,13 +72,37 @@ class BrokerServices:
         self.allows_all = isinstance(self.authorizer, AllowAll)
 
 
+class EnvelopeArrival(Protocol):
+    """How an Envelope arrived: a `RequestContext`. The request inside is answered in the same handler slot."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener."""
+        ...
+
+    @property
+    def now(self) -> float:
+        """The time, in seconds of the monotonic clock, at which the handler began."""
+        ...
+
+    @property
+    def received_at(self) -> float:
+        """The time at which the request was complete."""
+        ...
+
+    @property
+    def slot(self) -> Slot | None:
+        """The handler slot that the request holds."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class ControllerServices:
     """The parts of a controller that its dispatcher and API handlers use.
 
     The handlers of administrative requests serve both kinds of listeners. They use the parts whose names are those of
-    `BrokerServices`. ``quorum`` returns the node's client of the metadata quorum, and ``forwarded`` answers the
-    requests that brokers forward. Both exist once the node has opened its metadata log.
+    `BrokerServices`. ``quorum`` returns the node's client of the metadata quorum, which exists once the node has opened
+    its metadata log. ``answer_envelope`` answers the requests that brokers forward.
     """
 
     node_id: int
@@ -92,7 +117,7 @@ class ControllerServices:
     faults: Faults
     advertised: Mapping[int, range]
     quorum: Callable[[], RaftClient]
-    forwarded: Callable[[], ForwardedRequests]
+    answer_envelope: Callable[[EnvelopeRequest, EnvelopeArrival], Awaitable[EnvelopeResponse]]
     allows_all: bool = field(init=False)
 
     def __post_init__(self) -> None:

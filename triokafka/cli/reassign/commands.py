@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import click
+import trio
 
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import examples, output_options, print_json
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _FILE: Final = "--reassignment-json-file"
 _file_option = click.option(_FILE, "file", required=True, metavar="FILE", help="The plan, as generate prints it.")
+_LOOKS_AGAIN: Final = 4
+_LOOK_AGAIN_SECONDS: Final = 0.25
 _keep_option = click.option("--preserve-throttles", is_flag=True, help="Leave the replication throttles as they are.")
 
 
@@ -127,7 +130,7 @@ def verify(connection: AdminConnection, file: str, preserve_throttles: bool, out
     plan = plans.read_plan(file, _FILE)
 
     async def work(admin: AdminClient) -> int:
-        states = await _states(admin, topics=sorted({partition.topic for partition in plan.replicas}))
+        states = await _settled_states(admin, plan)
         lines, in_progress = plans.verify(plan.replicas, states)
         active = await admin.list_partition_reassignments()
         cleared = not in_progress and not active and not preserve_throttles
@@ -215,7 +218,11 @@ def _broker_ids(text: str) -> list[int]:
 
 
 async def _states(admin: AdminClient, *, topics: Iterable[str]) -> dict[TopicPartition, Moving]:
-    """Return the state of all partitions of topics that exist."""
+    """Return the state of all partitions of topics that exist.
+
+    The controller is asked for the reassignments first: one that ends meanwhile shows its new replicas then.
+    """
+    active = await admin.list_partition_reassignments()
     described = await admin.describe_topics(list(topics))
     partitions = {
         TopicPartition(name, partition.partition): tuple(partition.replicas)
@@ -223,13 +230,28 @@ async def _states(admin: AdminClient, *, topics: Iterable[str]) -> dict[TopicPar
         if name not in described.errors
         for partition in described[name].partitions
     }
-    active = await admin.list_partition_reassignments(partitions) if partitions else {}
     return {
         partition: Moving(state.replicas, state.adding_replicas, state.removing_replicas)
         if (state := active.get(partition)) is not None
         else Moving(replicas)
         for partition, replicas in partitions.items()
     }
+
+
+async def _settled_states(admin: AdminClient, plan: Plan) -> dict[TopicPartition, Moving]:
+    """Return the states of the partitions of a plan.
+
+    A partition that no reassignment moves and that differs from the plan is looked at again for a second: the broker
+    that describes it may lag behind the controller.
+    """
+    topics = sorted({partition.topic for partition in plan.replicas})
+    states = await _states(admin, topics=topics)
+    for _ in range(_LOOKS_AGAIN):
+        if not plans.differs(plan.replicas, states):
+            break
+        await trio.sleep(_LOOK_AGAIN_SECONDS)
+        states = await _states(admin, topics=topics)
+    return states
 
 
 async def _known_states(admin: AdminClient, plan: Plan) -> dict[TopicPartition, Moving]:

@@ -160,6 +160,15 @@ def verify(wanted: Assignment, states: Mapping[TopicPartition, Moving]) -> tuple
     return lines, in_progress
 
 
+def differs(wanted: Assignment, states: Mapping[TopicPartition, Moving]) -> bool:
+    """Return whether a partition that no reassignment moves has other replicas than the plan."""
+    return any(
+        not state.active and [*state.replicas] != [*replicas]
+        for partition, replicas in wanted.items()
+        if (state := states.get(partition)) is not None
+    )
+
+
 def throttled_replicas(wanted: Assignment, states: Mapping[TopicPartition, Moving]) -> dict[str, dict[str, str]]:
     """Return the throttled replicas of each topic: the sources as leaders, the new replicas as followers."""
     leaders: dict[str, set[tuple[int, int]]] = {}

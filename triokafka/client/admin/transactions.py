@@ -49,6 +49,7 @@ class TransactionAdmin:
     async def list_transactions(
         self,
         *,
+        broker_ids: Iterable[int] | None = None,
         states: Iterable[str] = (),
         producer_ids: Iterable[int] = (),
         min_duration_ms: int | None = None,
@@ -58,6 +59,7 @@ class TransactionAdmin:
         """List the transactional ids that each broker coordinates, by broker id (brokers from 3.0 on).
 
         Args:
+            broker_ids: ask only these brokers.
             states: only in these, such as ``"Ongoing"``.
             producer_ids: only of these producers.
             min_duration_ms: only transactions that are open for longer (brokers from 3.8 on).
@@ -96,7 +98,8 @@ class TransactionAdmin:
 
             return await self._requests.side_by_side({broker: [broker] for broker in brokers}, ask, left_ms)
 
-        return await self._requests.each(await self._requests.once(find, timeout_ms), do_round, timeout_ms)
+        asked = await self._requests.once(find, timeout_ms) if broker_ids is None else list(broker_ids)
+        return await self._requests.each(asked, do_round, timeout_ms)
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None

@@ -13,12 +13,13 @@ from triokafka import errors
 from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.effects import Reply
 from triokafka.broker_stub.raft.leader_state import Leader
+from triokafka.broker_stub.raft.quorum import LARGEST_STEP, LAST_EPOCH
 from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_core import RaftCore
 from triokafka.broker_stub.raft.raft_log import SnapshotId
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
-from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Unattached
+from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint, VoterSet
 from triokafka.protocol.api import add_raft_voter, begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
 from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest
@@ -457,3 +458,47 @@ def test_the_only_voter_leads_another_epoch_after_a_failed_append() -> None:
     node.after(0.2)
     assert isinstance(node.state, Leader)
     assert node.state.epoch == 2
+
+
+@pytest.mark.parametrize("voters", [1, 3])
+@pytest.mark.parametrize("epoch", [LAST_EPOCH, 2 * LARGEST_STEP])
+def test_absurd_epoch_of_a_request_leaves_the_epoch_as_it_is(voters: int, epoch: int) -> None:
+    """Otherwise one request of a stranger would use up the epochs, and no leader could be elected ever again."""
+    node = OneNode(voters=voters, stored=ElectionState(5))
+    before = node.core.quorum.epoch
+    ended = end_quorum_epoch.PartitionData(partition_index=0, leader_id=2, leader_epoch=epoch)
+    request = end_quorum_epoch.EndQuorumEpochRequest(
+        cluster_id="ours", topics=[end_quorum_epoch.TopicData(topic_name=TOPIC, partitions=[ended])]
+    )
+    reply = node.core.end_quorum_epoch(request, listener="CONTROLLER", now=node.now)
+    for answer in (
+        node.vote(replica_epoch=epoch),
+        node.vote(replica_epoch=epoch, pre_vote=True),
+        node.begin(epoch=epoch),
+        node.result(reply).topics[0].partitions[0],
+    ):
+        assert ERRORS[answer.error_code] is errors.InvalidRequestError
+    assert node.core.quorum.epoch == before
+    assert node.vote(replica_epoch=before + 1000).error_code == 0
+
+
+@pytest.mark.parametrize("stored", [ElectionState(LAST_EPOCH), ElectionState(LAST_EPOCH, leader_id=1)])
+@pytest.mark.parametrize("voters", [1, 3])
+def test_node_begins_no_epoch_after_the_last_one(voters: int, stored: ElectionState) -> None:
+    node = OneNode(voters=voters, stored=stored).after(60.0).after(60.0)
+    assert node.core.quorum.epoch == LAST_EPOCH
+    assert isinstance(node.state, (Unattached, Resigned))
+
+
+def test_only_voter_leads_the_last_epoch() -> None:
+    node = OneNode(voters=1, stored=ElectionState(LAST_EPOCH - 1)).after(60.0)
+    assert isinstance(node.state, Leader)
+    assert node.core.quorum.epoch == LAST_EPOCH
+
+
+def test_contradicting_leaders_are_logged_at_a_limited_rate(caplog: pytest.LogCaptureFixture) -> None:
+    node = OneNode(stored=ElectionState(5))
+    node.begin(leader_id=2, epoch=6)
+    for _ in range(100):
+        assert ERRORS[node.begin(leader_id=3, epoch=6).error_code] is errors.InvalidRequestError
+    assert sum("names leader" in record.message for record in caplog.records) == 1

@@ -72,7 +72,7 @@ def test_power_cut_leaves_the_old_state_or_the_new_one() -> None:
     [
         {"data_version": 2},
         {"leaderEpoch": "7"},
-        {"leaderEpoch": 2**31 - 1},
+        {"leaderEpoch": 2**31},
         {"votedId": -2},
         {"votedId": True},
         {"votedDirectoryId": "short"},
