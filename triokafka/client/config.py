@@ -45,6 +45,8 @@ from triokafka.security.sasl.mechanism import MECHANISMS
 if TYPE_CHECKING:
     from triokafka.security.client_security import ClientSecurity
 
+_OF_SECURITY = ("security_", "ssl_", "sasl_")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClientOptions:
@@ -117,7 +119,9 @@ class ClientOptions:
         "For OAUTHBEARER: a function that returns a token, or an object with token() and extensions(); may be async.",
     )
     sasl_jaas_config: str | None = option(
-        None, secret(), "Java's login text, instead of user name and password: 'module required username=\"…\" …;'"
+        None,
+        secret(),
+        'Java\'s login text instead of user name and password: \'Module required username="…" password="…";\'.',
     )
     client_dns_lookup: str = option(
         "use_all_dns_ips",
@@ -225,7 +229,8 @@ class ClientOptions:
             return None
         from triokafka.client.security_options import client_security  # not needed for PLAINTEXT
 
-        return client_security(self)
+        options = {f.name: getattr(self, f.name) for f in self._options()}
+        return client_security({name: value for name, value in options.items() if name.startswith(_OF_SECURITY)})
 
     def network(self, *, client_id: str, **more: Any) -> NetworkConfig:
         """Return the options of the network client."""
