@@ -1,4 +1,4 @@
-"""Who may do what: the question that the dispatcher asks before a handler runs, and the answer "everybody everything".
+"""Who may do what: the plug-in interface of authorizers, the accesses that a request declares, and `AllowAll`.
 
 A handler's registration names the operations and resources that a request touches (`Access`). Where the API answers per
 item, a denial concerns that item only and the handler asks `RequestContext.denied`; otherwise the whole request is
@@ -8,14 +8,14 @@ refused.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from triokafka import errors
+from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.named_tuple import NamedTuple
-from triokafka.security.acl import AclOperation, ResourceType
+from triokafka.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 
-CLUSTER_NAME: Final = "kafka-cluster"
 ANONYMOUS: Final = "User:ANONYMOUS"
 
 
@@ -24,6 +24,8 @@ _DENIED: Final[dict[ResourceType, type[errors.BrokerResponseError]]] = {
     ResourceType.GROUP: errors.GroupAuthorizationFailedError,
     ResourceType.CLUSTER: errors.ClusterAuthorizationFailedError,
     ResourceType.TRANSACTIONAL_ID: errors.TransactionalIdAuthorizationFailedError,
+    ResourceType.DELEGATION_TOKEN: errors.DelegationTokenAuthorizationFailedError,
+    ResourceType.USER: errors.DelegationTokenAuthorizationFailedError,
 }
 
 
@@ -52,6 +54,10 @@ def denial(resource_type: ResourceType) -> type[errors.BrokerResponseError]:
     return _DENIED[resource_type]
 
 
+SUPPORTED: Final = {kind: sum(1 << one for one in operations) for kind, operations in _SUPPORTED.items()}
+"""The operations that a resource type has, as bits."""
+
+
 class Access(NamedTuple):
     """One kind of resource that a request touches.
 
@@ -77,7 +83,25 @@ def or_cluster(operation: AclOperation) -> Access:
 
 
 class Authorizer(ABC):
-    """Decides. Synchronous and quick: it is asked for every resource of every request."""
+    """Decides what a principal may do: the plug-in interface behind ``authorizer.class.name``.
+
+    The methods are synchronous and must be quick: a broker asks for every resource of every request, on its event loop.
+    An exception fails the request with an unknown error, so nothing is allowed by accident.
+    """
+
+    @property
+    def stores_acls(self) -> bool:
+        """Whether the ACLs of the cluster's metadata take effect; then the node serves CreateAcls and its relatives."""
+        return False
+
+    def configure(self, properties: Mapping[str, str]) -> None:  # noqa: B027 - an authorizer may need no options
+        """Receive all options of the node by their dotted names, once, before the first question.
+
+        Raise an exception to stop the node's start.
+        """
+
+    def follow(self, publisher: MetadataPublisher, *, loaded: Callable[[], bool]) -> None:  # noqa: B027 - the same
+        """Receive the node's metadata at its start: its changes, and whether all that is committed has been applied."""
 
     @abstractmethod
     def allows(
@@ -99,6 +123,12 @@ class Authorizer(ABC):
             if self.allows(principal, host, operation, resource_type, name):
                 bits |= 1 << operation
         return bits
+
+    def rule(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> str | None:
+        """Return the rule that decides, as text for the audit log; None if the authorizer does not tell."""
+        return None
 
 
 class AllowAll(Authorizer):

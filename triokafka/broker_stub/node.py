@@ -19,6 +19,7 @@ import trio
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.configured_authorizer import configured_authorizer
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
@@ -62,7 +63,7 @@ class Node:
     Args:
         config: all options, checked already.
         world: the door to the outside; the operating system when None.
-        authorizer: access control; everything is allowed when None.
+        authorizer: access control; when None, that of ``authorizer.class.name``. Without either, everything is allowed.
         quota: is called with every response, and returns how long to hold the client back; None for no such hook.
         authentication: finds the principal of a connection before its first request; all are anonymous when None.
         faults: the faults that tests arm.
@@ -71,7 +72,8 @@ class Node:
             any other node needs directories that ``triokafka storage format`` has prepared.
 
     Raises:
-        ConfigurationError: at construction: a listener has a security protocol that is not served. On entering: an
+        ConfigurationError: at construction: a listener has a security protocol that is not served, or the authorizer
+            cannot be created. On entering: an
             address cannot be listened on, or a data directory cannot be used, is in use by another broker, or belongs
             to another node or cluster. Says which, and what to do.
         KafkaStorageError: on entering: a log cannot be read or written.
@@ -90,7 +92,9 @@ class Node:
         scram_credentials: ScramCredentials | None = None,
     ) -> None:
         world = RealWorld() if world is None else world
+        authorizer = configured_authorizer(config) if authorizer is None else authorizer
         self.config = config
+        self._authorizer = authorizer
         self.world = world
         self._scram_credentials = scram_credentials
         self._controller_security = self._security_of_controllers(config)
@@ -275,6 +279,8 @@ class Node:
             start(self._controller.run)
         if self._channel is not None:
             start(self._channel.run)
+        if self._authorizer is not None and self._authorizer.stores_acls:
+            self._authorizer.follow(self.metadata.publisher, loaded=lambda: self.metadata.is_caught_up)
         if server is not None:
             server.follow_metadata()
             start(server.run)

@@ -255,6 +255,11 @@ class NodeMetadata:
         finally:
             self._end_term()
 
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether everything that was known to be committed when the node started has been published."""
+        return self._caught_up.is_set() and self._start_error is None
+
     async def wait_caught_up(self) -> None:
         """Wait until everything that is known to be committed is published.
 

@@ -49,10 +49,12 @@ def _failed(request: CreateTopicsRequest, context: RequestContext, code: int, me
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Forward the topics that the client may create to the controller. Results are in the order of the request."""
     refused: set[str] = set()
-    if context.denied_for_cluster(AclOperation.CREATE):
+    if context.denied_for_cluster(AclOperation.CREATE, audit=False):
         refused = {name for name in _names(request) if context.denied(AclOperation.CREATE, ResourceType.TOPIC, name)}
     hidden = {
-        name for name in _names(request) if context.denied(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+        name
+        for name in _names(request)
+        if context.denied(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, audit=False)
     }
     allowed = CreateTopicsRequest(
         topics=[topic for topic in request.topics if topic.name not in refused],

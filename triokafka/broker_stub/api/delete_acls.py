@@ -1,15 +1,14 @@
-"""DeleteAcls (API key 31): remove ACLs. This broker stores no ACLs and returns SECURITY_DISABLED.
+"""DeleteAcls (API key 31): remove ACLs from the metadata of the cluster.
 
 Versions 1-3. v2: flexible. v3: ACLs for user resources.
 """
 
 from __future__ import annotations
 
-from triokafka import errors
-from triokafka.broker_stub.api.describe_acls import NO_RULES
+from triokafka.broker_stub.api.describe_acls import require_stored_acls
 from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
-from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.request.registry import CloseConnectionError, handles
 from triokafka.protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from triokafka.security.acl import AclOperation
 
@@ -22,5 +21,11 @@ def _failed(request: DeleteAclsRequest, context: RequestContext, code: int, mess
 
 @handles(DeleteAclsRequest, versions=range(1, 4), accesses=[cluster(AclOperation.ALTER)], on_error=_failed)
 async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    """Return SECURITY_DISABLED for each filter."""
-    raise errors.SecurityDisabledError(NO_RULES)
+    """Let the active controller remove the ACLs that match. Results are in the order of the filters."""
+    require_stored_acls(context)
+    for one in request.filters:
+        if not (one.resource_type_filter and one.pattern_type_filter and one.operation and one.permission_type):
+            raise CloseConnectionError("the request has UNKNOWN elements")  # as Kafka
+    response = await context.gateway.delete_acls(request)
+    context.items = sum(len(result.matching_acls) for result in response.filter_results)
+    return response

@@ -78,11 +78,11 @@ def _denied(topic: DeleteTopicState, image: MetadataImage, context: RequestConte
         if found is None:
             return None
         name = found.name
-    if not context.denied_for_cluster(AclOperation.DELETE) or not context.denied(
+    if not context.denied_for_cluster(AclOperation.DELETE, audit=False) or not context.denied(
         AclOperation.DELETE, ResourceType.TOPIC, name
     ):
         return None
-    visible = not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+    visible = not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name, audit=False)
     if visible and name not in image.topics:
         return None
     return DeletableTopicResult(

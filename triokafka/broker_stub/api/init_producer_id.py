@@ -47,7 +47,7 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
         raise InvalidRequestError("a transactional id may not be empty")
     if request.transactional_id is not None:
         return await _of_transactional_id(request.transactional_id, request, context)
-    if context.denied_for_cluster(AclOperation.IDEMPOTENT_WRITE) and not context.allowed_somewhere(
+    if context.denied_for_cluster(AclOperation.IDEMPOTENT_WRITE, audit=False) and not context.allowed_somewhere(
         AclOperation.WRITE, ResourceType.TOPIC
     ):
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may write to no topic")

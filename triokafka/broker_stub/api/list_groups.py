@@ -27,11 +27,11 @@ async def list_groups(request: ListGroupsRequest, context: RequestContext) -> Li
     Permission to describe the cluster includes all groups.
     """
     response = await context.groups.admin.list_groups(request)
-    if context.denied_for_cluster(AclOperation.DESCRIBE):
+    if context.denied_for_cluster(AclOperation.DESCRIBE, audit=False):
         response.groups = [
             group
             for group in response.groups
-            if not context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+            if not context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id, audit=False)
         ]
     context.items = len(response.groups)
     return response

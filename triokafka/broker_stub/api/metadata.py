@@ -79,7 +79,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
     if every_topic:
         image = context.metadata.image
         for name in sorted(image.topics):
-            if not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            if not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name, audit=False):
                 topics.append(_topic(image.topics[name], image, request, context))
                 await budget.spend(_size(topics[-1], context))
     else:
@@ -129,7 +129,7 @@ async def _create_missing(request: MetadataRequest, image: MetadataImage, contex
     missing = [
         name
         for name in _asked(request)
-        if name not in image.topics and not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+        if name not in image.topics and not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name, audit=False)
     ]
     if not missing:
         return set()
@@ -141,7 +141,7 @@ async def _create_missing(request: MetadataRequest, image: MetadataImage, contex
 
 
 def _may_not_create(name: str, context: RequestContext) -> bool:
-    return context.denied_for_cluster(AclOperation.CREATE) and context.denied(
+    return context.denied_for_cluster(AclOperation.CREATE, audit=False) and context.denied(
         AclOperation.CREATE, ResourceType.TOPIC, name
     )
 

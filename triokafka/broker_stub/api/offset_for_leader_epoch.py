@@ -60,7 +60,7 @@ async def offset_for_leader_epoch(
 
 def _end_of_epoch(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     try:
-        if context.denied_for_cluster(AclOperation.CLUSTER_ACTION) and context.denied(
+        if context.denied_for_cluster(AclOperation.CLUSTER_ACTION, audit=False) and context.denied(
             AclOperation.DESCRIBE, ResourceType.TOPIC, topic
         ):
             raise denial(ResourceType.TOPIC)

@@ -37,7 +37,9 @@ def _failed(
 )
 async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     """Append the markers, and respond when the in-sync replicas have them."""
-    if context.denied_for_cluster(AclOperation.ALTER) and context.denied_for_cluster(AclOperation.CLUSTER_ACTION):
+    if context.denied_for_cluster(AclOperation.ALTER, audit=False) and context.denied_for_cluster(
+        AclOperation.CLUSTER_ACTION
+    ):
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may not end transactions of others")
     codes = await context.services.partition_markers().write(
         [

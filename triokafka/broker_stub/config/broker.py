@@ -34,11 +34,6 @@ logger = logging.getLogger(__name__)
 
 _RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _ALIASES: Final = {"broker.id": "node.id"}
-_NEEDED: Final = {
-    "authorizer.class.name": "this broker does not enforce ACLs, so every client would have every permission; remove "
-    "the option, or pass an authorizer to Broker in Python",
-}
-"""Options that the broker must not ignore, with the reason and the remedy."""
 
 
 class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupOptions, TransactionOptions):
@@ -78,8 +73,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         and one warning lists them. Options that Kafka removed in 4.0 are ignored, and another warning lists them.
 
         Raises:
-            ConfigurationError: an unknown name (the message suggests the nearest known one), an invalid value, or an
-                unsupported option that the broker cannot ignore safely.
+            ConfigurationError: an unknown name (the message suggests the nearest known one), or an invalid value.
         """
         values: dict[str, Any] = {}
         unused: dict[str, str] = {}
@@ -98,8 +92,6 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
                 unused[name] = text
             elif is_security(name):
                 security[name] = Secret(text) if is_secret(name) else text
-            elif name in _NEEDED and text.strip():
-                raise ConfigurationError(f"{name}={text.strip()}: {_NEEDED[name]}")
             elif name in REMOVED_NAMES or name.startswith("zookeeper."):
                 removed.append(name)
             elif is_unused(name):

@@ -9,7 +9,6 @@ UNUSED_NAMES: Final = frozenset(
         "add.partitions.to.txn.retry.backoff.ms",
         "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
-        "authorizer.class.name",
         "client.quota.callback.class",
         "config.providers",
         "connections.max.reauth.ms",

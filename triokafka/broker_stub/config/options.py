@@ -154,6 +154,17 @@ class NodeOptions(Options):
         "The security protocol of each listener, as NAME:PROTOCOL.",
     )
     inter_broker_listener_name: str | None = _text(None, "The listener for connections between brokers.")
+    authorizer_class_name: str | None = _class(
+        "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer for the ACLs of the cluster, a Python "
+        "class as module:Class, or the name of an entry point in the group triokafka.authorizers. Without one, "
+        "everybody may do everything."
+    )
+    super_users: str = _text(
+        "", "Principals that may do everything, separated by semicolons, such as User:admin;User:ANONYMOUS."
+    )
+    allow_everyone_if_no_acl_found: bool = _boolean(
+        False, "Whether everybody may do everything to a resource that no ACL applies to."
+    )
     controller_listener_names: tuple[str, ...] = _list(
         ("CONTROLLER",),
         "Names of the controller's listeners; the first is for requests between the nodes of the quorum. Without an "

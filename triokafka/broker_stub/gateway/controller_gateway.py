@@ -30,8 +30,10 @@ if TYPE_CHECKING:  # messages are imported when a handler first needs them: a br
         AlterPartitionReassignmentsResponse,
     )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+    from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from triokafka.protocol.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -132,6 +134,14 @@ class ControllerGateway(Protocol):
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         """Set and remove client quotas (KIP-546)."""
+        ...
+
+    async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
+        """Add ACLs; each succeeds or fails independently."""
+        ...
+
+    async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
+        """Remove the ACLs that match any of the filters."""
         ...
 
     async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from triokafka.broker_stub.controller import Controller, client_quotas, elections, feature_updates, producer_ids
+from triokafka.broker_stub.controller import (
+    Controller,
+    access_control,
+    client_quotas,
+    elections,
+    feature_updates,
+    producer_ids,
+)
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.gateway.controller_gateway import DeniedResources
 from triokafka.broker_stub.metadata import features
@@ -28,8 +35,10 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsResponse,
     )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+    from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from triokafka.protocol.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -159,6 +168,15 @@ class LocalControllerGateway:
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         """See `client_quotas.alter_client_quotas`."""
         return await self._submit("AlterClientQuotas", lambda image: client_quotas.alter_client_quotas(image, request))
+
+    async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
+        """See `access_control.create_acls`."""
+        new_id = self._world.uuid
+        return await self._submit("CreateAcls", lambda image: access_control.create_acls(image, request, new_id=new_id))
+
+    async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
+        """See `access_control.delete_acls`."""
+        return await self._submit("DeleteAcls", lambda image: access_control.delete_acls(image, request))
 
     # The cluster
 

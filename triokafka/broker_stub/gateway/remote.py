@@ -37,8 +37,10 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsResponse,
     )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+    from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from triokafka.protocol.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -197,6 +199,14 @@ class RemoteControllerGateway:
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         """Set and remove client quotas."""
+        return await self._send(request)
+
+    async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
+        """Add ACLs."""
+        return await self._send(request)
+
+    async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
+        """Remove ACLs."""
         return await self._send(request)
 
     # The cluster

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsResponse,
     )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+    from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from triokafka.protocol.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -127,6 +129,14 @@ class SwitchingControllerGateway:
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         """Set and remove client quotas."""
         return await self._call(lambda to: to.alter_client_quotas(request))
+
+    async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
+        """Add ACLs."""
+        return await self._call(lambda to: to.create_acls(request))
+
+    async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
+        """Remove ACLs."""
+        return await self._call(lambda to: to.delete_acls(request))
 
     async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
         """Change feature levels."""

@@ -27,6 +27,7 @@ from triokafka.broker_stub.metadata.image import (
 )
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ClientQuotaRecord,
@@ -44,6 +45,7 @@ from triokafka.protocol.stored.cluster_metadata import (
     UnregisterBrokerRecord,
 )
 from triokafka.protocol.stored.metadata_record import MetadataRecord
+from triokafka.security.acl import AclBinding
 from triokafka.structs import TopicPartition
 
 
@@ -81,7 +83,9 @@ class MetadataDelta:
         self._controllers: dict[int, RegisterControllerRecord] | None = None
         self._features: dict[str, int] | None = None
         self._client_quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
+        self.changed_security: set[SecurityKey] = set()
         self._security: dict[SecurityKey, MetadataRecord] | None = None
+        self._acls: dict[AclBinding, uuid.UUID] | None = None
         self._producer_ids = base.producer_ids
 
     @classmethod
@@ -93,6 +97,7 @@ class MetadataDelta:
         delta.features_changed = bool(image.features)
         delta.producer_ids_changed = image.producer_ids > 0
         delta.client_quotas_changed = bool(image.client_quotas)
+        delta.changed_security = set(image.security_records)
         delta._partitions = {topic_id: dict(topic.partitions) for topic_id, topic in image.topics_by_id.items()}
         delta._image = image
         return delta
@@ -304,11 +309,26 @@ class MetadataDelta:
             self._security = dict(self.base.security_records)
         return self._security
 
+    def _acl_table(self) -> dict[AclBinding, uuid.UUID]:
+        if self._acls is None:
+            self._acls = dict(self.base.acls)
+        return self._acls
+
     def _replay_security(self, record: MetadataRecord) -> None:
-        self._security_table()[security_records.key_of(record)] = record
+        key = security_records.key_of(record)
+        self._replay_security_removal(record)
+        self._security_table()[key] = record
+        if isinstance(record, AccessControlEntryRecord):
+            self._acl_table()[security_records.acl_of(record)] = record.id
 
     def _replay_security_removal(self, record: MetadataRecord) -> None:
-        self._security_table().pop(security_records.key_of(record), None)
+        key = security_records.key_of(record)
+        before = self._security_table().pop(key, None)
+        self.changed_security.add(key)
+        if isinstance(before, AccessControlEntryRecord):
+            acl = security_records.acl_of(before)
+            if self._acl_table().get(acl) == before.id:
+                del self._acl_table()[acl]
 
     # Result
 
@@ -336,6 +356,7 @@ class MetadataDelta:
             producer_ids=self._producer_ids,
             client_quotas=base.client_quotas if self._client_quotas is None else self._client_quotas,
             security_records=base.security_records if self._security is None else self._security,
+            acls=base.acls if self._acls is None else self._acls,
             colliding_names=colliding,
         )
         return self._image

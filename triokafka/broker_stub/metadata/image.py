@@ -16,6 +16,7 @@ from typing import Any, Final
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord, RegisterControllerRecord
 from triokafka.protocol.stored.metadata_record import MetadataRecord
+from triokafka.security.acl import AclBinding
 from triokafka.structs import TopicPartition
 
 NO_LEADER: Final = -1
@@ -197,7 +198,9 @@ class MetadataImage(NamedTuple):
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
     """The quotas of users and client ids, by entity and name."""
     security_records: Mapping[SecurityKey, MetadataRecord] = MappingProxyType({})
-    """Entries of access control lists, SCRAM credentials and delegation tokens, for the nodes that use them."""
+    """ACLs, SCRAM credentials and delegation tokens, as their records."""
+    acls: Mapping[AclBinding, uuid.UUID] = MappingProxyType({})
+    """The ids of the ACLs in `security_records`."""
     colliding_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """Topics whose name has a ``.`` or ``_``, by the name with every ``.`` replaced by ``_``."""
 

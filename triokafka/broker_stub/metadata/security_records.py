@@ -14,6 +14,8 @@ from triokafka.protocol.stored.cluster_metadata import (
     UserScramCredentialRecord,
 )
 from triokafka.protocol.stored.metadata_record import MetadataRecord
+from triokafka.security.acl import AclBinding, AclOperation, AclPatternType, AclPermissionType, ResourceType
+from triokafka.security.scram_credentials import ScramCredential
 
 ADDED = (AccessControlEntryRecord, UserScramCredentialRecord, DelegationTokenRecord)
 """The records that set an entry."""
@@ -44,3 +46,35 @@ def removal_of(key: SecurityKey) -> MetadataRecord:
             return RemoveUserScramCredentialRecord(name=name, mechanism=number)
         case _:
             return RemoveDelegationTokenRecord(token_id=name)
+
+
+def acl_of(record: AccessControlEntryRecord) -> AclBinding:
+    """Return the ACL of a record."""
+    return AclBinding(
+        ResourceType(record.resource_type),
+        record.resource_name,
+        AclPatternType(record.pattern_type),
+        record.principal,
+        record.host,
+        AclOperation(record.operation),
+        AclPermissionType(record.permission_type),
+    )
+
+
+def acl_record(acl_id: uuid.UUID, acl: AclBinding) -> AccessControlEntryRecord:
+    """Return the record that adds an ACL."""
+    return AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission_type,
+    )
+
+
+def scram_credential_of(record: UserScramCredentialRecord) -> ScramCredential:
+    """Return the credential of a record."""
+    return ScramCredential(bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations)

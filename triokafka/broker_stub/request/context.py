@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from triokafka.broker_stub.authorizer import CLUSTER_NAME
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
@@ -19,9 +18,10 @@ from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.services import BrokerServices, ControllerServices
 from triokafka.errors import IllegalStateError, ThrottlingQuotaExceededError
+from triokafka.protocol.api import API_NAMES
 from triokafka.protocol.frames import RequestHeader
 from triokafka.protocol.repeated_requests import KnownRequest
-from triokafka.security.acl import AclOperation, ResourceType
+from triokafka.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when the first group or transactional id is used: a broker starts without them
@@ -185,16 +185,32 @@ class RequestContext:
         """The client's address as Kafka shows it in group descriptions."""
         return f"/{self.peer[0]}"
 
-    def denied(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the client lacks the permission. The item's error is then `authorizer.denial`."""
-        services = self.services
-        return not services.allows_all and not services.authorizer.allows(
-            self.principal, self.peer[0], operation, resource_type, name
-        )
+    def denied(self, operation: AclOperation, resource_type: ResourceType, name: str, *, audit: bool = True) -> bool:
+        """Whether the client lacks the permission. The item's error is then `authorizer.denial`.
 
-    def denied_for_cluster(self, operation: AclOperation) -> bool:
-        """Whether the client lacks the permission on the cluster."""
-        return self.denied(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        Without ``audit``, a denial is not logged: the client did not name the resource, or another permission may do.
+        """
+        services = self.services
+        if services.allows_all:
+            return False
+        principal, host, authorizer = self.principal, self.peer[0], services.authorizer
+        allowed = authorizer.allows(principal, host, operation, resource_type, name)
+        if allowed or audit:
+            services.audit.log(
+                principal,
+                host,
+                operation,
+                resource_type,
+                name,
+                allowed=allowed,
+                request=API_NAMES[self.header.api_key],
+                rule=lambda: authorizer.rule(principal, host, operation, resource_type, name),
+            )
+        return not allowed
+
+    def denied_for_cluster(self, operation: AclOperation, *, audit: bool = True) -> bool:
+        """Whether the client lacks the permission on the cluster; ``audit`` as in `denied`."""
+        return self.denied(operation, ResourceType.CLUSTER, CLUSTER_NAME, audit=audit)
 
     def cluster_operations(self) -> int:
         """Return the client's permitted operations on the cluster as a bit field; 0 if it may not describe it."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from triokafka.broker_stub.authorization_audit import AuthorizationAudit
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
@@ -66,10 +67,12 @@ class BrokerServices:
     authorizer: Authorizer
     faults: Faults
     advertised: Mapping[int, range]
+    audit: AuthorizationAudit = field(init=False)
     allows_all: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.allows_all = isinstance(self.authorizer, AllowAll)
+        self.audit = AuthorizationAudit(self.world.now)
 
 
 class EnvelopeArrival(Protocol):
@@ -116,9 +119,11 @@ class ControllerServices:
     authorizer: Authorizer
     faults: Faults
     advertised: Mapping[int, range]
+    audit: AuthorizationAudit = field(init=False)
     quorum: Callable[[], RaftClient]
     answer_envelope: Callable[[EnvelopeRequest, EnvelopeArrival], Awaitable[EnvelopeResponse]]
     allows_all: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.allows_all = isinstance(self.authorizer, AllowAll)
+        self.audit = AuthorizationAudit(self.world.now)

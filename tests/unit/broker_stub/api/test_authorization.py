@@ -16,7 +16,7 @@ from tests.unit.broker_stub.api.samples import GROUP as ONE_GROUP
 from tests.unit.broker_stub.api.samples import ITEMS, codes_by_item, filled
 from triokafka import errors
 from triokafka.broker_stub.api import Handlers
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Authorizer
+from triokafka.broker_stub.authorizer import Access, Authorizer
 from triokafka.protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.fetch import FetchRequest
@@ -26,7 +26,7 @@ from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from triokafka.security.acl import AclOperation, ResourceType
+from triokafka.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 
 Denied = tuple[AclOperation, ResourceType, str]
 

@@ -12,7 +12,7 @@ import trio.testing
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from tests.unit.broker_stub.clusters import MemoryWorld
 from triokafka import errors
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer
+from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.log import PartitionLog
 from triokafka.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -43,7 +43,7 @@ from triokafka.protocol.api.list_transactions import ListTransactionsRequest
 from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
 from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from triokafka.protocol.message import Request
-from triokafka.security.acl import AclOperation, ResourceType
+from triokafka.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault
 

@@ -9,7 +9,6 @@ import pytest
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from tests.unit.broker_stub.api.test_topic_admin import Denying
 from triokafka import errors
-from triokafka.broker_stub.authorizer import CLUSTER_NAME
 from triokafka.protocol.api.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from triokafka.protocol.api.describe_configs import (
     DescribeConfigsRequest,
@@ -19,7 +18,7 @@ from triokafka.protocol.api.describe_configs import (
 from triokafka.protocol.api.incremental_alter_configs import AlterableConfig as Change
 from triokafka.protocol.api.incremental_alter_configs import AlterConfigsResource as ChangedResource
 from triokafka.protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
-from triokafka.security.acl import AclOperation
+from triokafka.security.acl import CLUSTER_NAME, AclOperation
 from triokafka.structs import TopicPartition
 
 TOPIC, BROKER = 2, 4

@@ -12,11 +12,11 @@ import trio
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from tests.unit.broker_stub.clusters import MemoryWorld
 from triokafka import errors
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer
+from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from triokafka.security.acl import AclOperation, ResourceType
+from triokafka.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault
 

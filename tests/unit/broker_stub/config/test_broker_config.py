@@ -107,14 +107,6 @@ def test_names_that_kafka_had_before_are_passed_over_with_one_warning(caplog: py
     assert "gone since Kafka 4.0: log.message.format.version, zookeeper.connect" in line
 
 
-def test_access_control_that_is_not_there_is_refused_not_passed_over() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"authorizer\.class\.name=x\.Y: .* every client would have every permission"
-    ):
-        BrokerConfig.from_properties({"authorizer.class.name": "x.Y"})
-    assert BrokerConfig.from_properties({"authorizer.class.name": ""}).num_partitions == 1
-
-
 def test_file_that_comes_with_kafka_is_read(caplog: pytest.LogCaptureFixture) -> None:
     """The names and values of Kafka 4.3's own ``server.properties`` for one node."""
     text = """
