@@ -208,7 +208,7 @@ async def test_listener_that_requires_a_certificate_maps_it_to_a_principal() -> 
         error = await refusal(options)
         assert isinstance(error, TlsAuthenticationError)
         assert "certificate required" in str(error)
-        own = {
+        own: dict[str, Any] = {
             "ssl_certfile": client.cert_chain_pems[0].bytes().decode(),
             "ssl_keyfile": client.private_key_pem.bytes().decode(),
         }
@@ -269,7 +269,7 @@ async def test_blocking_clients_take_kafka_pythons_names() -> None:
             with KafkaProducer(**options) as producer:
                 producer.send("orders", b"blocking").get(30)
             with KafkaConsumer("orders", auto_offset_reset="earliest", **options) as consumer:
-                return next(iter(consumer)).value
+                return bytes(next(iter(consumer)).value)
 
         assert await trio.to_thread.run_sync(program) == b"blocking"
 
