@@ -5,10 +5,15 @@ depend on that.
 
 Signals that the caller ignores reach the processes that tests start.
 
+The collector of reference cycles rests while the tests are collected, and afterwards skips what collection has made:
+otherwise each ``gc.collect()`` of a test would take most of a second.
+
 A test that leaves threads, clients or processes running fails itself, instead of one of the tests after it.
 """
 
 from __future__ import annotations
+
+import gc
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,3 +29,13 @@ def pytest_configure(config: pytest.Config) -> None:
     heed_signals()
     # Not as functions of this module: pytest does not report session fixtures to those.
     config.pluginmanager.register(LeftBehind(), "left behind")
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.enable()
+    gc.collect()
+    gc.freeze()

@@ -7,6 +7,7 @@ record is in the log twice, offsets never mean two things, and in the end the gr
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections import Counter
@@ -15,6 +16,7 @@ import pytest
 import trio
 
 import triokafka
+from tests.support.simulated import run_seeds
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.node import Node
 from triokafka.errors import KafkaError
@@ -25,7 +27,8 @@ TOPIC = "orders"
 GROUP = "billing"
 PARTITIONS = 3
 RECORDS = 120
-SEEDS = 100
+SEEDS = 40
+LONG_SEEDS = 1_000
 
 
 class Ledger:
@@ -192,6 +195,12 @@ async def scenario(world: Simulation) -> str:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_nothing_acknowledged_is_lost_and_everything_is_handled(seed: int) -> None:
     run_simulation(scenario, seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_nothing_acknowledged_is_lost_and_everything_is_handled_in_many_schedules() -> None:
+    run_seeds("a group through faults", range(SEEDS, LONG_SEEDS), functools.partial(run_simulation, scenario))
 
 
 def test_one_seed_gives_the_same_run_twice_and_in_another_process() -> None:

@@ -48,10 +48,16 @@ class Workload:
         self._sizes = sizes
         self._flushes = flushes
         self._over: trio.Event | None = None
+        self._later_pause = 0.0
 
-    def go_on_until(self, over: trio.Event) -> None:
-        """Send more than ``records``, until ``over`` is set."""
+    def go_on_until(self, over: trio.Event, *, pause: float = 0.0) -> None:
+        """Send more than ``records``, until ``over`` is set.
+
+        With ``pause``, each caller then waits up to so many seconds after each call: a schedule that takes minutes of
+        virtual time is not filled with hundreds of thousands of records.
+        """
         self._over = over
+        self._later_pause = pause
 
     async def run(self, producer: triokafka.Producer, during: Callable[[], Any] | None = None) -> None:
         """Enter the producer's block, send everything, leave the block, and check that all of it is settled.
@@ -80,7 +86,9 @@ class Workload:
         while self._left > 0 or (self._over is not None and not self._over.is_set()):
             (kind,) = chance.choices(kinds, weights)
             await kind(producer)
-            if chance.random() < 0.25:
+            if self._left <= 0 and self._later_pause:
+                await trio.sleep(chance.uniform(0, self._later_pause))
+            elif chance.random() < 0.25:
                 await trio.sleep(chance.uniform(0, self._pause))
 
     # ---------------------------------------------------------------- the ways to send

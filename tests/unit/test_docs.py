@@ -80,6 +80,18 @@ def class_members() -> dict[str, set[str]]:
     return members
 
 
+@cache
+def functions_of_files() -> dict[str, set[str]]:
+    """Names of the package's functions, by the name of the file."""
+    functions: dict[str, set[str]] = {}
+    for path in (ROOT / "triokafka").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions.setdefault(path.stem, set()).update(
+            node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        )
+    return functions
+
+
 def _defined_in(node: ast.ClassDef) -> Iterator[str]:
     for inner in ast.walk(node):
         match inner:
@@ -117,12 +129,7 @@ def test_methods_named_by_class_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", ARCHITECTURE, ids=name_of)
 def test_functions_named_by_file_exist(page: Path) -> None:
-    functions: dict[str, set[str]] = {}
-    for path in (ROOT / "triokafka").rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        functions.setdefault(path.stem, set()).update(
-            node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        )
+    functions = functions_of_files()
     for text in quoted(page):
         named = _FUNCTION_OF_FILE.fullmatch(text)
         if named and named[1] in functions and named[2] not in ("py", "properties"):
