@@ -134,10 +134,20 @@ class Node:
                 self._broker.controller_metrics = self._controller_samples
         self._tasks = NodeTasks(self._stop_listening) if self._broker is None else self._broker.tasks
 
-    def _controller_samples(self) -> Iterable[Sample]:
-        from triokafka.broker_stub.metrics.controller_catalogue import controller_samples
+    def metrics(self) -> list[Sample]:
+        """Return the current value of every metric of the node, whatever its roles are."""
+        if self._broker is not None:
+            return self._broker.metrics()
+        from triokafka.broker_stub.metrics.catalogue import network_samples, request_samples
 
-        return controller_samples(self.controller)
+        server = self._server
+        assert server is not None  # a node without the broker role has controller listeners
+        return [*request_samples(server.dispatcher), *network_samples(server.sockets), *self._controller_samples()]
+
+    def _controller_samples(self) -> Iterable[Sample]:
+        from triokafka.broker_stub.metrics.controller_catalogue import controller_samples, raft_samples
+
+        return [*controller_samples(self.controller), *raft_samples(self.metadata.raft)]
 
     def _gateway(self) -> ControllerGateway:
         """Return the gateway to the active controller, wherever it can be."""
