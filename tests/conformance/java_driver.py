@@ -215,9 +215,9 @@ class JavaDriver(ClientDriver):
         arguments = {"bootstrap": bootstrap, "patience_ms": int(patience * 1000)}
         self._session = process.call("open", arguments, patience)
 
-    def call(self, call: str, *, consumer: int | None = None, **arguments: Any) -> Any:
-        """A call on this session, or on one of its consumers."""
-        on = {} if consumer is None else {"consumer": consumer}
+    def call(self, call: str, *, consumer: int | None = None, producer: int | None = None, **arguments: Any) -> Any:
+        """A call on this session, or on one of its consumers or transactional producers."""
+        on = {name: one for name, one in (("consumer", consumer), ("producer", producer)) if one is not None}
         return self._process.call(call, arguments, self.patience, session=self._session, **on)
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from tests.support.read_back import read_all
 from tests.support.simulated import run_seeds
 from tests.support.transaction_history import Attempt, TransactionHistory
 from triokafka.broker_stub.faults.faults import RequestFault
+from triokafka.client.admin import FeatureUpdate, UpgradeType
 from triokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -26,6 +27,7 @@ from triokafka.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
+from triokafka.protocol.api.end_txn import EndTxnRequest
 from triokafka.structs import TopicPartition
 from triokafka.testing import SimulatedWorld, Simulation, run_simulation
 
@@ -208,6 +210,60 @@ def test_transactions_are_whole_through_kills_and_cuts(first: int) -> None:
 @pytest.mark.timeout(0)
 def test_transactions_are_whole_through_thousands_of_runs() -> None:
     run_seeds("transactions", range(1_000, 1_000 + LONG_SEEDS), functools.partial(run_simulation, scenario))
+
+
+# ---------------------------------------------------------------- a late EndTxn
+
+
+async def _late_end(simulation: Simulation, version: int) -> TransactionHistory:
+    """The broker takes up the first EndTxn long after its repetition, while the next transaction is open."""
+    machine = BrokerMachine(simulation)
+    machine.start()
+    history = TransactionHistory()
+    world = simulation.host("writer").world
+    async with triokafka.AdminClient(world=world, bootstrap_servers=BOOTSTRAP) as admin:
+        await admin.create_topics([triokafka.NewTopic(name, count, 1) for name, count in TOPICS.items()])
+        if version < 2:
+            downgrade = FeatureUpdate(version, UpgradeType.SAFE_DOWNGRADE)
+            await admin.update_features({"transaction.version": downgrade})
+    assert machine.broker is not None
+    async with triokafka.Producer(
+        bootstrap_servers=BOOTSTRAP, world=world, transactional_id="writer", request_timeout_ms=1_000
+    ) as producer:
+        machine.broker.faults.arm(RequestFault(api_key=EndTxnRequest.api_key, delay_ms=3_000))
+        began = world.now()
+        for values, commits in (((b"a",), True), ((b"b", b"c"), False)):
+            attempt = history.begin("writer")
+            transaction = producer.transaction()
+            await transaction.begin()
+            for value, partition in zip(values, PARTITIONS[1:], strict=False):
+                history.sent(attempt, value, partition)
+                await producer.send(partition.topic, value, partition=partition.partition)
+                await producer.flush()
+                if not commits and value == b"b":
+                    assert world.now() - began < 2.5, "the repetition was answered before"
+                    await trio.sleep(3)
+            if commits:
+                attempt.commit_began = world.now()
+                await transaction.commit()
+            else:
+                await transaction.abort()
+            attempt.committed = commits
+    found = await read_all(BOOTSTRAP, TOPICS, world=world, isolation_level="read_committed")
+    history.check(
+        {partition: [value for _, value in entries if value is not None] for partition, entries in found.items()}
+    )
+    return history
+
+
+def test_late_end_does_not_touch_the_next_transaction_under_version_2() -> None:
+    run_simulation(functools.partial(_late_end, version=2), 1)
+
+
+def test_late_end_commits_half_of_an_aborted_transaction_under_version_1() -> None:
+    """The flaw of the older protocol that KIP-890 removes, in Apache Kafka as here: both ends have one epoch."""
+    with pytest.raises(AssertionError, match="aborted read: b'b' of transaction 1"):
+        run_simulation(functools.partial(_late_end, version=1), 1)
 
 
 # ---------------------------------------------------------------- the judge

@@ -12,6 +12,7 @@ _LOG = "triokafka/broker_stub/log/"
 _LIVES = "tests/property/test_transaction_coordinator.py::test_transactions_survive_random_lives"
 _API = "tests/unit/broker_stub/api/test_transactions.py::"
 _UNIT = "tests/unit/coordinator/test_transactions.py::"
+_SIMULATED = "tests/simulation/test_transactions.py::"
 _VERIFICATION = "tests/unit/broker_stub/log/test_verification.py::"
 
 TRANSACTION_MUTATIONS: tuple[Mutation, ...] = tuple(
@@ -30,6 +31,13 @@ TRANSACTION_MUTATIONS: tuple[Mutation, ...] = tuple(
             "        bumps = version >= EPOCH_BUMP_SINCE\n",
             "        bumps = False\n",
             _LIVES,
+        ),
+        (
+            "a late end of an ended transaction is refused",
+            _C + "ending.py",
+            "(TransactionState.ONGOING, TransactionState.EMPTY):\n        valid = is_current\n",
+            "(TransactionState.ONGOING, TransactionState.EMPTY):\n        valid = True\n",
+            _SIMULATED + "test_late_end_does_not_touch_the_next_transaction_under_version_2",
         ),
         (
             "markers follow committed decisions",

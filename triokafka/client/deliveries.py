@@ -104,6 +104,11 @@ class DeliveredPart:
         """The partition of the batch."""
         return self._span.batch.topic_partition
 
+    @property
+    def stamped_by_broker(self) -> bool:
+        """Whether the broker replaced the timestamps (``message.timestamp.type=LogAppendTime``)."""
+        return self._span.batch.log_append_time != _CREATE_TIME
+
     def add_callback(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when the last of these records is settled (usually all are then), or now if it is."""
         span = self._span

@@ -40,6 +40,7 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -120,6 +121,9 @@ public final class ConformanceDriver {
         if (call.has("consumer")) {
             return session.consumers.get(call.get("consumer").asInt()).call(name, with);
         }
+        if (call.has("producer")) {
+            return session.producers.get(call.get("producer").asInt()).call(name, with);
+        }
         return session.call(name, with);
     }
 
@@ -161,6 +165,7 @@ public final class ConformanceDriver {
         final String bootstrap;
         final int patience;
         final Map<Integer, Reader> consumers = new ConcurrentHashMap<>();
+        final Map<Integer, Writer> producers = new ConcurrentHashMap<>();
         private Admin admin;
 
         Session(String bootstrap, int patience) {
@@ -208,6 +213,7 @@ public final class ConformanceDriver {
             switch (name) {
                 case "close":
                     consumers.values().forEach(Reader::close);
+                    producers.values().forEach(Writer::close);
                     if (admin != null) {
                         admin.close(Duration.ofSeconds(5));
                     }
@@ -219,6 +225,10 @@ public final class ConformanceDriver {
                     int number = NUMBERS.incrementAndGet();
                     consumers.put(number, new Reader(this, with));
                     return number;
+                case "producer":
+                    int producer = NUMBERS.incrementAndGet();
+                    producers.put(producer, new Writer(this, with));
+                    return producer;
                 case "create_topics":
                     return createTopics(with);
                 case "delete_topics":
@@ -442,6 +452,49 @@ public final class ConformanceDriver {
                     "client_id", member.clientId(),
                     "host", member.host(),
                     "assignment", spots(member.assignment().topicPartitions()))).toList());
+        }
+    }
+
+    /** A transactional producer. */
+    private static final class Writer {
+        private final KafkaProducer<byte[], byte[]> producer;
+        private final List<Future<RecordMetadata>> sent = new ArrayList<>();
+
+        Writer(Session session, JsonNode with) {
+            Properties properties = session.properties(with.get("options"));
+            properties.put("max.block.ms", String.valueOf(session.patience));
+            producer = new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer());
+        }
+
+        void close() {
+            producer.close(Duration.ofSeconds(5));
+        }
+
+        synchronized Object call(String name, JsonNode with) throws Exception {
+            switch (name) {
+                case "init" -> producer.initTransactions();
+                case "begin" -> producer.beginTransaction();
+                case "send" -> with.get("records").forEach(one -> sent.add(producer.send(
+                    new ProducerRecord<>(with.get("topic").asText(), one.get(0).asInt(), null, bytes(one.get(1))))));
+                case "flush" -> {
+                    producer.flush();
+                    List<Future<RecordMetadata>> flushed = new ArrayList<>(sent);
+                    sent.clear();
+                    for (Future<RecordMetadata> one : flushed) {
+                        one.get();
+                    }
+                }
+                case "send_offsets" -> {
+                    Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+                    with.get("offsets").forEach(one -> offsets.put(spot(one), new OffsetAndMetadata(one.get(2).asLong())));
+                    producer.sendOffsetsToTransaction(offsets, new ConsumerGroupMetadata(with.get("group").asText()));
+                }
+                case "commit" -> producer.commitTransaction();
+                case "abort" -> producer.abortTransaction();
+                case "close" -> close();
+                default -> throw new IllegalArgumentException(name);
+            }
+            return null;
         }
     }
 

@@ -1,0 +1,314 @@
+"""`triokafka.asyncio.AIOKafkaConsumer`, against a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import pytest
+
+from tests.integration.test_asyncio_producer import create
+from tests.support.asyncio_programs import run, until
+from triokafka.asyncio import (
+    AIOKafkaConsumer,
+    AIOKafkaProducer,
+    ConsumerRebalanceListener,
+    ConsumerStoppedError,
+    IllegalOperation,
+    TopicPartition,
+)
+from triokafka.asyncio.errors import IllegalStateError, OffsetOutOfRangeError
+
+
+async def fill(bootstrap: str, topic: str, count: int, partition: int | None = 0) -> None:
+    """Write the numbers from 0 as values."""
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for number in range(count):
+            await producer.send(topic, b"%d" % number, partition=partition)
+
+
+def consumer_of(bootstrap: str, *topics: str, **options: Any) -> AIOKafkaConsumer:
+    """Return a consumer that begins at the first record."""
+    return AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **{"auto_offset_reset": "earliest", **options})
+
+
+def test_getone_getmany_and_async_for_continue_each_other(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        await fill(bootstrap, topic, 20)
+        async with consumer_of(bootstrap, topic) as consumer:
+            partition = TopicPartition(topic, 0)
+            assert consumer.assignment() == {partition}
+            assert (await consumer.getone()).value == b"0"
+            assert await consumer.position(partition) == 1
+            some = await consumer.getmany(timeout_ms=5000, max_records=4)
+            assert [record.offset for record in some[partition]] == [1, 2, 3, 4]
+            async for record in consumer:
+                if record.offset == 10:
+                    break
+            assert await consumer.position(partition) == 11
+            assert (await consumer.getone(partition)).offset == 11
+            rest = await consumer.getmany(partition)
+            assert [record.offset for record in rest[partition]] == list(range(12, 20))
+            assert await consumer.getmany(timeout_ms=10) == {}
+            assert consumer.highwater(partition) == 20
+            assert consumer.last_stable_offset(partition) == -1
+            assert consumer.partitions_for_topic(topic) == {0}
+
+    run(program())
+
+
+def test_seek_drops_records_that_are_buffered_or_on_their_way(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        await fill(bootstrap, topic, 50)
+        async with consumer_of(bootstrap, topic) as consumer:
+            partition = TopicPartition(topic, 0)
+            await consumer.getone()
+            for offset in (40, 3, 17):
+                consumer.seek(partition, offset)
+                assert await consumer.position(partition) == offset
+                assert (await consumer.getone()).offset == offset
+            assert await consumer.seek_to_beginning(partition)
+            assert (await consumer.getone()).offset == 0
+            assert await consumer.seek_to_end()
+            assert await consumer.position(partition) == 50
+            with pytest.raises(IllegalStateError):
+                consumer.seek(TopicPartition(topic, 1), 0)
+            with pytest.raises(ValueError):
+                consumer.seek(partition, -1)
+
+    run(program())
+
+
+def test_paused_partition_returns_nothing_until_resumed(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        for number in (0, 1):
+            await fill(bootstrap, topic, 5, number)
+        zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        async with consumer_of(bootstrap) as consumer:
+            consumer.assign([zero, one])
+            consumer.pause(zero)
+            assert consumer.paused() == {zero}
+            assert {(await consumer.getone()).partition for _ in range(5)} == {1}
+            assert await consumer.getmany(timeout_ms=50) == {}
+            consumer.resume(zero)
+            assert [(await consumer.getone(zero)).offset for _ in range(5)] == list(range(5))
+
+    create(bootstrap, topic, 2)
+    run(program())
+
+
+def test_group_member_continues_at_the_committed_offset(bootstrap: str, topic: str, group: str) -> None:
+    async def program() -> None:
+        await fill(bootstrap, topic, 30)
+        partition = TopicPartition(topic, 0)
+        async with consumer_of(bootstrap, topic, group_id=group, enable_auto_commit=False) as consumer:
+            for _ in range(7):
+                await consumer.getone()
+            await consumer.commit()
+            assert await consumer.committed(partition) == 7
+            await consumer.getone()
+            await consumer.commit({partition: (9, "text")})
+            with pytest.raises(IllegalStateError):
+                await consumer.commit({TopicPartition("other", 0): 1})
+            assert await consumer.seek_to_committed() == {partition: 9}
+            assert (await consumer.getone()).offset == 9
+        async with consumer_of(bootstrap, topic, group_id=group) as consumer:
+            assert (await consumer.getone()).offset == 9  # and auto-commit commits it on leaving
+        async with consumer_of(bootstrap, topic, group_id=group) as consumer:
+            assert (await consumer.getone()).offset == 10
+
+    run(program())
+
+
+class Listener(ConsumerRebalanceListener):
+    """Commits and seeks from coroutines."""
+
+    def __init__(self) -> None:
+        self.consumer: AIOKafkaConsumer | None = None
+        self.calls: list[tuple[str, set[TopicPartition]]] = []
+        self.committed: dict[TopicPartition, int | None] = {}
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        assert self.consumer is not None
+        self.calls.append(("revoked", set(revoked)))
+        if revoked:
+            await self.consumer.commit()
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        assert self.consumer is not None
+        self.calls.append(("assigned", set(assigned)))
+        for partition in assigned:
+            self.committed[partition] = await self.consumer.committed(partition)
+            await self.consumer.position(partition)
+
+
+def test_second_member_gets_partitions_and_listeners_may_be_coroutines(bootstrap: str, topic: str, group: str) -> None:
+    async def program() -> None:
+        both = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+        for number in (0, 1):
+            await fill(bootstrap, topic, 100, number)
+        listener = Listener()
+        first = listener.consumer = consumer_of(bootstrap, group_id=group)
+        first.subscribe([topic], listener=listener)
+        async with first:
+            assert first.assignment() == both
+            async with consumer_of(bootstrap, topic, group_id=group) as second:
+                # The first member rejoins by itself: it asks for no records meanwhile.
+                await until(lambda: len(first.assignment()) == 1 and len(second.assignment()) == 1)
+                assert first.assignment() | second.assignment() == both
+                (mine,) = first.assignment()
+                assert (await first.getone()).partition == mine.partition
+        assert ("revoked", both) in listener.calls
+        assert listener.calls[-1] == ("assigned", {mine}) or ("assigned", {mine}) in listener.calls
+        assert set(listener.committed) == both
+
+    create(bootstrap, topic, 2)
+    run(program())
+
+
+def test_stop_ends_waiting_calls_and_iterations(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        await fill(bootstrap, topic, 1)
+        consumer = consumer_of(bootstrap, topic)
+        await consumer.start()
+
+        async def iterate() -> int:
+            return len([record async for record in consumer])
+
+        iteration = asyncio.create_task(iterate())
+        waiting = asyncio.create_task(consumer.getone())
+        await asyncio.sleep(0.05)
+        await consumer.stop()
+        results = await asyncio.gather(iteration, waiting, return_exceptions=True)
+        assert results[0] in (0, 1)
+        assert isinstance(results[1], ConsumerStoppedError) or getattr(results[1], "value", None) == b"0"
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.getmany()
+        with pytest.raises(ConsumerStoppedError):
+            consumer.__aiter__()
+        await consumer.stop()
+
+    run(program())
+
+
+def test_cancelled_getone_loses_no_record(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with (
+            consumer_of(bootstrap, topic) as consumer,
+            AIOKafkaProducer(bootstrap_servers=bootstrap) as producer,
+        ):
+            got = []
+            for number in range(30):
+                call = asyncio.create_task(consumer.getone())
+                await producer.send(topic, b"%d" % number)
+                await asyncio.sleep(0.001 * (number % 5))
+                call.cancel()
+                try:
+                    got.append((await call).offset)
+                except asyncio.CancelledError:
+                    pass
+            while len(got) < 30:
+                got.append((await consumer.getone()).offset)
+            assert got == list(range(30))
+
+    create(bootstrap, topic, 1)
+    run(program())
+
+
+def test_offset_lookups_return_numbers(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        partition = TopicPartition(topic, 0)
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            for at in (1000, 2000, 3000):
+                await producer.send_and_wait(topic, b"x", timestamp_ms=at)
+        async with consumer_of(bootstrap) as consumer:
+            assert await consumer.beginning_offsets([partition]) == {partition: 0}
+            assert await consumer.end_offsets([partition]) == {partition: 3}
+            assert await consumer.offsets_for_times({partition: 1500}) == {partition: (1, 2000)}
+            assert await consumer.offsets_for_times({partition: 9999}) == {partition: None}
+            assert topic in await consumer.topics()
+            with pytest.raises(IllegalOperation):
+                await consumer.commit()
+            with pytest.raises(IllegalOperation):
+                await consumer.committed(partition)
+
+    run(program())
+
+
+def test_offset_out_of_range_is_raised_without_a_reset_policy(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        await fill(bootstrap, topic, 3)
+        partition = TopicPartition(topic, 0)
+        async with consumer_of(bootstrap, auto_offset_reset="none") as consumer:
+            consumer.assign([partition])
+            consumer.seek(partition, 100)
+            with pytest.raises(OffsetOutOfRangeError):
+                await consumer.getone()
+            consumer.seek(partition, 1)
+            assert (await consumer.getone()).offset == 1
+
+    run(program())
+
+
+def test_deserializers_run_in_the_loop_and_their_error_keeps_the_position(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        await fill(bootstrap, topic, 5)
+        broken = True
+
+        def number(value: bytes) -> int:
+            asyncio.get_running_loop()
+            if broken and value == b"2":
+                raise ZeroDivisionError
+            return int(value)
+
+        async with consumer_of(bootstrap, topic, value_deserializer=number) as consumer:
+            assert [(await consumer.getone()).value for _ in range(2)] == [0, 1]
+            for _ in range(2):
+                with pytest.raises(ZeroDivisionError):
+                    await consumer.getone()
+            broken = False
+            assert [(await consumer.getone()).value for _ in range(3)] == [2, 3, 4]
+
+    run(program())
+
+
+def test_pattern_subscribes_to_matching_topics(bootstrap: str, topic: str, group: str) -> None:
+    async def program() -> None:
+        await fill(bootstrap, topic, 2)
+        consumer = consumer_of(bootstrap, group_id=group)
+        consumer.subscribe(pattern=f"^{topic}$")
+        async with consumer:
+            assert (await consumer.getone()).topic == topic
+            assert consumer.subscription() == {topic}
+            consumer.unsubscribe()
+            assert consumer.assignment() == set()
+
+    run(program())
+
+
+def test_record_has_the_attributes_of_aiokafka(bootstrap: str, topic: str) -> None:
+    aiokafka = pytest.importorskip("aiokafka")
+
+    async def program() -> None:
+        await fill(bootstrap, topic, 1)
+        async with consumer_of(bootstrap, topic) as consumer:
+            record = await consumer.getone()
+        for name in inspect.signature(aiokafka.ConsumerRecord).parameters:
+            assert hasattr(record, name), name
+
+    run(program())
+
+
+def test_two_hundred_consumers_share_one_loop(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        await fill(bootstrap, topic, 10)
+        consumers = [consumer_of(bootstrap, topic) for _ in range(200)]
+        await asyncio.gather(*(consumer.start() for consumer in consumers))
+        try:
+            records = await asyncio.gather(*(consumer.getmany(timeout_ms=60_000) for consumer in consumers))
+            assert all(records)
+        finally:
+            await asyncio.gather(*(consumer.stop() for consumer in consumers))
+
+    run(program())

@@ -1,0 +1,223 @@
+"""`triokafka.asyncio.AIOKafkaProducer`, against a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from tests.support.asyncio_programs import run
+from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer, IllegalOperation, TopicPartition
+from triokafka.asyncio.errors import KafkaConnectionError, MessageSizeTooLargeError, ProducerClosed, ProducerFenced
+from triokafka.blocking import KafkaAdminClient
+from triokafka.blocking.admin import NewTopic
+
+
+async def read(bootstrap: str, topic: str, count: int, **options: Any) -> list[Any]:
+    """Return the first records of a topic."""
+    records: list[Any] = []
+    async with AIOKafkaConsumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", **options
+    ) as consumer:
+        async for record in consumer:
+            records.append(record)
+            if len(records) == count:
+                break
+    return records
+
+
+def test_send_and_wait_returns_where_the_record_was_written(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            first = await producer.send_and_wait(topic, b"one", timestamp_ms=1234)
+            second = await producer.send_and_wait(topic, b"two", key=b"k", headers=[("h", b"v")])
+        assert first[:5] == (topic, 0, TopicPartition(topic, 0), 0, 1234)
+        assert (first.timestamp_type, second.offset) == (0, 1)
+        one, two = await read(bootstrap, topic, 2)
+        assert (one.value, one.key, one.timestamp, one.headers) == (b"one", None, 1234, ())
+        assert (two.value, two.key, two.headers) == (b"two", b"k", (("h", b"v"),))
+
+    run(program())
+
+
+def test_uvloop_runs_the_same_program(bootstrap: str, topic: str) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            futures = [await producer.send(topic, b"%d" % number) for number in range(3000)]
+            offsets = [(await future).offset for future in futures]
+        assert offsets == list(range(3000))
+        assert [record.value for record in await read(bootstrap, topic, 3000)] == [b"%d" % n for n in range(3000)]
+
+    run(program(), loop=uvloop.new_event_loop)
+
+
+def test_records_of_a_partition_keep_the_order_of_their_sends(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            keys = [b"a", None, b"b"]
+            futures = [
+                await producer.send(topic, b"%d" % number, key=keys[number % 3], timestamp_ms=number or None)
+                for number in range(5000)
+            ]
+            await producer.flush()
+            assert all(future.done() for future in futures)
+        assert [record.value for record in await read(bootstrap, topic, 5000)] == [b"%d" % n for n in range(5000)]
+
+    run(program())
+
+
+def test_futures_of_a_producer_without_acknowledgements_resolve_to_none(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks=0) as producer:
+            assert await producer.send_and_wait(topic, b"x") is None
+
+    run(program())
+
+
+def test_serializers_and_partitioner_of_the_program_are_called(bootstrap: str, topic: str) -> None:
+    def last(key: bytes | None, all_partitions: list[int], available: list[int]) -> int:
+        assert key is None or key.startswith(b"key-")
+        assert all_partitions == available == [0, 1, 2]
+        return all_partitions[-1]
+
+    async def program() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=bootstrap,
+            key_serializer=lambda key: None if key is None else b"key-%d" % key,
+            value_serializer=lambda value: str(value).encode(),
+            partitioner=last,
+        ) as producer:
+            metadata = await producer.send_and_wait(topic, {"a": 1}, key=7)
+            assert metadata.partition == 2
+            assert (await producer.send_and_wait(topic, "x", partition=1)).partition == 1
+            assert await producer.partitions_for(topic) == {0, 1, 2}
+            with pytest.raises(AssertionError, match="Unrecognized"):
+                await producer.send(topic, "x", partition=3)
+
+    create(bootstrap, topic, 3)
+    run(program())
+
+
+def create(bootstrap: str, topic: str, partitions: int) -> None:
+    """Create a topic."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])
+    admin.close()
+
+
+def test_send_refuses_records_that_are_invalid(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, max_request_size=1000) as producer:
+            with pytest.raises(AssertionError):
+                await producer.send(topic)
+            with pytest.raises(TypeError):
+                await producer.send(topic, "text")
+            with pytest.raises(MessageSizeTooLargeError):
+                await producer.send(topic, b"x" * 1001)
+            assert (await producer.send_and_wait(topic, bytearray(b"fine"))).offset == 0
+        with pytest.raises(ProducerClosed):
+            await producer.send(topic, b"x")
+        await producer.stop()
+
+    run(program())
+
+
+def test_start_raises_without_a_broker() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+
+        async def program() -> None:
+            producer = AIOKafkaProducer(bootstrap_servers=address)
+            with pytest.raises(KafkaConnectionError):
+                await producer.start()
+            await producer.stop()
+
+        run(program())
+
+
+def test_batch_of_the_program_is_sent_to_one_partition(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=1000) as producer:
+            batch = producer.create_batch()
+            count = 0
+            while batch.append(timestamp=None, key=None, value=b"x" * 90) is not None:
+                count += 1
+            assert count == batch.record_count() > 5
+            assert batch.closed() and 500 < batch.size() <= 1000
+            future = await producer.send_batch(batch, topic, partition=0)
+            assert (await future).offset == 0
+        assert len(await read(bootstrap, topic, count)) == count
+
+    run(program())
+
+
+def test_transaction_commits_or_aborts(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
+            with pytest.raises(IllegalOperation):
+                await producer.send(topic, b"outside")
+            async with producer.transaction():
+                await producer.send(topic, b"committed")
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction():
+                    await producer.send_and_wait(topic, b"aborted")
+                    raise ZeroDivisionError
+            await producer.begin_transaction()
+            await producer.send(topic, b"committed, too")
+            await producer.send_offsets_to_transaction({TopicPartition(topic, 0): 5}, topic)
+            await producer.commit_transaction()
+        records = await read(bootstrap, topic, 2, isolation_level="read_committed", group_id=None)
+        assert [record.value for record in records] == [b"committed", b"committed, too"]
+        async with AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=topic) as consumer:
+            assert await consumer.committed(TopicPartition(topic, 0)) == 5
+
+    run(program())
+
+
+def test_newer_producer_fences_an_older_one(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with (
+            AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as old,
+            AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as new,
+        ):
+            await old.begin_transaction()
+            await old.send_and_wait(topic, b"old")
+            await new.begin_transaction()
+            await new.send_and_wait(topic, b"new")
+            await new.commit_transaction()
+            with pytest.raises(ProducerFenced):
+                await old.commit_transaction()
+
+    run(program())
+
+
+def test_calls_outside_of_a_loop_and_without_transactional_id_raise(bootstrap: str) -> None:
+    with pytest.raises(RuntimeError, match="within an async function"):
+        AIOKafkaProducer()
+
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            with pytest.raises(IllegalOperation):
+                await producer.begin_transaction()
+
+    run(program())
+
+
+def test_cancelled_send_leaves_the_producer_usable(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=50) as producer:
+            tasks = [asyncio.create_task(producer.send_and_wait(topic, b"%d" % number)) for number in range(10)]
+            for steps in range(5):
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                tasks[steps].cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [type(one).__name__ for one in outcomes[5:]] == ["RecordMetadata"] * 5
+            assert {type(one) for one in outcomes[:5]} == {asyncio.CancelledError}
+
+    run(program())

@@ -1,0 +1,201 @@
+"""Records that have crossed to the asyncio loop and were not returned yet. Used in that loop; no I/O."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final
+
+from triokafka import ConsumerRecord
+from triokafka.structs import TopicPartition
+
+Deserializer = Callable[[Any], Any]
+Records = dict[TopicPartition, list[ConsumerRecord]]
+_NOTHING: Final[Iterator[ConsumerRecord]] = iter(())
+
+
+class Position:
+    """The next offset to return of a partition. ``is_end``: everything that crossed over was returned."""
+
+    __slots__ = ("is_end", "offset")
+
+    def __init__(self, offset: int, is_end: bool) -> None:
+        self.offset = offset
+        self.is_end = is_end
+
+
+class RecordBuffer:
+    """Records by partition, in order.
+
+    ``iterator`` is the run that is being returned record by record; the records it has left count as buffered. Nothing
+    is returned of ``paused`` and ``withheld`` partitions. ``released`` is called with a partition and a number of
+    records when they have left the buffer.
+    """
+
+    def __init__(
+        self,
+        key_deserializer: Deserializer | None,
+        value_deserializer: Deserializer | None,
+        released: Callable[[TopicPartition, int], object],
+    ) -> None:
+        self.iterator: Iterator[ConsumerRecord] = _NOTHING
+        self.paused: set[TopicPartition] = set()
+        self.withheld: set[TopicPartition] = set()
+        self._run: tuple[TopicPartition, list[ConsumerRecord]] | None = None
+        self._records: Records = {}
+        self._begin: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._convert = _converter(key_deserializer, value_deserializer)
+        self._released = released
+
+    def add(self, partition: TopicPartition, records: list[ConsumerRecord]) -> None:
+        """Append records behind the buffered ones."""
+        self._ends[partition] = records[-1].offset + 1
+        known = self._records.get(partition)
+        if known is None:
+            self._records[partition] = records
+            self._begin[partition] = 0
+        else:
+            known.extend(records)
+
+    def next_run(self, partitions: Collection[TopicPartition] = ()) -> bool:
+        """Fill ``iterator`` with records of the next partition, or of the next of ``partitions``. False without any."""
+        self.put_back()
+        for partition in self._records:
+            if self._may_return(partition, partitions):
+                raw, converted = self._take_of(partition, None)
+                self._run = (partition, raw)
+                self.iterator = iter(converted)
+                return True
+        return False
+
+    def _may_return(self, partition: TopicPartition, partitions: Collection[TopicPartition]) -> bool:
+        if partition in self.paused or partition in self.withheld:
+            return False
+        return not partitions or partition in partitions
+
+    def take(self, limit: int | None, partitions: Collection[TopicPartition] = ()) -> Records:
+        """Return records, at most ``limit``, of all partitions or of ``partitions``.
+
+        Raises a deserializer's error if the first record causes it; otherwise returns the records before that one.
+        """
+        self.put_back()
+        taken: Records = {}
+        for partition in list(self._records):
+            if not self._may_return(partition, partitions):
+                continue
+            try:
+                records = self._take_of(partition, limit)[1]
+            except Exception:
+                if not taken:
+                    raise
+                break
+            taken[partition] = records
+            if limit is not None:
+                limit -= len(records)
+                if limit <= 0:
+                    break
+        return taken
+
+    def _take_of(
+        self, partition: TopicPartition, limit: int | None
+    ) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
+        """Return the next records raw, and as the consumer returns them."""
+        records, begin = self._records[partition], self._begin[partition]
+        left = len(records) - begin
+        if begin == 0 and (limit is None or left <= limit):
+            raw = records
+        else:
+            raw = records[begin:] if limit is None else records[begin : begin + limit]
+        converted = raw
+        if self._convert is not None:
+            converted = []
+            try:
+                converted.extend(map(self._convert, raw))
+            except Exception:
+                if not converted:
+                    raise
+                raw = raw[: len(converted)]
+        begin += len(raw)
+        if begin >= len(records):
+            del self._records[partition], self._begin[partition]
+        else:
+            self._begin[partition] = begin
+            self._records[partition] = self._records.pop(partition)  # the next call begins with another partition
+        self._released(partition, len(raw))
+        return raw, converted
+
+    def put_back(self) -> None:
+        """Return the records that ``iterator`` has left to the buffer."""
+        run, self._run = self._run, None
+        if run is None:
+            return
+        partition, raw = run
+        left = operator.length_hint(self.iterator)
+        self.iterator = _NOTHING
+        if left:
+            rest = raw[-left:]
+            if partition in self._records:
+                rest += self._records[partition][self._begin[partition] :]
+            self._records = {partition: rest, **{one: all_ for one, all_ in self._records.items() if one != partition}}
+            self._begin[partition] = 0
+            self._released(partition, -left)
+
+    def position(self, partition: TopicPartition) -> Position | None:
+        """Return a partition's position; None if none of its records has crossed over."""
+        if self._run is not None and self._run[0] == partition:
+            left = operator.length_hint(self.iterator)
+            if left:
+                return Position(self._run[1][-left].offset, False)
+        if partition in self._records:
+            return Position(self._records[partition][self._begin[partition]].offset, False)
+        end = self._ends.get(partition)
+        return None if end is None else Position(end, True)
+
+    def positions(self) -> dict[TopicPartition, Position]:
+        """Return the positions of all partitions of which records have crossed over."""
+        found = {}
+        for partition in self._ends:
+            position = self.position(partition)
+            assert position is not None
+            found[partition] = position
+        return found
+
+    def partitions(self) -> set[TopicPartition]:
+        """Return the partitions of which records have crossed over."""
+        return set(self._ends)
+
+    def drop(self, partition: TopicPartition) -> None:
+        """Drop a partition's records and position."""
+        self.put_back()
+        records = self._records.pop(partition, None)
+        if records is not None:
+            self._released(partition, len(records) - self._begin.pop(partition))
+        self._ends.pop(partition, None)
+
+    def clear(self) -> None:
+        """Drop everything."""
+        for partition in list(self._ends):
+            self.drop(partition)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """A value that changes when ``iterator`` advances. From any thread."""
+        return id(self._run), operator.length_hint(self.iterator)
+
+
+def _converter(
+    key_deserializer: Deserializer | None, value_deserializer: Deserializer | None
+) -> Callable[[ConsumerRecord], ConsumerRecord] | None:
+    if key_deserializer is None and value_deserializer is None:
+        return None
+
+    def convert(record: ConsumerRecord) -> ConsumerRecord:
+        key, value = record.key, record.value
+        if key_deserializer is not None:
+            key = key_deserializer(key)
+        if value_deserializer is not None:
+            value = value_deserializer(value)
+        return record.deserialized(key, value)
+
+    return convert

@@ -1,0 +1,626 @@
+"""`AIOKafkaConsumer`: aiokafka's consumer over the SDK's.
+
+Records cross from the loop thread in large batches (`session`) into a buffer of the asyncio loop (`buffer`). ``async
+for`` and `getmany` take them from there without a switch to another thread or task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+
+import triokafka
+from triokafka import ConsumerRecord
+from triokafka.asyncio.abc import ConsumerRebalanceListener
+from triokafka.asyncio.bridge import Bridge, running_loop
+from triokafka.asyncio.consumer.local import LocalState
+from triokafka.asyncio.consumer.options import sdk_options
+from triokafka.asyncio.consumer.session import ConsumerSession
+from triokafka.asyncio.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from triokafka.asyncio.errors import ConsumerStoppedError, IllegalOperation
+from triokafka.asyncio.offsets import checked_offsets
+from triokafka.asyncio.options import network_options
+from triokafka.asyncio.structs import OffsetAndTimestamp
+from triokafka.errors import IllegalStateError
+from triokafka.structs import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_VERSION: Final = "0.14.0"
+"""The version of aiokafka whose interface this is; part of the default ``client_id``."""
+
+
+class AIOKafkaConsumer:
+    """Reads records from Kafka topics; aiokafka's arguments, defaults and behaviour.
+
+    Use it as ``async with AIOKafkaConsumer("orders", group_id="billing") as consumer``, or call `start` and `stop`.
+    """
+
+    _closed: bool | None = None
+
+    def __init__(
+        self,
+        *topics: str,
+        loop: asyncio.AbstractEventLoop | None = None,
+        bootstrap_servers: str | list[str] = "localhost",
+        client_id: str = "aiokafka-" + _VERSION,
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        key_deserializer: Callable[[Any], Any] | None = None,
+        value_deserializer: Callable[[Any], Any] | None = None,
+        fetch_max_wait_ms: int = 500,
+        fetch_max_bytes: int = 52428800,
+        fetch_min_bytes: int = 1,
+        max_partition_fetch_bytes: int = 1 * 1024 * 1024,
+        request_timeout_ms: int = 40 * 1000,
+        retry_backoff_ms: int = 100,
+        auto_offset_reset: str = "latest",
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5000,
+        check_crcs: bool = True,
+        metadata_max_age_ms: int = 5 * 60 * 1000,
+        partition_assignment_strategy: Iterable[Any] = (RoundRobinPartitionAssignor,),
+        max_poll_interval_ms: int = 300000,
+        rebalance_timeout_ms: int | None = None,
+        session_timeout_ms: int = 10000,
+        heartbeat_interval_ms: int = 3000,
+        consumer_timeout_ms: int = 200,
+        max_poll_records: int | None = None,
+        ssl_context: Any = None,
+        security_protocol: str = "PLAINTEXT",
+        api_version: Any = None,
+        exclude_internal_topics: bool = True,
+        connections_max_idle_ms: int | None = 540000,
+        isolation_level: str = "read_uncommitted",
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: Any = None,
+        client_rack: str | None = None,
+    ) -> None:
+        if loop is None:
+            loop = running_loop()
+        else:
+            warnings.warn(
+                "The loop argument is deprecated since 0.7.1, and scheduled for removal in 0.9.0",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        if api_version is not None:
+            warnings.warn(
+                "The `api_version` parameter has been deprecated since 0.13.0. "
+                "It is now a no-op and will be removed in a future release. ",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
+            raise ValueError("`max_poll_records` should be positive Integer")
+        network = network_options(
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id,
+            metadata_max_age_ms=metadata_max_age_ms,
+            request_timeout_ms=request_timeout_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            connections_max_idle_ms=connections_max_idle_ms,
+            security_protocol=security_protocol,
+            ssl_context=ssl_context,
+            sasl_mechanism=sasl_mechanism,
+            sasl_plain_password=sasl_plain_password,
+            sasl_plain_username=sasl_plain_username,
+            sasl_kerberos_service_name=sasl_kerberos_service_name,
+            sasl_kerberos_domain_name=sasl_kerberos_domain_name,
+            sasl_oauth_token_provider=sasl_oauth_token_provider,
+        )
+        options = sdk_options(
+            network,
+            {
+                "group_id": group_id,
+                "group_instance_id": group_instance_id,
+                "fetch_max_wait_ms": fetch_max_wait_ms,
+                "fetch_min_bytes": fetch_min_bytes,
+                "fetch_max_bytes": fetch_max_bytes,
+                "max_partition_fetch_bytes": max_partition_fetch_bytes,
+                "auto_offset_reset": auto_offset_reset,
+                "check_crcs": check_crcs,
+                "session_timeout_ms": session_timeout_ms,
+                "heartbeat_interval_ms": heartbeat_interval_ms,
+                "exclude_internal_topics": exclude_internal_topics,
+                "isolation_level": isolation_level,
+                "client_rack": client_rack,
+                "partition_assignment_strategy": partition_assignment_strategy,
+                "rebalance_timeout_ms": rebalance_timeout_ms,
+            },
+        )
+        self._loop = loop
+        self._group_id = group_id
+        self._max_poll_records = max_poll_records
+        self._request_timeout = request_timeout_ms / 1000
+        self._commit_seconds = auto_commit_interval_ms / 1000 if enable_auto_commit and group_id is not None else None
+        self._bridge = Bridge(loop)
+        idle = max(0.5, (max_poll_interval_ms - options["max_poll_interval_ms"]) / 1000)
+        session = self._session = ConsumerSession(
+            self._bridge, options, commits=self._commit_seconds is not None, idle_seconds=idle
+        )
+        self._local = session.local = LocalState(
+            loop, key_deserializer, value_deserializer, partial(session.soon, session.release)
+        )
+        self._buffer = self._local.buffer
+        self._mode = ""
+        self._topics: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self._committer: asyncio.TimerHandle | None = None
+        self._started = False
+        self._closed = False
+        if topics:
+            self._topics = frozenset(self._validate_topics(topics))
+            self._mode = "topics"
+
+    def __del__(self, _warnings: Any = warnings) -> None:
+        if self._closed is False:
+            _warnings.warn(f"Unclosed AIOKafkaConsumer {self!r}", ResourceWarning, source=self)
+            self._session.abandon()
+            if not self._loop.is_closed():
+                self._loop.call_exception_handler({"consumer": self, "message": "Unclosed AIOKafkaConsumer"})
+
+    # ---------------------------------------------------------------- starting and stopping
+
+    async def start(self) -> None:
+        """Connect to the cluster; with topics, also wait until partitions are assigned.
+
+        Raises:
+            KafkaConnectionError: no broker of ``bootstrap_servers`` accepts connections.
+            ConfigurationError: an option is invalid.
+            KafkaError: the group refuses this member, or a topic does not exist.
+        """
+        assert self._loop is running_loop(), "Please create objects with the same loop as running with"
+        assert not self._started, "Did you call `start` twice?"
+        session = self._session
+        await self._bridge.call(session.open, session.options["bootstrap_servers"], self._request_timeout)
+        self._started = True
+        if self._mode == "assigned":
+            session.soon(session.assign, list(self._local.assignment))
+        elif self._mode:
+            self._subscribe_session()
+            if self._mode == "topics":
+                while not self._local.assigned:
+                    self._raise_errors()
+                    await self._local.changed(None)
+                self._raise_errors()
+        if self._commit_seconds is not None:
+            self._committer = self._loop.call_later(self._commit_seconds, self._auto_commit)
+
+    def _subscribe_session(self) -> None:
+        self._session.soon(self._session.subscribe, self._topics, self._pattern)
+
+    async def stop(self) -> None:
+        """Commit the records returned so far, with auto-commit, leave the group, and close the connections.
+
+        Calls that wait for records raise `ConsumerStoppedError`. A second call does nothing.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._committer is not None:
+            self._committer.cancel()
+        positions = self._local.positions()
+        self._buffer.put_back()
+        self._local.stop()
+        if self._started:
+            await asyncio.shield(self._end(positions))
+        self._buffer.clear()
+
+    async def _end(self, positions: Any) -> None:
+        try:
+            await self._session.ask(self._session.close, positions)
+        except ConsumerStoppedError:
+            pass
+        await self._bridge.call(self._session.ended)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # ---------------------------------------------------------------- subscription
+
+    def _validate_topics(self, topics: Any) -> set[str]:
+        if not isinstance(topics, (tuple, set, list)):
+            raise TypeError("Topics should be list of strings")
+        return set(topics)
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Subscribe to topics by name, or to those whose name matches ``pattern``. Replaces the subscription before.
+
+        Raises:
+            IllegalStateError: partitions were assigned with `assign`.
+            TypeError: not exactly one of topics and pattern, or the listener has another type.
+            ValueError: the pattern is no regular expression.
+        """
+        if not (topics or pattern):
+            raise TypeError("You should provide either `topics` or `pattern`")
+        if topics and pattern:
+            raise TypeError("You can't provide both `topics` and `pattern`")
+        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
+            raise TypeError("listener should be an instance of ConsumerRebalanceListener")
+        mode = "topics" if topics else "pattern"
+        compiled = None
+        if pattern is not None:
+            try:
+                compiled = re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error
+        names = frozenset(self._validate_topics(topics)) if topics else frozenset()
+        self._check_mode(mode)
+        self._mode, self._topics, self._pattern = mode, names, compiled
+        self._local.listener = listener
+        self._local.assigned = False
+        if self._started:
+            self._subscribe_session()
+
+    def _check_mode(self, mode: str) -> None:
+        if self._mode not in ("", mode):
+            raise IllegalStateError(
+                "Subscription to topics, partitions and pattern are mutually exclusive: call unsubscribe() first"
+            )
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without a group, in place of the former ones.
+
+        Raises:
+            IllegalStateError: topics are subscribed.
+        """
+        self._check_mode("assigned")
+        wanted = frozenset(TopicPartition(*one) for one in partitions)
+        self._mode = "assigned"
+        self._local.set_assignment(wanted)
+        if self._started:
+            self._session.soon(self._session.assign, list(wanted))
+
+    def unsubscribe(self) -> None:
+        """End the subscription or assignment, and leave the group."""
+        self._mode, self._topics, self._pattern = "", frozenset(), None
+        self._local.set_assignment(frozenset())
+        self._local.assigned = False
+        if self._started:
+            self._session.soon(self._session.unsubscribe)
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return the assigned partitions; none during a rebalance."""
+        return set(self._local.assignment)
+
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topics; with a pattern, those that match; with `assign`, the partitions' topics."""
+        if self._mode == "pattern":
+            return frozenset(self._session.consumer.subscription()) if self._started else frozenset()
+        if self._mode == "assigned":
+            return frozenset(partition.topic for partition in self._local.assignment)
+        return self._topics
+
+    # ---------------------------------------------------------------- records
+
+    def __aiter__(self) -> Self:
+        if self._closed:
+            raise ConsumerStoppedError()
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """Return the next record; wait without limit. The iteration ends when the consumer is stopped."""
+        for record in self._buffer.iterator:
+            return record
+        try:
+            return await self._next(())
+        except ConsumerStoppedError:
+            raise StopAsyncIteration from None
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+        """Return the next record, of any partition or of one of these; wait without limit.
+
+        Cancelling loses no record.
+
+        Raises:
+            ConsumerStoppedError: the consumer was stopped.
+            OffsetOutOfRangeError, NoOffsetForPartitionError: with ``auto_offset_reset="none"``.
+            CorruptRecordError: a batch is damaged.
+            KafkaError: the group or a topic refuses this consumer.
+        """
+        if not partitions:
+            for record in self._buffer.iterator:
+                return record
+        assert all(isinstance(one, TopicPartition) for one in partitions)
+        return await self._next(partitions)
+
+    async def _next(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord:
+        while True:
+            self._check_usable()
+            if self._buffer.next_run(partitions):
+                for record in self._buffer.iterator:
+                    return record
+            self._raise_errors()
+            await self._local.changed(None)
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Return records by partition, of all partitions or of these; none if there are none within ``timeout_ms``.
+
+        Args:
+            partitions: by default all.
+            timeout_ms: time limit in milliseconds; 0 returns at once.
+            max_records: most records to return; ``max_poll_records`` by default.
+
+        Raises as `getone`, and `ValueError` for invalid ``max_records``.
+        """
+        assert all(isinstance(one, TopicPartition) for one in partitions)
+        self._check_usable()
+        if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
+            raise ValueError("`max_records` must be a positive Integer")
+        limit = max_records or self._max_poll_records
+        until = self._loop.time() + timeout_ms / 1000
+        while True:
+            records = self._buffer.take(limit, partitions)
+            if records:
+                return records
+            self._raise_errors()
+            left = until - self._loop.time()
+            if left <= 0:
+                if timeout_ms == 0:
+                    await asyncio.sleep(0)  # a program that only calls this must let records arrive
+                return {}
+            await self._local.changed(left)
+            self._check_usable()
+
+    def _check_usable(self) -> None:
+        if self._closed or (self._local.stopped and not self._local.errors):
+            raise ConsumerStoppedError()
+        self._local.active_at = time.monotonic()
+        if self._session.dormant:
+            self._session.soon(self._session.go_on)
+
+    def _raise_errors(self) -> None:
+        if self._closed:
+            raise ConsumerStoppedError()
+        if self._local.errors:
+            error = self._local.errors.popleft()
+            self._session.soon(self._session.go_on)
+            raise error
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these partitions until `resume`. Raises `TypeError`, `IllegalStateError`."""
+        for partition in self._checked(partitions):
+            self._buffer.put_back()
+            self._buffer.paused.add(partition)
+            self._session.soon(self._session.pause, partition)
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the paused partitions."""
+        return set(self._buffer.paused)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Undo `pause`. Raises as `pause`."""
+        for partition in self._checked(partitions):
+            self._buffer.paused.discard(partition)
+            self._session.soon(self._session.resume, partition)
+        self._local.wake()
+
+    def _checked(self, partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
+        if not all(isinstance(one, TopicPartition) for one in partitions):
+            raise TypeError("partitions must be TopicPartition namedtuples")
+        for partition in partitions:
+            self._check_assigned(partition)
+        return partitions
+
+    def _check_assigned(self, partition: TopicPartition) -> None:
+        if partition not in self._local.assignment:
+            raise IllegalStateError(f"Partition {partition!r} is not assigned")
+
+    # ---------------------------------------------------------------- positions
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record of a partition; wait until it is known.
+
+        Raises:
+            IllegalStateError: the partition is not assigned.
+        """
+        while True:
+            self._check_assigned(partition)
+            known = self._buffer.position(partition)
+            if known is not None:
+                return known.offset
+            received = self._local.received
+            found = await self._session.ask(self._session.position, partition, self._request_timeout)
+            if self._local.received == received:
+                return found
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Return the end offset of a partition as of the last fetch; None before the first one."""
+        return self._fetched(partition)[0]
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return the last stable offset as of the last fetch: -1 with ``read_uncommitted``, None before the first."""
+        stable = self._fetched(partition)[1]
+        return stable if stable is None or self._session.options["isolation_level"] == "read_committed" else -1
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """Return the time of the last fetch, in milliseconds since the epoch; None before the first one."""
+        return self._fetched(partition)[2]
+
+    def _fetched(self, partition: TopicPartition) -> tuple[int | None, int | None, int | None]:
+        assert partition in self._local.assignment, "Partition is not assigned"
+        return self._session.fetched(partition)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at ``offset`` with the next call for records.
+
+        Raises:
+            ValueError: the offset is no int, or negative.
+            IllegalStateError: the partition is not assigned.
+        """
+        if not isinstance(offset, int) or offset < 0:
+            raise ValueError("Offset must be a positive integer")
+        self._check_assigned(partition)
+        self._local.note_seek()
+        self._session.soon(self._session.seek, partition, offset, self._begin_epoch(partition))
+
+    def _begin_epoch(self, partition: TopicPartition) -> int:
+        self._buffer.drop(partition)
+        epoch = self._local.epochs[partition] = self._local.epochs.get(partition, 0) + 1
+        return epoch
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
+        """Continue at the first offset of these partitions, or of all. Return whether it became known in time.
+
+        Raises as `seek_to_committed`.
+        """
+        return await self._reset(partitions, to_end=False)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        """Continue behind the last record; with ``read_committed`` at the last stable offset. As
+        `seek_to_beginning`."""
+        return await self._reset(partitions, to_end=True)
+
+    async def _reset(self, partitions: tuple[TopicPartition, ...], *, to_end: bool) -> bool:
+        epochs = {partition: self._begin_epoch(partition) for partition in self._all_or(partitions)}
+        work = partial(self._session.reset, to_end=to_end, seconds=self._request_timeout)
+        return await self._session.ask(work, epochs)
+
+    async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
+        """Continue at the committed offset of these partitions, or of all; return these offsets.
+
+        Raises:
+            IllegalStateError: a partition is not assigned.
+            IllegalOperation: there is no ``group_id``.
+            TypeError: an argument is no `TopicPartition`.
+        """
+        found = {}
+        for partition in self._all_or(partitions):
+            offset = found[partition] = await self.committed(partition)
+            if offset:
+                self.seek(partition, offset)
+        return found
+
+    def _all_or(self, partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
+        if not all(isinstance(one, TopicPartition) for one in partitions):
+            raise TypeError("partitions must be TopicPartition instances")
+        if not partitions:
+            assert self._local.assignment, "No partitions are currently assigned"
+            return tuple(sorted(self._local.assignment))
+        not_assigned = set(partitions) - self._local.assignment
+        if not_assigned:
+            raise IllegalStateError(f"Partitions {not_assigned} are not assigned")
+        return partitions
+
+    # ---------------------------------------------------------------- offsets
+
+    async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
+        """Commit offsets, by default those after all returned records, and wait for the answer.
+
+        Args:
+            offsets: partition to the next offset to read, or to a pair of it and text.
+
+        Raises:
+            IllegalOperation: there is no ``group_id``.
+            IllegalStateError: nothing is subscribed, or a partition is not assigned.
+            CommitFailedError: the group has removed this member.
+            ValueError, TypeError: the offsets have another form.
+        """
+        if self._group_id is None:
+            raise IllegalOperation("Requires group_id")
+        if not self._mode:
+            raise IllegalStateError("Not subscribed to any topics")
+        wanted = None
+        if offsets is not None:
+            wanted = checked_offsets(offsets)
+            for partition in wanted:
+                self._check_assigned(partition)
+        await self._session.ask(self._session.commit, wanted, self._local.positions())
+
+    def _auto_commit(self) -> None:
+        assert self._commit_seconds is not None
+        self._committer = self._loop.call_later(self._commit_seconds, self._auto_commit)
+        self._session.soon(self._session.commit_in_background, self._local.positions())
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """Return the group's committed offset; None without one. Raises `IllegalOperation` without ``group_id``."""
+        if self._group_id is None:
+            raise IllegalOperation("Requires group_id")
+        found = await self._session.ask(self._with_consumer(lambda consumer: consumer.committed([partition])))
+        offset = found.get(partition)
+        return None if offset is None or offset.offset < 0 else int(offset.offset)
+
+    def _with_consumer(self, do: Callable[[triokafka.Consumer], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+        session = self._session
+
+        async def work() -> Any:
+            return await do(session.consumer)
+
+        return work
+
+    async def offsets_for_times(
+        self, timestamps: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record of each partition with at least the given timestamp (milliseconds); None without one.
+
+        Raises:
+            ValueError: a timestamp is negative.
+            KafkaTimeoutError: no answer within ``request_timeout_ms``.
+        """
+        wanted = {}
+        for partition, timestamp in timestamps.items():
+            wanted[partition] = int(timestamp)
+            if timestamp < 0:
+                raise ValueError(
+                    f"The target time for partition {partition} is {timestamp}. The target time cannot be negative."
+                )
+        limit = self._request_timeout * 1000
+        found = await self._session.ask(
+            self._with_consumer(lambda consumer: consumer.offsets_for_times(wanted, timeout_ms=limit))
+        )
+        return {
+            partition: None if offset is None else OffsetAndTimestamp(offset.offset, offset.timestamp)
+            for partition, offset in found.items()
+        }
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition. Raises `KafkaTimeoutError` after ``request_timeout_ms``."""
+        limit, wanted = self._request_timeout * 1000, list(partitions)
+        found: dict[TopicPartition, int] = await self._session.ask(
+            self._with_consumer(lambda consumer: consumer.beginning_offsets(wanted, timeout_ms=limit))
+        )
+        return found
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the end offset of each partition. Raises as `beginning_offsets`."""
+        limit, wanted = self._request_timeout * 1000, list(partitions)
+        found: dict[TopicPartition, int] = await self._session.ask(
+            self._with_consumer(lambda consumer: consumer.end_offsets(wanted, timeout_ms=limit))
+        )
+        return found
+
+    async def topics(self) -> set[str]:
+        """Return all topics that the client may see."""
+        return set(await self._session.ask(self._with_consumer(lambda consumer: consumer.topics())))
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the numbers of a topic's partitions; None if the consumer has no metadata of it."""
+        if not self._started:
+            return None
+        found = self._session.consumer.engine.network.cluster.topics.get(topic)
+        return None if found is None else set(found.partitions)

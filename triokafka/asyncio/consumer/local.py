@@ -1,0 +1,153 @@
+"""The asyncio side of a consumer, as the session in the loop thread sees it.
+
+It holds no reference to the `AIOKafkaConsumer`, so that an abandoned one is garbage-collected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from triokafka import ConsumerRecord
+from triokafka.asyncio.consumer.buffer import Deserializer, Position, RecordBuffer
+from triokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from triokafka.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_OF_A_POSITION: Final = (NoOffsetForPartitionError, OffsetOutOfRangeError)
+
+
+class LocalState:
+    """The buffer, the assignment, errors to raise, and the waiters of one consumer.
+
+    ``active_at`` is the time of the last call for records, in seconds of `time.monotonic`, and ``waiting`` the number
+    of calls that wait; the session reads both from its thread. ``epochs`` count the seeks of each partition: records
+    fetched before a seek are dropped when they arrive. ``received`` counts deliveries.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        key_deserializer: Deserializer | None,
+        value_deserializer: Deserializer | None,
+        released: Callable[[TopicPartition, int], object],
+    ) -> None:
+        self.loop = loop
+        self.buffer = RecordBuffer(key_deserializer, value_deserializer, released)
+        self.listener: Any = None
+        self.assignment: frozenset[TopicPartition] = frozenset()
+        self.assigned = False
+        self.errors: deque[Exception] = deque()
+        self.epochs: dict[TopicPartition, int] = {}
+        self.received = 0
+        self.seeks = 0
+        self.stopped = False
+        self.active_at = time.monotonic()
+        self.waiting = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    # ---------------------------------------------------------------- waiting
+
+    def wake(self) -> None:
+        """Wake all waiters."""
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def changed(self, seconds: float | None) -> bool:
+        """Wait for the next `wake`, at most ``seconds``. Return False after the time limit."""
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        self._waiters.add(waiter)
+        alarm = None
+        if seconds is not None:
+            alarm = self.loop.call_later(seconds, _time_out, waiter)
+        self.waiting += 1
+        try:
+            await waiter
+        except TimeoutError:
+            return False
+        finally:
+            self.waiting -= 1
+            self.active_at = time.monotonic()
+            self._waiters.discard(waiter)
+            if alarm is not None:
+                alarm.cancel()
+        return True
+
+    # ---------------------------------------------------------------- news from the session
+
+    def deliver(self, records: dict[TopicPartition, tuple[int, list[ConsumerRecord]]]) -> None:
+        """Take over records, each partition's with the epoch of its fetch."""
+        self.received += 1
+        for partition, (epoch, some) in records.items():
+            if partition in self.assignment and epoch == self.epochs.get(partition, 0):
+                self.buffer.add(partition, some)
+        self.wake()
+
+    def fail(self, error: Exception, seeks: int | None = None) -> None:
+        """Have a call for records raise, unless the error is of a position that a seek has replaced since."""
+        if seeks is not None and seeks < self.seeks and isinstance(error, _OF_A_POSITION):
+            return
+        self.errors.append(error)
+        self.wake()
+
+    def note_seek(self) -> None:
+        """Count a seek, and drop errors that it has made void."""
+        self.seeks += 1
+        self.errors = deque(error for error in self.errors if not isinstance(error, _OF_A_POSITION))
+
+    def stop(self) -> None:
+        """Note that the session has ended."""
+        self.stopped = True
+        self.wake()
+
+    def set_assignment(self, assignment: frozenset[TopicPartition]) -> None:
+        """Note the present assignment, and drop the records of all other partitions."""
+        for partition in (self.assignment | self.buffer.partitions()) - assignment:
+            self._forget(partition)
+        self.assignment, self.assigned = assignment, True
+        self.wake()
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self.buffer.drop(partition)
+        self.buffer.paused.discard(partition)
+
+    # ---------------------------------------------------------------- rebalances; called through the bridge
+
+    def withhold(self, revoked: list[TopicPartition]) -> tuple[int, dict[TopicPartition, Position]]:
+        """Return no more records of these partitions; they count for `positions` until `release`."""
+        self.buffer.put_back()
+        self.buffer.withheld.update(revoked)
+        return self.positions()
+
+    def release(self, revoked: list[TopicPartition]) -> None:
+        """Drop the records of these partitions."""
+        for partition in revoked:
+            self._forget(partition)
+        self.buffer.withheld.difference_update(revoked)
+
+    def positions(self) -> tuple[int, dict[TopicPartition, Position]]:
+        """Return the number of deliveries so far and the positions after them."""
+        return self.received, self.buffer.positions()
+
+    async def tell(self, method: str, partitions: Any) -> None:
+        """Call a method of the listener; wait for it if it is a coroutine."""
+        if self.listener is None:
+            return
+        try:
+            result = getattr(self.listener, method)(partitions)
+            if asyncio.iscoroutine(result) or asyncio.isfuture(result):
+                await result
+        except Exception:
+            logger.exception("User provided listener %r failed on %s", self.listener, method)
+
+
+def _time_out(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())

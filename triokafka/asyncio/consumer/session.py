@@ -1,0 +1,560 @@
+"""The loop thread's side of an asyncio consumer: one task that uses the SDK's `Consumer`.
+
+The task polls all the time, so that rebalances go on while the program processes records, and gives the records to the
+asyncio loop, one hand-over per poll. A partition of which `_MOST_RECORDS` wait there is paused until the program has
+taken them. A call of the program interrupts the poll, which loses nothing, and is executed by the same task; while a
+rebalance listener runs in the asyncio loop, its calls are executed, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import trio
+
+import triokafka
+from triokafka.asyncio.bridge import LOOP_CHECK_SECONDS, Bridge, reach, settle, usable_error
+from triokafka.asyncio.consumer.buffer import Position
+from triokafka.asyncio.consumer.local import LocalState
+from triokafka.asyncio.errors import ConsumerStoppedError
+from triokafka.errors import (
+    ClosedError,
+    IllegalStateError,
+    KafkaError,
+    MaxPollIntervalExceededError,
+)
+from triokafka.structs import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from triokafka import Consumer
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_MOST_RECORDS: Final = 4096
+"""Records of a partition that may wait in the asyncio loop before the partition is paused."""
+_COMMIT_SECONDS: Final = 10.0
+
+
+class _Question:
+    """A call of the program, and the future that gets its answer."""
+
+    __slots__ = ("answer", "arguments", "scope", "work")
+
+    def __init__(self, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...], answer: Any) -> None:
+        self.work = work
+        self.arguments = arguments
+        self.answer = answer
+        self.scope = trio.CancelScope()
+
+
+class ConsumerSession:
+    """The SDK's consumer from its construction to its end. Coroutines are for `ask`, other methods for `soon`.
+
+    ``idle_seconds`` is the time after which a program that asks for no records leaves its group.
+    """
+
+    def __init__(self, bridge: Bridge, options: dict[str, Any], *, commits: bool, idle_seconds: float) -> None:
+        self.bridge = bridge
+        self.options = options
+        self.local: LocalState | None = None
+        self.dormant = False
+        self._commits = commits
+        self._idle_seconds = idle_seconds
+        self._consumer: Consumer | None = None
+        self._questions: deque[_Question] = deque()
+        self._arrived = trio.Event()
+        self._polling: trio.CancelScope | None = None
+        self._listening = 0
+        self._holding = False
+        self._closing = False
+        self._ended = trio.Event()
+        self._failure: Exception | None = None
+        self._assignment: frozenset[TopicPartition] | None = None
+        self._epochs: dict[TopicPartition, int] = {}
+        self._outstanding: dict[TopicPartition, int] = {}
+        self._full: set[TopicPartition] = set()
+        self._user_paused: set[TopicPartition] = set()
+        self._delivered = 0
+        self._in_transit: deque[tuple[int, dict[TopicPartition, int]]] = deque()
+        self._seen: Any = None
+        self._settled = False
+        self._pattern = False
+        self._unassigned_polls = 0
+        self._seeks = 0
+        self._epoch = 0.0
+
+    @property
+    def consumer(self) -> Consumer:
+        """The SDK's consumer. Raises `ConsumerStoppedError`, or the error that ended it."""
+        if self._consumer is None:
+            raise usable_error(self._failure) if self._failure is not None else ConsumerStoppedError()
+        return self._consumer
+
+    @property
+    def _state(self) -> LocalState:
+        assert self.local is not None
+        return self.local
+
+    # ---------------------------------------------------------------- in the asyncio loop
+
+    async def ask(self, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        """Have the task run ``work``, and return its result. Cancelling cancels the work, and does not wait for it."""
+        answer: asyncio.Future[T] = self.bridge.loop.create_future()
+        question = _Question(work, arguments, answer)
+        if not self.bridge.thread.soon(self._arrive, question):
+            raise ClosedError("the interpreter shuts down")
+        try:
+            return await answer
+        finally:
+            if not answer.done() or answer.cancelled():
+                self.bridge.thread.soon(question.scope.cancel)
+
+    def soon(self, do: Callable[..., object], *arguments: Any) -> None:
+        """Have the loop thread call a method of this session, before later calls of `ask`."""
+        self.bridge.thread.soon(self._do_now, do, arguments)
+
+    # ---------------------------------------------------------------- lifetime
+
+    async def open(self, servers: list[str], seconds: float) -> None:
+        """Construct the SDK's consumer and see that a broker is there. For `Bridge.call`.
+
+        Raises:
+            ConfigurationError: an option is invalid.
+            KafkaConnectionError: no broker accepted a connection within ``seconds``.
+        """
+        consumer = triokafka.Consumer(**self.options)
+        await reach(servers, seconds)
+        opened = trio.Event()
+        self.bridge.thread.start(self._run, consumer, opened, name=f"kafka {self.options['client_id']}")
+        await opened.wait()
+
+    async def _run(self, consumer: Consumer, opened: trio.Event) -> None:
+        try:
+            async with consumer:
+                self._consumer = consumer
+                self._epoch = time.time() - trio.current_time()
+                opened.set()
+                await self._serve()
+        except Exception as error:
+            self._failure = error
+            logger.warning("the consumer ended with an error: %s", error)
+            if self.local is not None and not self._closing:
+                self.bridge.post(self.local.fail, error)
+        finally:
+            self._consumer = None
+            self._closing = True
+            opened.set()
+            while self._questions:
+                self._answer(self._questions.popleft(), None, ConsumerStoppedError())
+            if self.local is not None:
+                self.bridge.post(self.local.stop)
+            self._ended.set()
+
+    async def close(self, positions: Any) -> None:
+        """Commit the positions, if auto-commit is on, and end."""
+        if self._commits:
+            await self._commit_quietly(self._resolved(positions))
+        self._commits = False
+        self._closing = True
+
+    async def ended(self) -> None:
+        """Wait until the consumer has left its group and closed its connections. For `Bridge.call`."""
+        await self._ended.wait()
+
+    def abandon(self) -> None:
+        """End, because the `AIOKafkaConsumer` was garbage-collected. From any thread."""
+        self.bridge.thread.soon(self._abandon)
+
+    def _abandon(self) -> None:
+        self._commits = False
+        self._closing = True
+        self._interrupt()
+
+    # ---------------------------------------------------------------- the task
+
+    def _arrive(self, question: _Question) -> None:
+        if self._ended.is_set():
+            self._answer(question, None, ConsumerStoppedError())
+            return
+        self._questions.append(question)
+        self._interrupt()
+
+    def _do_now(self, do: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        try:
+            do(*arguments)
+        except (KafkaError, ConsumerStoppedError, ValueError, TypeError) as error:
+            logger.debug("%s did not take effect: %r", getattr(do, "__name__", do), error)
+
+    def _interrupt(self) -> None:
+        self._arrived.set()
+        if self._polling is not None and not self._listening:
+            self._polling.cancel()
+
+    def _answer(self, question: _Question, value: Any, error: BaseException | None) -> None:
+        self.bridge.post(settle, question.answer, value, error)
+
+    async def _serve(self) -> None:
+        while not self._closing:
+            if self._questions:
+                await self._do(self._questions.popleft())
+            elif self.bridge.is_closed:
+                self._commits = False
+                return
+            elif self._may_poll():
+                await self._poll()
+            else:
+                await self._next_arrival()
+
+    async def _next_arrival(self) -> None:
+        self._arrived = trio.Event()
+        with trio.move_on_after(LOOP_CHECK_SECONDS):
+            await self._arrived.wait()
+
+    def _may_poll(self) -> bool:
+        """Whether there is something to read, the program has seen the last error, and asks for records at all."""
+        if self._holding or not (self.consumer.subscription() or self.consumer.assignment() or self._pattern):
+            return False
+        state = self._state
+        now, seen = time.monotonic(), state.buffer.progress
+        if seen != self._seen:
+            self._seen, state.active_at = seen, now
+        self.dormant = not state.waiting and now - state.active_at > self._idle_seconds
+        return not self.dormant
+
+    async def _do(self, question: _Question) -> None:
+        value: Any = None
+        error: BaseException | None = ConsumerStoppedError()
+        try:
+            with question.scope:
+                value, error = await question.work(*question.arguments), None
+        except Exception as raised:
+            error = raised
+        finally:
+            self._answer(question, value, error)
+        self._look_at_assignment()
+
+    async def _poll(self) -> None:
+        records: Any = None
+        try:
+            with trio.CancelScope() as self._polling:
+                if not self._questions:
+                    records = await self.consumer.poll(timeout_ms=self._patience() * 1000, max_records=_MOST_RECORDS)
+        except MaxPollIntervalExceededError as error:
+            logger.warning("%s", error)
+        except IllegalStateError:
+            if self.consumer.subscription() or self.consumer.assignment():
+                raise
+        except KafkaError as error:
+            # The next poll would raise it again: wait until the program has seen it.
+            self._holding = True
+            self.bridge.post(self._state.fail, error, self._seeks)
+        finally:
+            self._polling = None
+        self._look_at_assignment()
+        if records:
+            self._deliver(records)
+
+    def _patience(self) -> float:
+        """Return the seconds that a poll may take. Without a group nothing tells when partitions are known."""
+        if self._assignment or self.options["group_id"] is not None:
+            return LOOP_CHECK_SECONDS
+        self._unassigned_polls += 1
+        return min(0.5, 0.01 * self._unassigned_polls)
+
+    def _deliver(self, records: dict[TopicPartition, list[Any]]) -> None:
+        message: dict[TopicPartition, tuple[int, list[Any]]] = {}
+        full = []
+        for partition, some in records.items():
+            message[partition] = (self._epochs.get(partition, 0), some)
+            waiting = self._outstanding[partition] = self._outstanding.get(partition, 0) + len(some)
+            if waiting >= _MOST_RECORDS:
+                full.append(partition)
+        self._delivered += 1
+        self._in_transit.append((self._delivered, {one: some[0].offset for one, some in records.items()}))
+        if len(self._in_transit) > 1:
+            received = self._state.received
+            while self._in_transit and self._in_transit[0][0] <= received:
+                self._in_transit.popleft()
+        if not self.bridge.post(self._state.deliver, message):
+            self._closing = True
+        if full:
+            self._full.update(full)
+            self.consumer.pause(*full)
+
+    def _look_at_assignment(self) -> None:
+        if self._consumer is None or self.local is None:
+            return
+        assignment = self._consumer.assignment()
+        if assignment == self._assignment or (not assignment and self._assignment is None and not self._settled):
+            return
+        self._post_assignment(assignment)
+
+    def _post_assignment(self, assignment: frozenset[TopicPartition]) -> None:
+        for partition in (self._assignment or frozenset()) - assignment:
+            self._forget(partition)
+        self._assignment = assignment
+        self.bridge.post(self._state.set_assignment, assignment)
+
+    # ---------------------------------------------------------------- flow
+
+    def release(self, partition: TopicPartition, count: int) -> None:
+        """Note that ``count`` records have left the buffer of the asyncio loop."""
+        left = self._outstanding[partition] = self._outstanding.get(partition, 0) - count
+        if left < _MOST_RECORDS and partition in self._full:
+            self._full.discard(partition)
+            if partition not in self._user_paused:
+                self.consumer.resume(partition)
+
+    def go_on(self) -> None:
+        """Poll again: the program has seen an error, or asks for records after a long time."""
+        self._holding = False
+        self._interrupt()
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Fetch nothing of the partition until `resume`."""
+        self.consumer.pause(partition)
+        self._user_paused.add(partition)
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Undo `pause`."""
+        self._user_paused.discard(partition)
+        if partition not in self._full:
+            self.consumer.resume(partition)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        for _, first in self._in_transit:
+            first.pop(partition, None)
+        self._outstanding.pop(partition, None)
+        self._full.discard(partition)
+        self._user_paused.discard(partition)
+
+    # ---------------------------------------------------------------- subscription and positions
+
+    def subscribe(self, topics: Iterable[str], pattern: Any) -> None:
+        """Subscribe; the listener is this session."""
+        self._pattern = pattern is not None
+        if pattern is not None:
+            self.consumer.subscribe(pattern=pattern, listener=self)
+        else:
+            self.consumer.subscribe(sorted(topics), listener=self)
+        self._settled = False
+        self._interrupt()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions."""
+        self.consumer.assign(partitions)
+        self._post_assignment(self.consumer.assignment())
+        self._interrupt()
+
+    def unsubscribe(self) -> None:
+        """End the subscription or assignment."""
+        self._pattern = False
+        self.consumer.unsubscribe()
+        self._post_assignment(frozenset())
+        self._interrupt()
+
+    def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
+        """Continue at ``offset``; records of earlier epochs are void."""
+        self._begin_epoch(partition, epoch)
+        self.consumer.seek(partition, offset)
+        self._seeks += 1
+        self.go_on()
+
+    async def reset(self, epochs: dict[TopicPartition, int], *, to_end: bool, seconds: float) -> bool:
+        """Continue at the beginning or end of these partitions. Return whether the offsets became known in time."""
+        for partition, epoch in epochs.items():
+            self._begin_epoch(partition, epoch)
+        if to_end:
+            self.consumer.seek_to_end(*epochs)
+        else:
+            self.consumer.seek_to_beginning(*epochs)
+        self._holding = False
+        with trio.move_on_after(seconds):
+            for partition in epochs:
+                await self.consumer.position(partition)
+            return True
+        return False
+
+    def _begin_epoch(self, partition: TopicPartition, epoch: int) -> None:
+        self._epochs[partition] = epoch
+        for _, first in self._in_transit:
+            first.pop(partition, None)
+
+    async def position(self, partition: TopicPartition, seconds: float) -> int:
+        """Return the SDK's position of a partition of which no record has crossed over."""
+        self._holding = False
+        if self._listening:
+            return await self._position_in_listener(partition)
+        return await self.consumer.position(partition, timeout_ms=seconds * 1000)
+
+    async def _position_in_listener(self, partition: TopicPartition) -> int:
+        """Look the position up: the SDK does so only after the listener has had its chance to seek."""
+        known = self.consumer.health().partitions.get(partition)
+        if known is not None and known.position is not None:
+            return known.position
+        if self.options["group_id"] is not None:
+            committed = (await self.consumer.committed([partition]))[partition]
+            if committed is not None:
+                return committed.offset
+        if self.options["auto_offset_reset"] == "earliest":
+            return (await self.consumer.beginning_offsets([partition]))[partition]
+        return (await self.consumer.end_offsets([partition]))[partition]
+
+    def fetched(self, partition: TopicPartition) -> tuple[int | None, int | None, int | None]:
+        """Return high watermark, last stable offset, and time of the last fetch in milliseconds since the epoch.
+
+        None before the first fetch. In any thread.
+        """
+        engine = self.consumer.engine
+        state, at = engine.subscription.state(partition), engine.fetcher.counters.last_fetch_at
+        if state.high_watermark < 0 or at is None:
+            return None, None, None
+        return state.high_watermark, state.last_stable_offset, int((at + self._epoch) * 1000)
+
+    def _resolved(self, positions: tuple[int, dict[TopicPartition, Position]]) -> dict[TopicPartition, Any]:
+        """Return the offset to commit of every assigned partition that has a position.
+
+        That is the first offset that the program has not got: in the asyncio loop's buffer, on its way there, or else
+        the SDK's position, which is behind control records, too.
+        """
+        received, known = positions
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for partition, health in self.consumer.health().partitions.items():
+            there = known.get(partition)
+            offset = there.offset if there is not None and not there.is_end else None
+            if offset is None:
+                offset = next(
+                    (
+                        first[partition]
+                        for number, first in self._in_transit
+                        if number > received and partition in first
+                    ),
+                    health.position,
+                )
+            if offset is not None:
+                found[partition] = OffsetAndMetadata(offset)
+        return found
+
+    # ---------------------------------------------------------------- commits
+
+    async def commit(self, offsets: dict[TopicPartition, Any] | None, positions: Any) -> None:
+        """Commit offsets, by default the positions."""
+        wanted = self._resolved(positions) if offsets is None else offsets
+        if wanted:
+            await self.consumer.commit(wanted)
+
+    def commit_in_background(self, positions: Any) -> None:
+        """Commit the positions; failures are logged."""
+        wanted = self._resolved(positions)
+        if wanted:
+            self.consumer.commit_nowait(wanted, on_done=_log_failure)
+
+    async def _commit_quietly(self, offsets: dict[TopicPartition, Any]) -> None:
+        try:
+            if offsets and self.options["group_id"] is not None:
+                await self.consumer.commit(offsets, timeout_ms=_COMMIT_SECONDS * 1000)
+        except KafkaError as error:
+            logger.warning("OffsetCommit failed: %s", error)
+
+    # ---------------------------------------------------------------- the group; called by the SDK
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Commit what auto-commit covers, then call the program's listener."""
+        if self._closing:
+            return
+        partitions = list(revoked)
+        positions = await self._ask_back(self._state.withhold, partitions)
+        if self._commits:
+            resolved = self._resolved(positions)
+            await self._commit_quietly({one: resolved[one] for one in partitions if one in resolved})
+        await self._revoke(partitions)
+
+    async def _revoke(self, partitions: list[TopicPartition]) -> None:
+        await self._ask_back(self._state.tell, "on_partitions_revoked", set(partitions))
+        await self._ask_back(self._state.release, partitions)
+        for partition in partitions:
+            self._forget(partition)
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        """Tell the asyncio loop about the assignment, and call the program's listener."""
+        if self._closing:
+            return
+        self._settled = True
+        for partition in assigned:
+            self._outstanding.pop(partition, None)
+        self._post_assignment(self.consumer.assignment())
+        await self._ask_back(self._state.tell, "on_partitions_assigned", set(assigned))
+
+    async def on_partitions_lost(self, lost: Any) -> None:
+        """Drop the records; aiokafka's listeners know no loss, so they hear of a revocation."""
+        if self._closing:
+            return
+        partitions = list(lost)
+        await self._ask_back(self._state.withhold, partitions)
+        await self._revoke(partitions)
+
+    async def _ask_back(self, do: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a function or coroutine in the asyncio loop, execute the program's calls meanwhile; return its result."""
+        reply: list[tuple[Any, BaseException | None]] = []
+
+        def answered(value: Any, error: BaseException | None) -> None:
+            reply.append((value, error))
+            self._arrived.set()
+
+        self.bridge.post(_run_in_loop, self.bridge, do, arguments, answered)
+        self._listening += 1
+        try:
+            while not reply:
+                if self._questions:
+                    await self._do(self._questions.popleft())
+                elif self.bridge.is_closed:
+                    raise ClosedError("the asyncio loop was closed")
+                else:
+                    await self._next_arrival()
+        finally:
+            self._listening -= 1
+        value, error = reply[0]
+        if error is not None:
+            raise error
+        return value
+
+
+def _run_in_loop(bridge: Bridge, do: Callable[..., Any], arguments: tuple[Any, ...], answered: Any) -> None:
+    import asyncio
+
+    async def wait(coroutine: Awaitable[Any]) -> None:
+        error: BaseException | None = ClosedError("the asyncio loop ended")
+        try:
+            await coroutine
+            error = None
+        finally:
+            bridge.thread.soon(answered, None, error)
+
+    try:
+        value = do(*arguments)
+    except Exception as error:
+        bridge.thread.soon(answered, None, error)
+        return
+    if asyncio.iscoroutine(value):
+        task = bridge.loop.create_task(wait(value))
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+    else:
+        bridge.thread.soon(answered, value, None)
+
+
+_tasks: Final[set[Any]] = set()
+"""Running calls of listeners: the loop holds its tasks weakly."""
+
+
+def _log_failure(offsets: Any, error: KafkaError | None) -> None:
+    if error is not None:
+        logger.warning("Auto offset commit failed: %s", error)

@@ -1,0 +1,1 @@
+"""The names of ``aiokafka.coordinator.assignors``."""

@@ -1,0 +1,490 @@
+"""`AIOKafkaProducer`: aiokafka's producer over the SDK's.
+
+`send` appends to a chunk in the asyncio loop. One hand-over per pass of that loop, or per `_MOST_RECORDS`, gives the
+chunk to the loop thread. One wake-up of the asyncio loop settles the futures of all batches acknowledged meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from triokafka.asyncio.bridge import Bridge, running_loop
+from triokafka.asyncio.errors import IllegalOperation, ProducerClosed
+from triokafka.asyncio.offsets import checked_offsets
+from triokafka.asyncio.options import network_options
+from triokafka.asyncio.partitioner import DefaultPartitioner
+from triokafka.asyncio.producer.batch_builder import BatchBuilder
+from triokafka.asyncio.producer.chunk import Chunk
+from triokafka.asyncio.producer.serialization import serialized
+from triokafka.asyncio.producer.session import ProducerSession
+from triokafka.asyncio.producer.transaction import TransactionContext, TransactionState
+from triokafka.asyncio.structs import RecordMetadata
+from triokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
+
+log = logging.getLogger(__name__)
+
+_missing: Final = object()
+_DEFAULT_PARTITIONER: Final = DefaultPartitioner()
+_MOST_RECORDS: Final = 1024
+_MOST_BYTES: Final = 256 << 10
+_MOST_STAGED: Final = 4 << 20
+_OVERHEAD: Final = 82
+"""Bytes of a batch with one record, without its key, value and headers."""
+_MAX_INT32: Final = 2**31 - 1
+
+
+class _Topic:
+    """A topic's partitions, as the producer knows them, and the chunk that is being filled."""
+
+    __slots__ = ("available", "chunk", "count", "learned_at", "numbers")
+
+    def __init__(self) -> None:
+        self.chunk: Chunk | None = None
+        self.count = 0
+        self.numbers: list[int] = []
+        self.available: list[int] = []
+        self.learned_at = 0.0
+
+    def learn(self, partitions: Sequence[Any], now: float) -> None:
+        self.numbers = [one.partition for one in partitions]
+        self.available = [one.partition for one in partitions if one.leader >= 0]
+        self.count, self.learned_at = len(partitions), now
+
+
+class AIOKafkaProducer:
+    """Sends records to Kafka topics; aiokafka's arguments, defaults and behaviour.
+
+    Use it as ``async with AIOKafkaProducer(bootstrap_servers=…) as producer``, or call `start` and `stop`. Many tasks
+    of one loop may use one producer.
+    """
+
+    _PRODUCER_CLIENT_ID_SEQUENCE = 0
+    _closed: bool | None = None
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        bootstrap_servers: str | list[str] = "localhost",
+        client_id: str | None = None,
+        metadata_max_age_ms: int = 300000,
+        request_timeout_ms: int = 40000,
+        api_version: Any = None,
+        acks: Any = _missing,
+        key_serializer: Callable[[Any], Any] | None = None,
+        value_serializer: Callable[[Any], Any] | None = None,
+        compression_type: str | None = None,
+        max_batch_size: int = 16384,
+        partitioner: Callable[[bytes | None, list[int], list[int]], int] = _DEFAULT_PARTITIONER,
+        max_request_size: int = 1048576,
+        linger_ms: int = 0,
+        retry_backoff_ms: int = 100,
+        security_protocol: str = "PLAINTEXT",
+        ssl_context: Any = None,
+        connections_max_idle_ms: int | None = 540000,
+        enable_idempotence: bool = False,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60000,
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: Any = None,
+    ) -> None:
+        if loop is None:
+            loop = running_loop()
+        else:
+            warnings.warn(
+                "The `loop` parameter has been deprecated since 0.7.1 and will be removed in a future release.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        if api_version is not None:
+            warnings.warn(
+                "The `api_version` parameter has been deprecated since 0.13.0. "
+                "It is now a no-op and will be removed in a future release. ",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        if acks not in (0, 1, -1, "all", _missing):
+            raise ValueError("Invalid ACKS parameter")
+        if compression_type not in ("gzip", "snappy", "lz4", "zstd", None):
+            raise ValueError("Invalid compression type!")
+        if transactional_id is not None:
+            enable_idempotence = True
+        if enable_idempotence and acks not in ("all", -1, _missing):
+            raise ValueError(f"acks={acks} not supported if enable_idempotence=True")
+        if acks is _missing:
+            acks = -1 if enable_idempotence else 1
+        elif acks == "all":
+            acks = -1
+        AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE += 1
+        self._loop = loop
+        self._bridge = Bridge(loop)
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._serializes = key_serializer is not None or value_serializer is not None
+        self._partitioner = None if partitioner is _DEFAULT_PARTITIONER else partitioner
+        self._max_request_size = max_request_size
+        self._max_batch_size = max_batch_size
+        self._request_timeout = request_timeout_ms / 1000
+        self._max_age = metadata_max_age_ms / 1000
+        self._acked = acks != 0
+        self._state = TransactionState(transactional_id)
+        options = {
+            **network_options(
+                bootstrap_servers=bootstrap_servers,
+                client_id=client_id or f"aiokafka-producer-{AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE}",
+                metadata_max_age_ms=metadata_max_age_ms,
+                request_timeout_ms=request_timeout_ms,
+                retry_backoff_ms=retry_backoff_ms,
+                connections_max_idle_ms=connections_max_idle_ms,
+                security_protocol=security_protocol,
+                ssl_context=ssl_context,
+                sasl_mechanism=sasl_mechanism,
+                sasl_plain_password=sasl_plain_password,
+                sasl_plain_username=sasl_plain_username,
+                sasl_kerberos_service_name=sasl_kerberos_service_name,
+                sasl_kerberos_domain_name=sasl_kerberos_domain_name,
+                sasl_oauth_token_provider=sasl_oauth_token_provider,
+            ),
+            "acks": acks,
+            "enable_idempotence": enable_idempotence,
+            "compression_type": compression_type or "none",
+            "batch_size": max_batch_size,
+            "linger_ms": linger_ms,
+            "max_request_size": max_request_size,
+            "max_block_ms": request_timeout_ms,
+            "delivery_timeout_ms": request_timeout_ms + linger_ms,
+        }
+        if transactional_id is not None:
+            options |= {"transactional_id": transactional_id, "transaction_timeout_ms": transaction_timeout_ms}
+        self._session = ProducerSession(self._bridge, options, self._note_accepted)
+        self._topics: dict[str, _Topic] = {}
+        self._open: list[_Topic] = []
+        self._staged = 0
+        self._room: list[asyncio.Future[None]] = []
+        self._create_future = loop.create_future
+        self._started = False
+        self._closed = False
+
+    def __del__(self, _warnings: Any = warnings) -> None:
+        if self._closed is False:
+            _warnings.warn(f"Unclosed AIOKafkaProducer {self!r}", ResourceWarning, source=self)
+            self._session.abandon()
+            if not self._loop.is_closed():
+                self._loop.call_exception_handler({"producer": self, "message": "Unclosed AIOKafkaProducer"})
+
+    # ---------------------------------------------------------------- starting and stopping
+
+    async def start(self) -> None:
+        """Connect to the cluster.
+
+        Raises:
+            KafkaConnectionError: no broker of ``bootstrap_servers`` accepts connections.
+            ConfigurationError: an option is invalid.
+        """
+        assert self._loop is running_loop(), "Please create objects with the same loop as running with"
+        options = self._session.options
+        await self._bridge.call(self._session.open, options["bootstrap_servers"], self._request_timeout)
+        self._started = True
+
+    async def flush(self) -> None:
+        """Wait until all records sent so far are acknowledged or have failed."""
+        self._hand_over()
+        await self._bridge.call(self._session.flush)
+
+    async def stop(self) -> None:
+        """Send all records, wait for their acknowledgements, and close the connections. A second call does nothing.
+
+        An open transaction is aborted.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._topics.clear()
+        self._hand_over()
+        if self._started:
+            await asyncio.shield(self._bridge.call(self._session.close, True))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """Return the numbers of a topic's partitions. Waits for the metadata, at most ``request_timeout_ms``."""
+        return set((await self._learn(topic)).numbers)
+
+    # ---------------------------------------------------------------- sending
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[tuple[str, bytes]] | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Put a record into the buffer, and return the future of its `RecordMetadata` (None with ``acks=0``).
+
+        Waits only while the topic is unknown or the buffer is full. Cancelling the call keeps the record from being
+        sent; cancelling the future does not.
+
+        Args:
+            topic: its name.
+            value, key: bytes or None, or what the serializers take; one of them must not be None.
+            partition: its number; by default the partitioner chooses.
+            timestamp_ms: milliseconds since the epoch; the present time by default.
+            headers: pairs of name and bytes.
+
+        Raises:
+            KafkaTimeoutError: the topic's partitions did not become known within ``request_timeout_ms``.
+            MessageSizeTooLargeError: the record is larger than ``max_request_size``.
+            IllegalOperation: a transactional producer has no open transaction.
+            ProducerClosed: the producer was stopped.
+        """
+        known = self._topics.get(topic)
+        if known is None or self._state.guarded:
+            assert not (value is None and key is None), "Need at least one: key or value"
+            known = await self._learn(topic)
+            self._state.check_can_send()
+        if self._serializes or type(value) is not bytes or (key is not None and type(key) is not bytes):
+            assert not (value is None and key is None), "Need at least one: key or value"
+            key = serialized(self._key_serializer, key, "key")
+            value = serialized(self._value_serializer, value, "value")
+        size = _OVERHEAD
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        if headers or size > self._max_request_size:
+            headers = self._check_record(size, headers)
+        if partition is not None:
+            partition = await self._check_partition(topic, known, partition)
+        elif self._partitioner is not None:
+            partition = self._partitioner(key, list(known.numbers), list(known.available))
+        if self._staged > _MOST_STAGED:
+            await self._wait_for_room()
+        chunk = known.chunk
+        if chunk is None:
+            chunk = self._begin(topic, known)
+        future: asyncio.Future[RecordMetadata] = self._create_future()
+        values = chunk.values
+        values.append(value)
+        chunk.futures.append(future)
+        chunk.size += size
+        if key is not None or partition is not None or timestamp_ms is not None or headers:
+            chunk.put_extras(len(values) - 1, key, partition, timestamp_ms, headers)
+        if len(values) >= _MOST_RECORDS or chunk.size >= _MOST_BYTES:
+            self._hand_over()
+            await asyncio.sleep(0)  # the record is accepted: let the loop settle futures
+        return future
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[tuple[str, bytes]] | None = None,
+    ) -> RecordMetadata:
+        """Send a record and wait for its acknowledgement. Raises the errors of both."""
+        future = await self.send(topic, value, key, partition, timestamp_ms, headers)
+        return await future
+
+    def create_batch(self) -> BatchBuilder:
+        """Return an empty `BatchBuilder` of at most ``max_batch_size`` bytes, for `send_batch`."""
+        return BatchBuilder(
+            self._max_batch_size,
+            key_serializer=self._key_serializer,
+            value_serializer=self._value_serializer,
+            now_ms=lambda: int(time.time() * 1000),
+        )
+
+    async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
+        """Send the records of a batch to one partition; return the future of the first record's `RecordMetadata`."""
+        known = await self._learn(topic)
+        partition = await self._check_partition(topic, known, partition)
+        self._state.check_can_send()
+        if self._staged > _MOST_STAGED:
+            await self._wait_for_room()
+        batch.close()
+        if not batch.values:
+            empty: asyncio.Future[RecordMetadata] = self._create_future()
+            empty.set_result(None)  # type: ignore[arg-type] # as in aiokafka: nothing was written
+            return empty
+        self._hand_over()
+        chunk = self._begin(topic, known)
+        chunk.values = list(batch.values)
+        chunk.keys = list(batch.keys)
+        chunk.timestamps = list(batch.timestamps)
+        chunk.headers = list(batch.headers)
+        chunk.partitions = [partition] * len(batch.values)
+        chunk.futures = [self._create_future() for _ in batch.values]
+        chunk.size = batch.size()
+        for future in chunk.futures[1:]:
+            future.add_done_callback(_retrieve)
+        first = chunk.futures[0]
+        self._hand_over()
+        return first
+
+    # ---------------------------------------------------------------- the parts of a send
+
+    async def _learn(self, topic: str) -> _Topic:
+        """Return a topic's partitions; look them up if they are unknown or old."""
+        if self._closed:
+            raise ProducerClosed()
+        known = self._topics.get(topic)
+        if known is not None and self._loop.time() - known.learned_at < self._max_age:
+            return known
+        try:
+            partitions = await self._bridge.call(self._session.partitions, topic)
+        except KafkaTimeoutError as error:
+            raise KafkaTimeoutError(f"Failed to update metadata of topic {topic}: {error}") from error
+        known = self._topics.setdefault(topic, _Topic())
+        known.learn(partitions, self._loop.time())
+        return known
+
+    async def _check_partition(self, topic: str, known: _Topic, partition: int) -> int:
+        assert partition >= 0
+        if partition >= known.count:
+            known.learn(await self._bridge.call(self._session.partitions, topic), self._loop.time())
+        assert partition < known.count, "Unrecognized partition"
+        return partition
+
+    def _check_record(self, size: int, headers: Sequence[tuple[str, bytes]] | None) -> list[tuple[str, bytes]]:
+        given = list(headers or ())
+        for name, content in given:
+            if not isinstance(name, str):
+                raise TypeError(f"a header's name must be str, not {type(name)}")
+            if content is not None and not isinstance(content, (bytes, bytearray, memoryview)):
+                raise TypeError(f"a header's value must be bytes, not {type(content)}")
+            size += len(name) + len(content or b"")
+        if size > self._max_request_size:
+            raise MessageSizeTooLargeError(
+                f"The message is {size} bytes when serialized which is larger than the maximum request size you have"
+                " configured with the max_request_size configuration"
+            )
+        return given
+
+    async def _wait_for_room(self) -> None:
+        """Wait until the loop thread has taken enough records, at most ``request_timeout_ms``."""
+        self._hand_over()
+        while self._staged > _MOST_STAGED:
+            waiter: asyncio.Future[None] = self._create_future()
+            self._room.append(waiter)
+            try:
+                async with asyncio.timeout(self._request_timeout):
+                    await waiter
+            except TimeoutError:
+                raise KafkaTimeoutError(
+                    f"no room for a record within {self._request_timeout:g} s (request_timeout_ms): the brokers are too"
+                    " slow, or do not answer"
+                ) from None
+
+    def _begin(self, topic: str, known: _Topic) -> Chunk:
+        """Open a chunk, to be handed over in the next pass of the loop."""
+        if self._closed:
+            raise ProducerClosed()
+        chunk = known.chunk = Chunk(topic, acked=self._acked)
+        if not self._open:
+            self._loop.call_soon(self._hand_over)
+        self._open.append(known)
+        return chunk
+
+    def _hand_over(self) -> None:
+        """Give the open chunks to the loop thread, in the order in which they were begun."""
+        topics, self._open = self._open, []
+        for known in topics:
+            chunk, known.chunk = known.chunk, None
+            if chunk is not None and chunk.values:
+                self._staged += chunk.size
+                self._bridge.thread.soon(self._session.receive, chunk)
+
+    def _note_accepted(self, size: int) -> None:
+        self._staged -= size
+        if self._room and self._staged <= _MOST_STAGED // 2:
+            waiters, self._room = self._room, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    # ---------------------------------------------------------------- transactions
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; get the producer id first.
+
+        Raises:
+            IllegalOperation: the producer has no ``transactional_id``.
+            IllegalStateError: a transaction is open.
+            ProducerFenced: a newer producer with this transactional id exists.
+        """
+        self._state.begin()
+        try:
+            await asyncio.shield(self._bridge.call(self._session.begin))
+        except BaseException as error:
+            self._state.not_begun(error)
+            raise
+        self._state.begun()
+
+    async def commit_transaction(self) -> None:
+        """Send all records and commit the transaction. Raises as `begin_transaction`."""
+        self._state.end("commit")
+        await self._end(self._session.commit)
+
+    async def abort_transaction(self) -> None:
+        """Abort the transaction. Raises as `begin_transaction`."""
+        self._state.end("abort")
+        await self._end(self._session.abort)
+
+    async def _end(self, work: Callable[[], Any]) -> None:
+        self._hand_over()
+        try:
+            await asyncio.shield(self._bridge.call(work))
+        except BaseException as error:
+            self._state.failed(error)
+            raise
+        self._state.ended()
+
+    def transaction(self) -> TransactionContext:
+        """Return a block that begins a transaction, and commits it, or aborts it if the body raises."""
+        return TransactionContext(self, self._state)
+
+    async def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], group_id: str) -> None:
+        """Make offsets of a group part of the transaction.
+
+        Args:
+            offsets: partition to the next offset to read, or a pair of it and text.
+            group_id: name of the group.
+        """
+        self._state.check_transactional()
+        if not self._state.is_open:
+            raise IllegalOperation("Not in the middle of a transaction")
+        if not group_id or not isinstance(group_id, str):
+            raise ValueError(group_id)
+        wanted = checked_offsets(offsets)
+        try:
+            await asyncio.shield(self._bridge.call(self._session.send_offsets, wanted, group_id))
+        except BaseException as error:
+            self._state.failed(error, still_open=True)
+            raise
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    # The batch's future reports the failure; these have no other reader.
+    if not future.cancelled():
+        future.exception()

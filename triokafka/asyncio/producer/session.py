@@ -1,0 +1,254 @@
+"""The loop thread's side of an asyncio producer: the SDK's `Producer`, and the task that gives it chunks."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import trio
+
+import triokafka
+from triokafka.asyncio.bridge import LOOP_CHECK_SECONDS, Bridge, reach, usable_error
+from triokafka.asyncio.errors import ProducerClosed
+from triokafka.asyncio.producer.chunk import Chunk
+from triokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from triokafka import Deliveries, Producer
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_OF_ONE_RECORD: Final = (TypeError, ValueError, MessageSizeTooLargeError, UnknownTopicOrPartitionError)
+_ABANDON_SECONDS: Final = 1.0
+
+
+class ProducerSession:
+    """The SDK's producer from its construction to its end. Coroutines are for `Bridge.call`.
+
+    Nothing here refers to the `AIOKafkaProducer`, so that an abandoned one is garbage-collected, which ends this
+    session. ``on_accepted`` is called in the asyncio loop with the bytes of chunks that left the queue.
+    """
+
+    def __init__(self, bridge: Bridge, options: dict[str, Any], on_accepted: Callable[[int], object]) -> None:
+        self.bridge = bridge
+        self.options = options
+        self._on_accepted = on_accepted
+        self._producer: Producer | None = None
+        self._transaction: Any = None
+        self._chunks: deque[Chunk] = deque()
+        self._arrived = trio.Event()
+        self._progress = trio.Event()
+        self._received = self._accepted = 0
+        self._closing = False
+        self._closed = trio.Event()
+        self._outcomes: deque[Callable[[], None]] = deque()
+        self._failure: Exception | None = None
+
+    # ---------------------------------------------------------------- lifetime
+
+    async def open(self, servers: list[str], seconds: float) -> None:
+        """Construct the SDK's producer, and see that a broker is there.
+
+        Raises:
+            ConfigurationError: an option is invalid.
+            KafkaConnectionError: no broker accepted a connection within ``seconds``.
+        """
+        producer = triokafka.Producer(**self.options)
+        await reach(servers, seconds)
+        opened = trio.Event()
+        self.bridge.thread.start(self._run, producer, opened, name=f"kafka {self.options['client_id']}")
+        await opened.wait()
+
+    async def _run(self, producer: Producer, opened: trio.Event) -> None:
+        try:
+            async with producer:
+                self._producer = producer
+                opened.set()
+                await self._serve(producer)
+        except* Exception as group:
+            # Failed records: their futures report them. Anything else is the reason why the session ended.
+            self._failure = group.exceptions[0]
+            logger.debug("the producer ended with %r", group)
+        finally:
+            self._producer = None
+            self._closing = True
+            opened.set()
+            self._fail_queued()
+            self._closed.set()
+
+    async def _serve(self, producer: Producer) -> None:
+        while not self._closing:
+            with trio.move_on_after(LOOP_CHECK_SECONDS):
+                await self._arrived.wait()
+            self._arrived = trio.Event()
+            if self.bridge.is_closed:
+                self._producer = None
+                return
+            while self._chunks:
+                chunk = self._chunks.popleft()
+                try:
+                    await self._accept(producer, chunk)
+                finally:
+                    self._accepted += 1
+                    self._progress.set()
+                    self._progress = trio.Event()
+                    self.bridge.post(self._on_accepted, chunk.size)
+
+    async def close(self, abort: bool) -> None:
+        """Send everything, wait for the acknowledgements, and end. Aborts a transaction that is open."""
+        if self._producer is not None:
+            try:
+                await self.handed_over()
+                if self._transaction is not None and abort:
+                    transaction, self._transaction = self._transaction, None
+                    await transaction.abort()
+                await self._producer.flush()
+            except KafkaError as error:
+                logger.warning("closed after a failure: %s", error)
+        self._closing = True
+        self._arrived.set()
+        with trio.CancelScope(shield=True):
+            await self._closed.wait()
+
+    def abandon(self) -> None:
+        """End soon, because the `AIOKafkaProducer` was garbage-collected or its loop closed. From any thread."""
+        self.bridge.thread.soon(self._abandon)
+
+    def _abandon(self) -> None:
+        async def end() -> None:
+            with trio.move_on_after(_ABANDON_SECONDS):
+                await self.close(True)
+            self._closing = True
+            self._arrived.set()
+
+        if not self._closed.is_set():
+            self.bridge.thread.start(end, name="abandoned kafka producer")
+
+    def usable(self) -> Producer:
+        """Return the SDK's producer. Raises `ProducerClosed`, or the error that ended it."""
+        if self._producer is None:
+            raise usable_error(self._failure) if self._failure is not None else ProducerClosed()
+        return self._producer
+
+    # ---------------------------------------------------------------- records
+
+    def receive(self, chunk: Chunk) -> None:
+        """Take a chunk over."""
+        self._received += 1
+        if self._closing and self._producer is None:
+            self._accepted += 1
+            self._refuse(chunk, 0, ProducerClosed())
+            return
+        self._chunks.append(chunk)
+        self._arrived.set()
+
+    async def handed_over(self) -> None:
+        """Wait until the SDK has taken or refused all chunks received so far."""
+        received = self._received
+        while self._accepted < received:
+            await self._progress.wait()
+
+    async def _accept(self, producer: Producer, chunk: Chunk) -> None:
+        """Send the records. If one is refused, its future fails, and the rest goes on."""
+        columns, told, count = chunk.columns(), 0, len(chunk.values)
+        try:
+            while told < count:
+                part = columns if not told else {name: column[told:] for name, column in columns.items()}
+                try:
+                    deliveries = await producer.send_many(chunk.topic, **part)
+                except Exception as error:
+                    accepted: Deliveries | None = getattr(error, "accepted", None)
+                    if accepted is not None and len(accepted):
+                        self._await_outcome(chunk, told, accepted)
+                        told += len(accepted)
+                    one = accepted is not None and isinstance(error, _OF_ONE_RECORD)
+                    refused = told + 1 if one else count
+                    self._refuse(chunk, told, error, refused)
+                    told = refused
+                else:
+                    self._await_outcome(chunk, told, deliveries)
+                    told = count
+        finally:
+            if told < count:
+                self._refuse(chunk, told, ProducerClosed())
+            chunk.values = []
+            chunk.keys = chunk.headers = None
+
+    def _await_outcome(self, chunk: Chunk, first: int, deliveries: Deliveries) -> None:
+        for part in deliveries.parts():
+            outcome = partial(chunk.settle_part, first, part, deliveries)
+            part.add_callback(partial(self._report, outcome))
+
+    def _refuse(self, chunk: Chunk, first: int, error: Exception, end: int | None = None) -> None:
+        error.__traceback__ = None
+        self._report(partial(chunk.fail, first, len(chunk.futures) if end is None else end, error))
+
+    def _fail_queued(self) -> None:
+        while self._chunks:
+            chunk = self._chunks.popleft()
+            self._accepted += 1
+            self._refuse(chunk, 0, ProducerClosed())
+        self._progress.set()
+
+    def _report(self, outcome: Callable[[], None]) -> None:
+        """Have the asyncio loop settle futures. Outcomes that come close together share one wake-up of that loop."""
+        self._outcomes.append(outcome)
+        if len(self._outcomes) == 1:
+            self.bridge.post(self._settle_all)
+
+    def _settle_all(self) -> None:
+        # One that is appended meanwhile either is found here, or has begun a deque that was empty.
+        outcomes = self._outcomes
+        while outcomes:
+            outcome = outcomes[0]
+            try:
+                outcome()
+            finally:
+                outcomes.popleft()
+
+    # ---------------------------------------------------------------- other calls
+
+    async def partitions(self, topic: str) -> Sequence[Any]:
+        """Return the metadata of a topic's partitions. Raises as `Producer.partitions_for`."""
+        return await self.usable().partitions_for(topic)
+
+    async def flush(self) -> None:
+        """Wait until everything sent so far is settled."""
+        producer = self.usable()
+        await self.handed_over()
+        await producer.flush()
+
+    async def with_producer(self, work: Callable[[Producer], Awaitable[T]]) -> T:
+        """Run ``work`` with the SDK's producer."""
+        return await work(self.usable())
+
+    # ---------------------------------------------------------------- transactions
+
+    async def begin(self) -> None:
+        """Open a transaction; get the producer id first."""
+        producer = self.usable()
+        await producer.init_transactions()
+        transaction = producer.transaction()
+        await transaction.begin()
+        self._transaction = transaction
+
+    async def commit(self) -> None:
+        """Commit everything sent before the call. After an error the transaction stays open, to be aborted."""
+        await self.handed_over()
+        await self._transaction.commit()
+        self._transaction = None
+
+    async def abort(self) -> None:
+        """Abort everything sent before the call."""
+        await self.handed_over()
+        transaction, self._transaction = self._transaction, None
+        await transaction.abort()
+
+    async def send_offsets(self, offsets: dict[Any, Any], group_id: str) -> None:
+        """Make offsets of a group part of the transaction."""
+        await self._transaction.send_offsets(offsets=offsets, group=group_id)

@@ -1,0 +1,102 @@
+"""The state of a producer's transactions in the asyncio loop, and the block of `AIOKafkaProducer.transaction`."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol, Self
+
+from triokafka.asyncio.errors import IllegalOperation
+from triokafka.errors import IllegalStateError, ProducerFencedError
+
+
+class TransactionalProducer(Protocol):
+    """The producer, as far as its block uses it."""
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction."""
+
+    async def commit_transaction(self) -> None:
+        """Commit it."""
+
+    async def abort_transaction(self) -> None:
+        """Abort it."""
+
+
+class TransactionState:
+    """Whether a transaction is open. ``guarded`` means that sends must ask `check_can_send`."""
+
+    def __init__(self, transactional_id: str | None) -> None:
+        self._id = transactional_id
+        self._state = "none"
+        self.guarded = transactional_id is not None
+        self.fatal = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open, and neither being committed nor aborted."""
+        return self._state == "open"
+
+    def check_transactional(self) -> None:
+        """Raise `IllegalOperation` without a transactional id."""
+        if self._id is None:
+            raise IllegalOperation("You need to configure transaction_id to use transactions")
+
+    def check_can_send(self) -> None:
+        """Raise `IllegalOperation` if the producer is transactional and no transaction is open."""
+        if self._id is not None and self._state != "open":
+            raise IllegalOperation("Can't send messages while not in transaction")
+
+    def begin(self) -> None:
+        """Note that a transaction is about to begin. Raises `IllegalStateError` if one is open."""
+        self.check_transactional()
+        if self._state != "none":
+            raise IllegalStateError(f"a transaction of {self._id!r} is {self._state} already")
+        self._state = "beginning"
+
+    def begun(self) -> None:
+        """Note that the transaction is open. Sends need no check until it ends."""
+        self._state = "open"
+        self.guarded = False
+
+    def not_begun(self, error: BaseException) -> None:
+        """Note that it could not begin."""
+        self._state = "none"
+        self.fatal = self.fatal or isinstance(error, ProducerFencedError)
+
+    def end(self, how: str) -> None:
+        """Note that the transaction is about to be committed or aborted."""
+        self.check_transactional()
+        if self._state != "open":
+            raise IllegalStateError(f"there is no open transaction to {how}: begin one first")
+        self._state = f"in {how}"
+        self.guarded = True
+
+    def ended(self) -> None:
+        """Note that it was committed or aborted."""
+        self._state = "none"
+
+    def failed(self, error: BaseException, *, still_open: bool = False) -> None:
+        """Note that ending it, or adding offsets to it, failed; it can be aborted unless the failure is fatal."""
+        self.fatal = self.fatal or isinstance(error, ProducerFencedError)
+        if not still_open:
+            self._state = "none" if self._state == "in abort" else "open"
+
+
+class TransactionContext:
+    """The block of one transaction."""
+
+    def __init__(self, producer: TransactionalProducer, state: TransactionState) -> None:
+        self._producer = producer
+        self._state = state
+
+    async def __aenter__(self) -> Self:
+        await self._producer.begin_transaction()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            await self._producer.commit_transaction()
+        elif not self._state.fatal:
+            await self._producer.abort_transaction()
