@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.faults.faults import Faults
     from triokafka.broker_stub.node import Node
+    from triokafka.security.scram_credentials import ScramCredentials
     from triokafka.testing.machine import Machine
 
 
@@ -44,7 +45,7 @@ class NodeProcess:
         nursery: watches over the node.
         faults: the faults of requests.
         cluster_id: the cluster of new data directories; see `Node`.
-        elects_at_once: see `Node`.
+        elects_at_once, scram_credentials: see `Node`.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class NodeProcess:
         *,
         cluster_id: str | None = None,
         elects_at_once: bool = False,
+        scram_credentials: ScramCredentials | None = None,
     ) -> None:
         self.config = config
         self.machine = machine
@@ -63,6 +65,7 @@ class NodeProcess:
         self._faults = faults
         self._cluster_id = cluster_id
         self._elects_at_once = elects_at_once
+        self._scram_credentials = scram_credentials
         self._life: _Life | None = None
         self._changing = trio.Lock()
         self._held_ports: list[socket.socket] = []
@@ -194,6 +197,7 @@ class NodeProcess:
                 faults=self._faults,
                 cluster_id=self._cluster_id,
                 elects_at_once=self._elects_at_once,
+                scram_credentials=self._scram_credentials,
             )
             self._release_ports()
             with life.scope:

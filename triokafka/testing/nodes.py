@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import trio
 
     from triokafka.broker_stub.config import BrokerConfig
+    from triokafka.testing.security import BrokerSecurity
     from triokafka.testing.simulated import Simulation
     from triokafka.world import World
 
@@ -33,12 +34,15 @@ _BROKER_PORT: Final = 9092
 _CONTROLLER_PORT: Final = 9093
 
 
-def new_broker(config: BrokerConfig, world: World | None, nursery: trio.Nursery) -> RunningBroker:
+def new_broker(
+    config: BrokerConfig, world: World | None, nursery: trio.Nursery, security: BrokerSecurity | None = None
+) -> RunningBroker:
     """Return a broker that runs alone; see `running_broker`."""
     own = FaultyWorld(_in_memory() if world is None else world)
     faults = Faults(own.random.random)
-    process = NodeProcess(config, LocalMachine(nursery, own), nursery, faults)
-    return RunningBroker(process, faults, Members(frozenset([config.node_id]), Links()))
+    scram = None if security is None else security.scram_credentials
+    process = NodeProcess(config, LocalMachine(nursery, own), nursery, faults, scram_credentials=scram)
+    return RunningBroker(process, faults, Members(frozenset([config.node_id]), Links()), security)
 
 
 async def new_cluster(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.delegation import delegated
 from triokafka.errors import IllegalStateError, for_code
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from triokafka.testing.faulty_world import FaultyWorld
     from triokafka.testing.members import Members
     from triokafka.testing.node_process import NodeProcess
+    from triokafka.testing.security import BrokerSecurity
 
 _TIMEOUT_MS: Final = 30_000
 
@@ -39,10 +40,13 @@ class RunningBroker:
     the broker as a whole are here. All are off at first, and `reset` switches all off again.
     """
 
-    def __init__(self, process: NodeProcess, faults: Faults, members: Members) -> None:
+    def __init__(
+        self, process: NodeProcess, faults: Faults, members: Members, security: BrokerSecurity | None = None
+    ) -> None:
         self.faults = faults
         self._fault_calls = FaultCalls(faults)
         self._process = process
+        self._security = security
         self._members = members
         members.brokers.append(self)
 
@@ -76,6 +80,14 @@ class RunningBroker:
     def bootstrap_servers(self) -> str:
         """The broker's address, HOST:PORT; the same before and after a restart."""
         return self.process.addresses
+
+    def client_options(self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
+        """Return the options with which a client connects to this broker: its address, TLS, and a user's login.
+
+        ``user`` is one of the broker's users, the first when None.
+        """
+        options: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers}
+        return options if self._security is None else {**options, **self._security.client_options(user, mechanism)}
 
     @property
     def is_running(self) -> bool:
