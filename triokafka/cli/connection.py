@@ -123,7 +123,7 @@ def client_options(
         options["bootstrap_servers"] = bootstrap
     if _TIMEOUT in ctx.meta:
         options[timeout] = ctx.meta[_TIMEOUT]
-    from triokafka.client.java_security import python_options
+    from triokafka.security.java_names import python_options
 
     return python_options(options)
 
@@ -199,7 +199,7 @@ def setting(option: str, text: str) -> tuple[str, Any]:
 
 def value_of(name: str, text: str) -> Any:
     """Convert the text of an option, named in snake_case; passwords and the like stay texts."""
-    from triokafka.client.java_security import is_text
+    from triokafka.security.java_names import is_text
 
     return text if is_text(name) else parsed(text)
 

@@ -10,11 +10,11 @@ import pytest
 import triokafka
 from triokafka.client.checks import bootstrap_addresses
 from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions
-from triokafka.client.java_security import python_options
 from triokafka.client.keywords import AdminKeywords, ConsumerKeywords, ProducerKeywords
 from triokafka.client.option_names import ABSENT, RENAMED
 from triokafka.client.range_session import RangeSession
 from triokafka.errors import ConfigurationError
+from triokafka.security.java_names import python_options
 from triokafka.security.secret import reveal
 
 TABLES = [ProducerOptions, ConsumerOptions, AdminOptions]

@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any, Final
 
 from triokafka.client.config import ClientOptions, ConsumerOptions, ProducerOptions
-from triokafka.client.java_security import is_javas, python_options
 from triokafka.errors import ConfigurationError
+from triokafka.security.java_names import is_javas, python_options
 from triokafka.security.secret import Secret, reveal
 from triokafka.spark.planning.java_settings import (
     OF_PRODUCERS,

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from triokafka.client.java_security import is_javas, python_options
 from triokafka.errors import ConfigurationError
+from triokafka.security.java_names import is_javas, python_options
 from triokafka.security.secret import Secret
 from triokafka.spark.planning.client_settings import (
     SERVERS,
