@@ -27,6 +27,7 @@ TABLES: Final[dict[str, tuple[str, Bar] | None]] = {
     "broker": None,
     "broker_codecs": None,
     "cluster": None,
+    "topics": None,
     "groups": None,
     "assignors": None,
     "rebalance": None,

@@ -29,6 +29,7 @@ from triokafka.blocking.errors import (
     KafkaConfigurationError,
     NoError,
     OffsetOutOfRangeError,
+    SecurityDisabledError,
     TopicAlreadyExistsError,
     TransactionalIdNotFoundError,
     UnknownMemberIdError,
@@ -305,14 +306,14 @@ def test_transactions_are_listed_described_and_aborted(
 
 
 def test_what_is_not_there_says_so(admin: KafkaAdminClient) -> None:
-    for call in (
-        admin.api_versions,
-        lambda: admin.describe_acls(None),
-        lambda: admin.create_acls([]),
-        lambda: admin.describe_user_scram_credentials(),
-    ):
+    for call in (admin.api_versions, lambda: admin.get_broker_version_data(1)):
         with pytest.raises(UnsupportedVersionError, match="yet"):
             call()
+    orders = blocking_admin.ResourcePattern(blocking_admin.ResourceType.TOPIC, "orders")
+    acl = blocking_admin.ACL(
+        "User:a", "*", blocking_admin.ACLOperation.READ, blocking_admin.ACLPermissionType.ALLOW, orders
+    )
+    assert admin.create_acls([acl]) == {"succeeded": [], "failed": [SecurityDisabledError]}
 
 
 def test_a_closed_or_misconfigured_admin_client_refuses(bootstrap: str) -> None:

@@ -106,10 +106,8 @@ def bootstrap(pair: tuple[str, Make]) -> str:
     return pair[0]
 
 
-@pytest.fixture
-def producer(  # type: ignore[no-redef]  # in place of the scenarios' own
-    pair: tuple[str, Make],
-) -> Iterator[Callable[..., TransactionalDriver]]:
+@pytest.fixture  # type: ignore[no-redef]  # in place of the scenarios' own
+def producer(pair: tuple[str, Make]) -> Iterator[Callable[..., TransactionalDriver]]:
     made: list[TransactionalDriver] = []
 
     def make(transactional_id: str | None = None, timeout_ms: int = 60_000) -> TransactionalDriver:

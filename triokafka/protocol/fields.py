@@ -41,6 +41,19 @@ throttle_time_ms = partial(
 error_message = partial(
     field, String, doc="The broker's description of the error; null without an error, or when there is no description."
 )
+scram_error_code = partial(
+    field,
+    Int16,
+    doc="The error code; 0 means success.",
+    errors=(
+        "ClusterAuthorizationFailedError",
+        "ResourceNotFoundError",
+        "DuplicateResourceError",
+        "UnacceptableCredentialError",
+        "UnsupportedSaslMechanismError",
+        "UnsupportedVersionError",
+    ),
+)
 acl_error_code = partial(
     field,
     Int16,

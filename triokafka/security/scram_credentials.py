@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import enum
+import hashlib
+import hmac
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
+
+MIN_ITERATIONS: Final = 4_096
+MAX_ITERATIONS: Final = 16_384
+"""Bounds of the iterations of a stored credential, as in Kafka."""
 
 
 class ScramMechanism(enum.Enum):
@@ -42,3 +48,17 @@ class ScramCredentials(Protocol):
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """Return the credential of ``user``; None when the user has none of this mechanism. Does not wait."""
+
+
+def salt_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
+    """Return the salted password (RFC 5802, ``Hi``). Takes milliseconds: that is its purpose."""
+    return hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, iterations)
+
+
+def stored_credential(
+    mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
+) -> ScramCredential:
+    """Return the credential that a server stores for a salted password."""
+    client_key = hmac.digest(salted_password, b"Client Key", mechanism.hash_name)
+    server_key = hmac.digest(salted_password, b"Server Key", mechanism.hash_name)
+    return ScramCredential(salt, hashlib.new(mechanism.hash_name, client_key).digest(), server_key, iterations)

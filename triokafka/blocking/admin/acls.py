@@ -1,4 +1,4 @@
-"""The access control list types of ``kafka.admin``. The SDK's admin client does not support them yet."""
+"""The access control list types of ``kafka.admin``."""
 
 from __future__ import annotations
 

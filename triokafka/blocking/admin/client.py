@@ -10,6 +10,7 @@ from triokafka.blocking.admin.cluster import ClusterCalls
 from triokafka.blocking.admin.configs import ConfigCalls
 from triokafka.blocking.admin.groups import GroupCalls
 from triokafka.blocking.admin.partitions import PartitionCalls
+from triokafka.blocking.admin.security import SecurityCalls
 from triokafka.blocking.admin.session import AdminSession
 from triokafka.blocking.admin.topics import TopicCalls
 from triokafka.blocking.admin.transactions import TransactionCalls
@@ -55,6 +56,7 @@ class KafkaAdminClient:
         self._groups = GroupCalls(session, self._partitions)
         self._cluster = ClusterCalls(session, self._partitions)
         self._transactions = TransactionCalls(session)
+        self._security = SecurityCalls(session)
         self._unsupported = UnsupportedCalls()
         loop.call(session.open)
         self._closed = False
@@ -124,11 +126,11 @@ class KafkaAdminClient:
 
     api_versions = delegated("_unsupported", UnsupportedCalls.api_versions)
     get_broker_version_data = delegated("_unsupported", UnsupportedCalls.get_broker_version_data)
-    describe_acls = delegated("_unsupported", UnsupportedCalls.describe_acls)
-    create_acls = delegated("_unsupported", UnsupportedCalls.create_acls)
-    delete_acls = delegated("_unsupported", UnsupportedCalls.delete_acls)
-    alter_user_scram_credentials = delegated("_unsupported", UnsupportedCalls.alter_user_scram_credentials)
-    describe_user_scram_credentials = delegated("_unsupported", UnsupportedCalls.describe_user_scram_credentials)
+    describe_acls = delegated("_security", SecurityCalls.describe_acls)
+    create_acls = delegated("_security", SecurityCalls.create_acls)
+    delete_acls = delegated("_security", SecurityCalls.delete_acls)
+    alter_user_scram_credentials = delegated("_security", SecurityCalls.alter_user_scram_credentials)
+    describe_user_scram_credentials = delegated("_security", SecurityCalls.describe_user_scram_credentials)
 
 
 check_public_methods(KafkaAdminClient)

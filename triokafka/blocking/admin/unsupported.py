@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from triokafka.errors import UnsupportedVersionError
 
@@ -21,34 +21,6 @@ class UnsupportedCalls:
     def get_broker_version_data(self, broker_id: int) -> NoReturn:
         """As `api_versions`."""
         _refuse("get_broker_version_data()")
-
-    def describe_acls(self, acl_filter: Any) -> NoReturn:
-        """Access control lists are not supported yet.
-
-        Raises:
-            UnsupportedVersionError: always.
-        """
-        _refuse("access control lists")
-
-    def create_acls(self, acls: Any) -> NoReturn:
-        """As `describe_acls`."""
-        _refuse("access control lists")
-
-    def delete_acls(self, acl_filters: Any) -> NoReturn:
-        """As `describe_acls`."""
-        _refuse("access control lists")
-
-    def alter_user_scram_credentials(self, alterations: Any) -> NoReturn:
-        """SCRAM users are not supported yet.
-
-        Raises:
-            UnsupportedVersionError: always.
-        """
-        _refuse("SCRAM users")
-
-    def describe_user_scram_credentials(self, users: Any = None) -> NoReturn:
-        """As `alter_user_scram_credentials`."""
-        _refuse("SCRAM users")
 
 
 def _refuse(what: str) -> NoReturn:

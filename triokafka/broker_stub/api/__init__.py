@@ -42,6 +42,8 @@ MODULES: Final = {
     "offset_delete": (47, 0, 0),
     "describe_client_quotas": (48, 0, 1),
     "alter_client_quotas": (49, 0, 1),
+    "describe_user_scram_credentials": (50, 0, 0),
+    "alter_user_scram_credentials": (51, 0, 0),
     "describe_cluster": (60, 0, 2),
     "describe_topic_partitions": (75, 0, 0),
     "describe_acls": (29, 1, 3),
@@ -76,6 +78,7 @@ CONTROLLER_MODULES: Final = {
             "elect_leaders", "incremental_alter_configs", "alter_partition_reassignments",
             "list_partition_reassignments", "alter_client_quotas", "describe_quorum", "update_features",
             "describe_cluster", "unregister_broker", "add_raft_voter", "remove_raft_voter",
+            "alter_user_scram_credentials",
         )
     },
     "quorum_fetch": (1, 4, 18),

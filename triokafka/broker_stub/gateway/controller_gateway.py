@@ -29,6 +29,10 @@ if TYPE_CHECKING:  # messages are imported when a handler first needs them: a br
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from triokafka.protocol.api.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+    )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -142,6 +146,12 @@ class ControllerGateway(Protocol):
 
     async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
         """Remove the ACLs that match any of the filters."""
+        ...
+
+    async def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest
+    ) -> AlterUserScramCredentialsResponse:
+        """Set and remove SCRAM credentials of users; each user succeeds or fails independently (KIP-554)."""
         ...
 
     async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:

@@ -11,6 +11,7 @@ from triokafka.broker_stub.controller import (
     elections,
     feature_updates,
     producer_ids,
+    user_control,
 )
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.gateway.controller_gateway import DeniedResources
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from triokafka.protocol.api.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
+    )
+    from triokafka.protocol.api.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
     )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
@@ -177,6 +182,14 @@ class LocalControllerGateway:
     async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
         """See `access_control.delete_acls`."""
         return await self._submit("DeleteAcls", lambda image: access_control.delete_acls(image, request))
+
+    async def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest
+    ) -> AlterUserScramCredentialsResponse:
+        """See `user_control.alter_user_scram_credentials`."""
+        return await self._submit(
+            "AlterUserScramCredentials", lambda image: user_control.alter_user_scram_credentials(image, request)
+        )
 
     # The cluster
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from triokafka.protocol.api.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+    )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -137,6 +141,12 @@ class SwitchingControllerGateway:
     async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
         """Remove ACLs."""
         return await self._call(lambda to: to.delete_acls(request))
+
+    async def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest
+    ) -> AlterUserScramCredentialsResponse:
+        """Set and remove SCRAM credentials."""
+        return await self._call(lambda to: to.alter_user_scram_credentials(request))
 
     async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
         """Change feature levels."""

@@ -45,6 +45,7 @@ LARGEST_STEP: Final = 1 << 24
 """The most epochs that a request may be ahead of this node. A larger step is a mistake or an attack: an election each
 second takes half a year for as many. A node that really is so far behind learns the epoch from the nodes it asks."""
 _COMPLAINT_PAUSE: Final = 10.0
+_EARLIEST_FETCH_TIMEOUT: Final = 0.9
 
 
 class Quorum:
@@ -208,6 +209,15 @@ class Quorum:
         timeout = self.config.election_timeout_ms / 1000
         return now + self.random.uniform(timeout, 2 * timeout)
 
+    def fetch_timeout_at(self, now: float) -> float:
+        """Return when a follower gives up the leader that answers now.
+
+        That is up to a tenth before the fetch timeout. A leader answers its followers at the same moment, and followers
+        that gave it up at the same moment would split the votes, which costs them an election timeout.
+        """
+        timeout = self.config.fetch_timeout_ms / 1000
+        return now + self.random.uniform(_EARLIEST_FETCH_TIMEOUT * timeout, timeout)
+
     # Transitions
 
     def _enter(self, state: State) -> None:
@@ -308,9 +318,8 @@ class Quorum:
 
     def _follower(self, election: ElectionState, leader_id: int, endpoints: Endpoints, now: float) -> Follower:
         timeout = self.config.fetch_timeout_ms / 1000
-        return Follower(
-            election.epoch, leader_id, endpoints, election.voted, now + timeout, now + timeout * UPDATE_VOTER_FACTOR
-        )
+        give_up_at, update_voter_at = self.fetch_timeout_at(now), now + timeout * UPDATE_VOTER_FACTOR
+        return Follower(election.epoch, leader_id, endpoints, election.voted, give_up_at, update_voter_at)
 
     def to_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, now: float) -> None:
         """Fetch from the leader of ``epoch``, the present or a newer one."""

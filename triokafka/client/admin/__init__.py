@@ -43,10 +43,23 @@ from triokafka.client.admin.types import (
     TopicListing,
     TopicPartitionPage,
 )
-from triokafka.security.acl import AclOperation
+from triokafka.client.admin.users import UserScramCredentialDeletion, UserScramCredentialUpsertion
+from triokafka.security.acl import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermissionType,
+    ResourceType,
+)
+from triokafka.security.scram_credentials import ScramMechanism
 
 __all__ = [
+    "AclBinding",
+    "AclBindingFilter",
     "AclOperation",
+    "AclPatternType",
+    "AclPermissionType",
     "AdminClient",
     "AlterConfig",
     "ClusterDescription",
@@ -78,7 +91,9 @@ __all__ = [
     "QuotaEntity",
     "QuotaMatch",
     "ReplicaInfo",
+    "ResourceType",
     "Results",
+    "ScramMechanism",
     "TopicDescription",
     "TopicListing",
     "TopicPartitionPage",
@@ -86,4 +101,6 @@ __all__ = [
     "TransactionDescription",
     "TransactionListing",
     "UpgradeType",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
+from triokafka.client.admin.acls import AclAdmin
 from triokafka.client.admin.arguments import checked
 from triokafka.client.admin.brokers import BrokerAdmin
 from triokafka.client.admin.cluster import ClusterAdmin
@@ -20,6 +21,7 @@ from triokafka.client.admin.quotas import QuotaAdmin
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.topics import TopicAdmin
 from triokafka.client.admin.transactions import TransactionAdmin
+from triokafka.client.admin.users import UserAdmin
 from triokafka.client.config import AdminOptions
 from triokafka.client.keywords import AdminKeywords
 from triokafka.network.network_client import NetworkClient
@@ -77,6 +79,8 @@ class AdminClient:
             GroupOffsetAdmin,
             TransactionAdmin,
             QuotaAdmin,
+            AclAdmin,
+            UserAdmin,
             BrokerAdmin,
             ClusterAdmin,
         )
@@ -133,6 +137,13 @@ class AdminClient:
 
     describe_client_quotas = _method(QuotaAdmin, QuotaAdmin.describe_client_quotas)
     alter_client_quotas = _method(QuotaAdmin, QuotaAdmin.alter_client_quotas)
+
+    create_acls = _method(AclAdmin, AclAdmin.create_acls)
+    describe_acls = _method(AclAdmin, AclAdmin.describe_acls)
+    delete_acls = _method(AclAdmin, AclAdmin.delete_acls)
+
+    describe_user_scram_credentials = _method(UserAdmin, UserAdmin.describe_user_scram_credentials)
+    alter_user_scram_credentials = _method(UserAdmin, UserAdmin.alter_user_scram_credentials)
 
     describe_log_dirs = _method(BrokerAdmin, BrokerAdmin.describe_log_dirs)
     alter_replica_log_dirs = _method(BrokerAdmin, BrokerAdmin.alter_replica_log_dirs)

@@ -135,6 +135,10 @@ class AdminRequests:
         results: Results[None, V] = await self.each([None], do_round, timeout_ms)
         return results[None]
 
+    def random_bytes(self, count: int) -> bytes:
+        """Return random bytes of the client's world."""
+        return self._world.random_bytes(count)
+
     # ---------------------------------------------------------------- destinations
 
     async def to_any(self, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any) -> R:

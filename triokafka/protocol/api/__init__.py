@@ -53,6 +53,8 @@ API_NAMES: Final = {
     52: "Vote",
     53: "BeginQuorumEpoch",
     54: "EndQuorumEpoch",
+    50: "DescribeUserScramCredentials",
+    51: "AlterUserScramCredentials",
     55: "DescribeQuorum",
     56: "AlterPartition",
     57: "UpdateFeatures",

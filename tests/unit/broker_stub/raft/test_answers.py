@@ -502,3 +502,12 @@ def test_contradicting_leaders_are_logged_at_a_limited_rate(caplog: pytest.LogCa
     for _ in range(100):
         assert ERRORS[node.begin(leader_id=3, epoch=6).error_code] is errors.InvalidRequestError
     assert sum("names leader" in record.message for record in caplog.records) == 1
+
+
+def test_followers_give_up_their_leader_at_different_times() -> None:
+    """A leader answers its followers at the same moment; elections at the same moment would split the votes."""
+    quorum = OneNode().core.quorum
+    times = [quorum.fetch_timeout_at(10.0) for _ in range(20)]
+    assert len(set(times)) == len(times)
+    assert all(11.8 <= time <= 12.0 for time in times)
+    assert max(times) - min(times) > 0.1

@@ -1,0 +1,152 @@
+"""Access control lists: create, describe, delete (KIP-11, KIP-290)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from triokafka.client.admin.requests import AdminRequests
+from triokafka.protocol.api.create_acls import AclCreation, CreateAclsRequest
+from triokafka.protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from triokafka.protocol.api.describe_acls import DescribeAclsRequest
+from triokafka.security.acl import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermissionType,
+    ResourceType,
+)
+
+_EVERY_ACL: Final = AclBindingFilter()
+
+
+class AclAdmin:
+    """The part of `AdminClient` about access control lists. A cluster without an authorizer raises
+    `SecurityDisabledError`.
+    """
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
+    async def create_acls(self, acls: Iterable[AclBinding], *, timeout_ms: float | None = None) -> None:
+        """Add ACLs. An ACL that exists already is no error.
+
+        Raises:
+            InvalidRequestError, ClusterAuthorizationFailedError, SecurityDisabledError: one ACL could not be added; an
+                `ExceptionGroup` when several could not.
+        """
+
+        async def do_round(items: list[AclBinding], left_ms: int) -> Mapping[AclBinding, Exception | None]:
+            request = CreateAclsRequest(
+                creations=[
+                    AclCreation(
+                        resource_type=acl.resource_type,
+                        resource_name=acl.resource_name,
+                        resource_pattern_type=acl.pattern_type,
+                        principal=acl.principal,
+                        host=acl.host,
+                        operation=acl.operation,
+                        permission_type=acl.permission_type,
+                    )
+                    for acl in items
+                ]
+            )
+            response = await self._requests.to_controller(request, left_ms)
+            return {
+                acl: self._requests.error(result.error_code, _text(acl), result.error_message)
+                for acl, result in zip(items, response.results, strict=False)
+            }
+
+        await self._requests.change(acls, do_round, timeout_ms)
+
+    async def describe_acls(
+        self, acl_filter: AclBindingFilter = _EVERY_ACL, *, timeout_ms: float | None = None
+    ) -> list[AclBinding]:
+        """Return the ACLs that match a filter, by default all.
+
+        Raises:
+            ClusterAuthorizationFailedError, SecurityDisabledError: the broker refused.
+        """
+
+        async def ask(left_ms: int) -> list[AclBinding]:
+            request = DescribeAclsRequest(
+                resource_type_filter=acl_filter.resource_type,
+                resource_name_filter=acl_filter.resource_name,
+                pattern_type_filter=acl_filter.pattern_type,
+                principal_filter=acl_filter.principal,
+                host_filter=acl_filter.host,
+                operation=acl_filter.operation,
+                permission_type=acl_filter.permission_type,
+            )
+            response = await self._requests.to_any(request, left_ms)
+            self._requests.check(response.error_code, "ACLs", response.error_message)
+            return [
+                AclBinding(
+                    ResourceType(resource.resource_type),
+                    resource.resource_name,
+                    AclPatternType(resource.pattern_type),
+                    acl.principal,
+                    acl.host,
+                    AclOperation(acl.operation),
+                    AclPermissionType(acl.permission_type),
+                )
+                for resource in response.resources
+                for acl in resource.acls
+            ]
+
+        return await self._requests.once(ask, timeout_ms)
+
+    async def delete_acls(
+        self, filters: Iterable[AclBindingFilter], *, timeout_ms: float | None = None
+    ) -> dict[AclBindingFilter, list[AclBinding]]:
+        """Remove the ACLs that match any of the filters; return those that each filter matched.
+
+        Raises:
+            InvalidRequestError, ClusterAuthorizationFailedError, SecurityDisabledError: one filter failed; an
+                `ExceptionGroup` when several did.
+        """
+
+        async def do_round(
+            items: list[AclBindingFilter], left_ms: int
+        ) -> Mapping[AclBindingFilter, list[AclBinding] | Exception]:
+            request = DeleteAclsRequest(
+                filters=[
+                    DeleteAclsFilter(
+                        resource_type_filter=one.resource_type,
+                        resource_name_filter=one.resource_name,
+                        pattern_type_filter=one.pattern_type,
+                        principal_filter=one.principal,
+                        host_filter=one.host,
+                        operation=one.operation,
+                        permission_type=one.permission_type,
+                    )
+                    for one in items
+                ]
+            )
+            response = await self._requests.to_controller(request, left_ms)
+            outcomes: dict[AclBindingFilter, list[AclBinding] | Exception] = {}
+            for one, result in zip(items, response.filter_results, strict=False):
+                error = self._requests.error(result.error_code, f"the filter {one}", result.error_message)
+                outcomes[one] = error or [
+                    AclBinding(
+                        ResourceType(acl.resource_type),
+                        acl.resource_name,
+                        AclPatternType(acl.pattern_type),
+                        acl.principal,
+                        acl.host,
+                        AclOperation(acl.operation),
+                        AclPermissionType(acl.permission_type),
+                    )
+                    for acl in result.matching_acls
+                ]
+            return outcomes
+
+        return await self._requests.change(filters, do_round, timeout_ms)
+
+
+def _text(acl: AclBinding) -> str:
+    return (
+        f"the ACL {acl.permission_type.name} {acl.principal} {acl.operation.name} from {acl.host} on "
+        f"{acl.resource_type.name} {acl.resource_name!r} ({acl.pattern_type.name})"
+    )
