@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +15,16 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.support.broker_process import free_port
+
 TOKEN = "a-token-of-the-environment"
 
 
 @contextmanager
-def broker(*options: str, environment: Mapping[str, str] | None = None) -> Iterator[Iterator[str]]:
+def broker(*options: str, environment: Mapping[str, str] | None = None, listen: bool = True) -> Iterator[Iterator[str]]:
     """Run a broker; gives the lines that it prints, from "ready" on."""
-    command = [sys.executable, "-m", "triokafka", "broker", "--in-memory", "--listen", "127.0.0.1:0", *options]
+    where = ["--listen", "127.0.0.1:0"] if listen else []
+    command = [sys.executable, "-m", "triokafka", "broker", "--in-memory", *where, *options]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
     )
@@ -54,6 +58,26 @@ def test_metrics_are_served_on_an_address_of_their_own(more: tuple[str, ...]) ->
             assert b"kafka_server_" in answer.read()
         assert [status(address, path) for path in ("/faults", "/stop", "/")] == [404] * 3
         assert status(address, "/metrics", method="POST") == 405
+
+
+def test_node_that_is_only_a_controller_serves_metrics() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    settings = (
+        "node.id=1",
+        "process.roles=controller",
+        "controller.listener.names=CONTROLLER",
+        f"controller.quorum.voters=1@{address}",
+        f"listeners=CONTROLLER://{address}",
+    )
+    with broker("--metrics", "127.0.0.1:0", *(f"--set={one}" for one in settings), listen=False) as lines:
+        address = [next(lines).split() for _ in range(2)][1][1]
+        text, deadline = "", time.monotonic() + 60
+        while "kafka_controller_kafkacontroller_activecontrollercount 1" not in text:
+            assert time.monotonic() < deadline, text
+            with urlopen(f"http://{address}/metrics", timeout=30) as answer:
+                text = answer.read().decode()
+    assert "kafka_server_raft_metrics_current_leader 1" in text
+    assert 'kafka_server_socket_server_metrics_connection_count{listener="CONTROLLER"}' in text
 
 
 def test_control_on_all_interfaces_prints_a_token_and_asks_for_it() -> None:

@@ -99,6 +99,8 @@ class ScriptedRaftClient:
                 yield batch
 
     def create_snapshot(self, snapshot_id: SnapshotId, *, timestamp_ms: int) -> SnapshotWriter | None:
+        if snapshot_id.end_offset > self.high_watermark:
+            raise ValueError(f"{snapshot_id} is after the high watermark {self.high_watermark}")
         writer = self.log.store_snapshot(snapshot_id)
         if writer is not None:
             writer.append(encode_header(self.history, snapshot_id, timestamp_ms=timestamp_ms))

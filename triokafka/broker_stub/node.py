@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -23,10 +24,12 @@ from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
+from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.broker_stub.node_tasks import NodeTasks
+from triokafka.broker_stub.quorum_client import quorum_client
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint
 from triokafka.broker_stub.raft_options import controller_endpoints, has_other_nodes
 from triokafka.broker_stub.request.dispatcher import QuotaHook
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
     from triokafka.broker_stub.metrics.catalogue import Sample
     from triokafka.network.node_channel import NodeChannel
+    from triokafka.security.client_security import ClientSecurity
+    from triokafka.security.scram_credentials import ScramCredentials
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +68,8 @@ class Node:
         quota: is called with every response, and returns how long to hold the client back; None for no such hook.
         authentication: finds the principal of a connection before its first request; all are anonymous when None.
         faults: the faults that tests arm.
+        scram_credentials: the SCRAM credentials for listeners with that mechanism; those of the cluster's metadata when
+            None.
         cluster_id: the cluster that new data directories join. When None, a quorum of one creates a new cluster, and
             any other node needs directories that ``triokafka storage format`` has prepared.
 
@@ -84,16 +91,26 @@ class Node:
         authentication: Authentication | None = None,
         faults: Faults | None = None,
         cluster_id: str | None = None,
+        scram_credentials: ScramCredentials | None = None,
     ) -> None:
         world = RealWorld() if world is None else world
         authorizer = configured_authorizer(config) if authorizer is None else authorizer
         self.config = config
         self._authorizer = authorizer
         self.world = world
+        if scram_credentials is None:
+            scram_credentials = MetadataScramCredentials(lambda: self.metadata.image)
+        self._scram_credentials = scram_credentials
+        self._controller_security = self._security_of_controllers(config)
         self.storage = NodeStorage(config, world)
         follower = self.storage if config.is_broker else None
         self.metadata = NodeMetadata(
-            world, config, cluster_id=cluster_id, follower=follower, endpoints=self._controller_endpoints
+            world,
+            config,
+            cluster_id=cluster_id,
+            follower=follower,
+            endpoints=self._controller_endpoints,
+            new_client=partial(quorum_client, security=self._controller_security),
         )
         self._controller: Controller | None = None
         self._server: ControllerServer | None = None
@@ -115,15 +132,26 @@ class Node:
                 quota=quota,
                 authentication=authentication,
                 faults=faults,
+                scram_credentials=scram_credentials,
             )
             if self._controller is not None:
                 self._broker.controller_metrics = self._controller_samples
         self._tasks = NodeTasks(self._stop_listening) if self._broker is None else self._broker.tasks
 
-    def _controller_samples(self) -> Iterable[Sample]:
-        from triokafka.broker_stub.metrics.controller_catalogue import controller_samples
+    def metrics(self) -> list[Sample]:
+        """Return the current value of every metric of the node, whatever its roles are."""
+        if self._broker is not None:
+            return self._broker.metrics()
+        from triokafka.broker_stub.metrics.catalogue import network_samples, request_samples
 
-        return controller_samples(self.controller)
+        server = self._server
+        assert server is not None  # a node without the broker role has controller listeners
+        return [*request_samples(server.dispatcher), *network_samples(server.sockets), *self._controller_samples()]
+
+    def _controller_samples(self) -> Iterable[Sample]:
+        from triokafka.broker_stub.metrics.controller_catalogue import controller_samples, raft_samples
+
+        return [*controller_samples(self.controller), *raft_samples(self.metadata.raft)]
 
     def _gateway(self) -> ControllerGateway:
         """Return the gateway to the active controller, wherever it can be."""
@@ -156,6 +184,7 @@ class Node:
             world=self.world,
             client_id=str(self.config.node_id),
             request_timeout_ms=self.config.controller_socket_timeout_ms,
+            security=self._controller_security,
         )
 
     def _new_server(
@@ -178,7 +207,18 @@ class Node:
             authorizer=authorizer,
             authentication=authentication,
             faults=faults,
+            scram_credentials=self._scram_credentials,
         )
+
+    @staticmethod
+    def _security_of_controllers(config: BrokerConfig) -> ClientSecurity | None:
+        """Return TLS and SASL of connections to controllers; None when they are PLAINTEXT."""
+        names = config.controller_listener_names
+        if not names or config.security_protocol_of(names[0]) == "PLAINTEXT":
+            return None
+        from triokafka.broker_stub.network.listener_security import controller_security  # not needed for PLAINTEXT
+
+        return controller_security(config)
 
     def _controller_endpoints(self) -> Sequence[VoterEndpoint]:
         if self._server is None:

@@ -36,6 +36,7 @@ class SnapshotGenerator:
             config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
         )
         self._due = trio.Event()
+        self._waits_for_change = False
 
     def begin(self, *, replayed_bytes: int) -> None:
         """Begin to count; ``replayed_bytes`` is the size of the log after the newest snapshot."""
@@ -45,7 +46,7 @@ class SnapshotGenerator:
         """Count committed bytes, and store the image."""
         self._image = image
         size, self._counted_bytes = self._files.appended_bytes - self._counted_bytes, self._files.appended_bytes
-        if self._schedule.appended(size):
+        if self._schedule.appended(size) or self._waits_for_change:
             self._due.set()
 
     async def run(self) -> None:
@@ -60,6 +61,12 @@ class SnapshotGenerator:
             if not schedule.due(now()):
                 if not schedule.due_in(now()):
                     schedule.taken(0, now())  # nothing has changed: the next interval begins
+                continue
+            if self._image.offset >= self._raft.high_watermark:
+                # A started node has the image of its newest snapshot, and does not know yet what is committed after it.
+                self._waits_for_change = True
+                await self._due.wait()
+                self._waits_for_change = False
                 continue
             try:
                 await self.take()

@@ -69,8 +69,6 @@ def prepare(options: Options) -> Callable[[], int]:
         from triokafka.world.memory import MemoryStorage
 
         world.storage = MemoryStorage(crashable=False)
-    if metrics is not None and not config.is_broker:
-        raise WrongUse("--metrics needs the broker role (process.roles).")
     _note_unreachable_advertised_listeners(config)
     if control is None and options.nodes is None:
         return lambda: trio.run(_serve, config, world, metrics)
@@ -170,7 +168,7 @@ async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | 
             if metrics is not None:
                 from triokafka.broker_stub.metrics.endpoint import metrics_server
 
-                servers.append(metrics_server(world, node.broker.metrics))
+                servers.append(metrics_server(world, node.metrics))
                 lines.append(f"metrics {await _bound(servers[0], '--metrics', metrics)}")
             print(*lines, sep="\n", flush=True)
             await _while_serving(servers, lambda: end.or_when(node.wait_stopped))

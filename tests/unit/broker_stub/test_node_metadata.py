@@ -54,14 +54,13 @@ def config_of(node_id: int, **options: Any) -> BrokerConfig:
 class QuorumNode:
     """One combined node without its broker: metadata and controller."""
 
-    def __init__(self, cluster: Cluster, node_id: int, storage: MemoryStorage) -> None:
+    def __init__(self, cluster: Cluster, node_id: int, storage: MemoryStorage, **options: Any) -> None:
         self.node_id = node_id
         self.storage = storage
         self.world = InstantWorld(storage)
-        self.metadata = NodeMetadata(
-            self.world, config_of(node_id), cluster_id="cluster", new_client=cluster.quorum.new_client
-        )
-        self.controller = Controller(self.world, config_of(node_id), self.metadata)
+        config = config_of(node_id, **options)
+        self.metadata = NodeMetadata(self.world, config, cluster_id="cluster", new_client=cluster.quorum.new_client)
+        self.controller = Controller(self.world, config, self.metadata)
         self._scope = trio.CancelScope()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -89,8 +88,8 @@ class Cluster:
         self.answers: dict[str, str] = {}
         self._nursery = nursery
 
-    async def start(self, node_id: int, storage: MemoryStorage | None = None) -> QuorumNode:
-        node = QuorumNode(self, node_id, MemoryStorage() if storage is None else storage)
+    async def start(self, node_id: int, storage: MemoryStorage | None = None, **options: Any) -> QuorumNode:
+        node = QuorumNode(self, node_id, MemoryStorage() if storage is None else storage, **options)
         self.nodes[node_id] = node
         await self._nursery.start(node.run)
         return node
@@ -290,6 +289,30 @@ async def test_snapshots_are_taken_on_standby_nodes() -> None:
         await cluster.settle()
         again = await cluster.start(2, storage)
         assert again.topics == {"a"}
+
+
+async def test_snapshot_that_is_due_at_the_start_waits_until_something_is_known_to_be_committed() -> None:
+    """The node may have been killed when the snapshot was due: it starts, and takes the snapshot after all."""
+    async with running(1, 2, 3) as cluster:
+        await cluster.elect(1)
+        first = await cluster.nodes[2].metadata.snapshots.take()
+        cluster.create(1, "a")
+        await cluster.settle()
+        cluster.quorum.replicate()
+        await cluster.settle()
+        storage = cluster.nodes[2].storage
+        cluster.nodes[2].stop()
+        await cluster.settle()
+        again = await cluster.start(2, storage, metadata_log_max_record_bytes_between_snapshots=1)
+        await cluster.settle()
+        newest = again.metadata.files.latest_snapshot_id()
+        cluster.create(1, "b")
+        await cluster.settle()
+        cluster.quorum.replicate()
+        await cluster.settle()
+        assert again.topics == {"a", "b"}
+        after = again.metadata.files.latest_snapshot_id()
+        assert newest is not None and after is not None and newest.end_offset >= first and after > newest
 
 
 async def test_node_with_other_voters_must_be_formatted() -> None:

@@ -30,6 +30,34 @@ class Sample(NamedTuple):
     statistic: str = ""
 
 
+def request_samples(dispatcher: Dispatcher) -> Iterator[Sample]:
+    """Yield the metrics of the requests that a dispatcher has answered."""
+    for api, metrics in dispatcher.metrics:
+        for version, count in sorted(metrics.by_version.items()):
+            tags = {"request": api, "version": str(version)}
+            yield Sample("kafka.network:type=RequestMetrics,name=RequestsPerSec", tags, count, "Count")
+        for code, count in sorted(metrics.errors.items()):
+            tags = {"request": api, "error": _error_name(code)}
+            yield Sample("kafka.network:type=RequestMetrics,name=ErrorsPerSec", tags, count, "Count")
+        for name, summary in metrics.summaries().items():
+            full, tags = f"kafka.network:type=RequestMetrics,name={name}", {"request": api}
+            yield Sample(full, tags, summary.requests, "Count")
+            yield Sample(full, tags, summary.total, "Sum")
+            yield Sample(full, tags, summary.most, "Max")
+            for quantile, value in summary.quantiles.items():
+                yield Sample(full, tags, value, str(quantile))
+
+
+def network_samples(sockets: SocketServer) -> Iterator[Sample]:
+    """Yield the metrics of a node's listeners."""
+    yield Sample("kafka.network:type=RequestChannel,name=RequestQueueSize", {}, sockets.slots.queued)
+    yield Sample("kafka.network:type=SocketServer,name=MemoryPoolUsed", {}, sockets.memory.used)
+    yield Sample("kafka.network:type=SocketServer,name=MemoryPoolDepletedWaiting", {}, sockets.memory.waiting)
+    for listener in sockets.listeners:
+        name = "kafka.server:type=socket-server-metrics,name=connection-count"
+        yield Sample(name, {"listener": listener}, sockets.limits.count(listener))
+
+
 class BrokerMetrics:
     """Reads the metrics of one broker from its parts.
 
@@ -48,7 +76,7 @@ class BrokerMetrics:
 
     def samples(self) -> Iterator[Sample]:
         """Yield the current value of every metric."""
-        yield from self._of_requests()
+        yield from request_samples(self._dispatcher)
         yield from self._of_network()
         yield from self._of_delayed_operations()
         yield from self._of_replicas()
@@ -57,30 +85,8 @@ class BrokerMetrics:
         yield from self._of_logs()
         yield from self._of_groups()
 
-    def _of_requests(self) -> Iterator[Sample]:
-        for api, metrics in self._dispatcher.metrics:
-            for version, count in sorted(metrics.by_version.items()):
-                tags = {"request": api, "version": str(version)}
-                yield Sample("kafka.network:type=RequestMetrics,name=RequestsPerSec", tags, count, "Count")
-            for code, count in sorted(metrics.errors.items()):
-                tags = {"request": api, "error": _error_name(code)}
-                yield Sample("kafka.network:type=RequestMetrics,name=ErrorsPerSec", tags, count, "Count")
-            for name, summary in metrics.summaries().items():
-                full, tags = f"kafka.network:type=RequestMetrics,name={name}", {"request": api}
-                yield Sample(full, tags, summary.requests, "Count")
-                yield Sample(full, tags, summary.total, "Sum")
-                yield Sample(full, tags, summary.most, "Max")
-                for quantile, value in summary.quantiles.items():
-                    yield Sample(full, tags, value, str(quantile))
-
     def _of_network(self) -> Iterator[Sample]:
-        sockets = self._sockets
-        yield Sample("kafka.network:type=RequestChannel,name=RequestQueueSize", {}, sockets.slots.queued)
-        yield Sample("kafka.network:type=SocketServer,name=MemoryPoolUsed", {}, sockets.memory.used)
-        yield Sample("kafka.network:type=SocketServer,name=MemoryPoolDepletedWaiting", {}, sockets.memory.waiting)
-        for listener in sockets.listeners:
-            name = "kafka.server:type=socket-server-metrics,name=connection-count"
-            yield Sample(name, {"listener": listener}, sockets.limits.count(listener))
+        yield from network_samples(self._sockets)
         name = "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent"
         yield Sample(name, {}, self._idle_share())
         yield Sample("triokafka:type=Tasks", {}, trio.lowlevel.current_statistics().tasks_living)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.controller.controller_metrics import count_partitions
 from triokafka.broker_stub.metrics.catalogue import Sample
+from triokafka.broker_stub.raft.raft_client import RaftClient
 
 
 def controller_samples(controller: Controller) -> Iterator[Sample]:
@@ -45,3 +46,14 @@ def controller_samples(controller: Controller) -> Iterator[Sample]:
         yield Sample(full, {}, durations.count, "Count")
         yield Sample(full, {}, durations.total * 1000, "Sum")
         yield Sample(full, {}, durations.most * 1000, "Max")
+
+
+def raft_samples(raft: RaftClient) -> Iterator[Sample]:
+    """Yield the state of a node of the metadata quorum; -1 stands for an unknown leader or high watermark."""
+    for name, value in (
+        ("current-leader", -1 if raft.leader.leader_id is None else raft.leader.leader_id),
+        ("current-epoch", raft.leader.epoch),
+        ("high-watermark", raft.high_watermark),
+        ("log-end-offset", raft.end_offset),
+    ):
+        yield Sample(f"kafka.server:type=raft-metrics,name={name}", {}, value)
