@@ -67,7 +67,7 @@ class Node:
         quota: is called with every response, and returns how long to hold the client back; None for no such hook.
         authentication: finds the principal of a connection before its first request; all are anonymous when None.
         faults: the faults that tests arm, for requests to the broker; to the controller of a node that is no broker.
-        scram_credentials: the SCRAM credentials for listeners with that mechanism; without them no user exists.
+        scram_credentials: SCRAM credentials of users besides those in the cluster's metadata.
         cluster_id: the cluster that new data directories join. When None, a quorum of one creates a new cluster, and
             any other node needs directories that ``triokafka storage format`` has prepared.
         elects_at_once: see `RaftConfig`.
