@@ -6,21 +6,15 @@ The properties are written at every start, from the options of the command. The 
 from __future__ import annotations
 
 import os
-import random
-import socket
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
 from triokafka.cli.broker_options import WrongUse
+from triokafka.cli.cluster.free_ports import free_ports
 
 _MOST_CONTROLLERS: Final = 3
 _MOST_REPLICAS: Final = 3
-# Below the ports that systems give to connections: while a node is down, a client that tries its port again would
-# sooner or later be given that port for its own end, and the node could not come back.
-_FREE_PORTS: Final = range(10_000, 32_768)
-_ATTEMPTS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,22 +160,7 @@ def _new_cluster_id() -> str:
 
 def _free_ports(host: str, count: int, *, without: set[int]) -> list[int]:
     """Return ports of ``host`` on which nothing listens. Raises `WrongUse` when there are none."""
-    found: dict[int, None] = {}
     try:
-        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+        return free_ports(count, host, without=without)
     except OSError as error:
         raise WrongUse(f"--listen {host}: {error.strerror or error}.") from None
-    with ExitStack() as held:
-        for _ in range(_ATTEMPTS):
-            if len(found) == count:
-                return list(found)
-            port = random.choice(_FREE_PORTS)
-            if port in found or port in without:
-                continue
-            probe = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            try:
-                probe.bind((host, port))
-            except OSError:
-                continue
-            found[port] = None
-    raise WrongUse(f"--listen {host}: no free ports for the controllers.")
