@@ -76,6 +76,27 @@ def in_words(kind: type[BrokerResponseError]) -> str:
     return summary[:1].lower() + summary[1:]
 
 
+class AuthenticationError(KafkaError):
+    """The client and the broker do not accept each other: identity, credentials or security protocol.
+
+    It is fatal: a client does not try again by itself, and every later call raises the same error.
+    """
+
+    advice = "Check security_protocol, the certificates and the credentials, then make a new client."
+
+
+class TlsAuthenticationError(AuthenticationError):
+    """One end refuses the other's certificate, or both have no TLS version or cipher in common."""
+
+    advice = "Check ssl_cafile, ssl_certfile, the broker's host name and the dates of the certificates."
+
+
+class SecurityProtocolMismatchError(AuthenticationError):
+    """The broker's listener has another security protocol than the client."""
+
+    advice = "Set security_protocol to that of the listener, or use another port."
+
+
 class AuthorizationError(BrokerResponseError):
     """The principal may not do this."""
 
@@ -315,14 +336,14 @@ class InvalidTimestampError(BrokerResponseError):
     advice = "Check the clocks and message.timestamp.before.max.ms, message.timestamp.after.max.ms."
 
 
-class UnsupportedSaslMechanismError(BrokerResponseError):
+class UnsupportedSaslMechanismError(AuthenticationError, BrokerResponseError):
     """The listener does not offer this SASL mechanism."""
 
     code = 33
     advice = "Choose one of the mechanisms that the broker supports."
 
 
-class IllegalSaslStateError(BrokerResponseError):
+class IllegalSaslStateError(AuthenticationError, BrokerResponseError):
     """The request does not fit the state of the SASL exchange."""
 
     code = 34
@@ -490,7 +511,7 @@ class LogDirNotFoundError(BrokerResponseError):
     advice = "Name one of its log.dirs."
 
 
-class SaslAuthenticationFailedError(BrokerResponseError):
+class SaslAuthenticationFailedError(AuthenticationError, BrokerResponseError):
     """The credentials were refused."""
 
     code = 58
@@ -1178,6 +1199,7 @@ _APPLICATION_RECOVERABLE: Final = (
     UnknownMemberIdError,
 )
 _INVALID_CONFIGURATION: Final = (
+    AuthenticationError,
     AuthorizationError,
     ConfigurationError,
     InvalidReplicationFactorError,
@@ -1185,7 +1207,6 @@ _INVALID_CONFIGURATION: Final = (
     InvalidTopicError,
     InvalidTransactionTimeoutError,
     RecordListTooLargeError,
-    SaslAuthenticationFailedError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
 )

@@ -1,7 +1,7 @@
 """Several clients, ours included, each of which produces and consumes during a fault of the broker.
 
 `CLIENTS` has them by name. All have the same settings where they exist, and otherwise their defaults: one second for a
-request, 20 ms until it is repeated, 15 seconds for a record.
+request, 20 ms until it is repeated, 15 seconds for a record, a session of 45 seconds.
 """
 
 from __future__ import annotations

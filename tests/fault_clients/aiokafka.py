@@ -9,7 +9,7 @@ from collections.abc import Callable
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from tests.fault_clients.client import BACKOFF_MS, PATIENCE, REQUEST_MS
+from tests.fault_clients.client import BACKOFF_MS, PATIENCE, REQUEST_MS, SESSION_MS
 
 
 class AiokafkaClient:
@@ -46,6 +46,7 @@ async def _consume(
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=heartbeat_ms,
         request_timeout_ms=REQUEST_MS,
         retry_backoff_ms=BACKOFF_MS,

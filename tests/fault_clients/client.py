@@ -8,6 +8,7 @@ from typing import Final, Protocol
 PATIENCE: Final = 15
 """Time limit in seconds for the acknowledgement of a record, or for reading it."""
 REQUEST_MS: Final = 1_000
+SESSION_MS: Final = 45_000
 BACKOFF_MS: Final = 20
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from tests.fault_clients.client import BACKOFF_MS, PATIENCE, REQUEST_MS
+from tests.fault_clients.client import BACKOFF_MS, PATIENCE, REQUEST_MS, SESSION_MS
 
 
 class ConfluentClient:
@@ -45,6 +45,7 @@ class ConfluentClient:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                "session.timeout.ms": SESSION_MS,
                 "heartbeat.interval.ms": heartbeat_ms,
                 "socket.timeout.ms": REQUEST_MS,
                 "retry.backoff.ms": BACKOFF_MS,

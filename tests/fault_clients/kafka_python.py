@@ -8,7 +8,7 @@ from collections.abc import Callable
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
-from tests.fault_clients.client import BACKOFF_MS, PATIENCE, REQUEST_MS
+from tests.fault_clients.client import BACKOFF_MS, PATIENCE, REQUEST_MS, SESSION_MS
 
 
 class KafkaPythonClient:
@@ -42,6 +42,7 @@ class KafkaPythonClient:
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=heartbeat_ms,
             retry_backoff_ms=BACKOFF_MS,
             reconnect_backoff_ms=BACKOFF_MS,

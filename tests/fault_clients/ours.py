@@ -7,7 +7,7 @@ from collections.abc import Callable
 import trio
 
 import triokafka
-from tests.fault_clients.client import BACKOFF_MS, PATIENCE, REQUEST_MS
+from tests.fault_clients.client import BACKOFF_MS, PATIENCE, REQUEST_MS, SESSION_MS
 from triokafka.errors import KafkaError
 
 
@@ -52,6 +52,7 @@ async def _consume(
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=heartbeat_ms,
         retry_backoff_ms=BACKOFF_MS,
         reconnect_backoff_ms=BACKOFF_MS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import triokafka
 from triokafka.errors import KafkaError
@@ -47,7 +48,7 @@ async def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 
 async def test_cold_log_of_many_segments_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Headers, indexes and records come from the disk, by threads."""
-    options = {"log_dirs": (str(tmp_path),), "log_segment_bytes": 1_048_576}
+    options: dict[str, Any] = {"log_dirs": (str(tmp_path),), "log_segment_bytes": 1_048_576}
     expected = [value(number) for number in range(RECORDS)]
     async with running_broker(world=RealWorld(), **options) as broker:
         await fill(broker.bootstrap_servers, "t")

@@ -36,6 +36,7 @@ NETWORK: Final[Mapping[str, Any]] = {
     "ssl_keyfile": None,
     "ssl_crlfile": None,
     "ssl_password": None,
+    "ssl_ciphers": None,
     "api_version": None,
     "bootstrap_timeout_ms": 30_000,
     "metric_reporters": [],
@@ -69,9 +70,20 @@ _TAKEN_AS_THEY_ARE: Final = (
     "reconnect_backoff_ms",
     "reconnect_backoff_max_ms",
     "security_protocol",
+    "ssl_context",
+    "ssl_check_hostname",
+    "ssl_cafile",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_crlfile",
+    "ssl_password",
+    "ssl_ciphers",
+    "sasl_mechanism",
+    "sasl_plain_username",
+    "sasl_plain_password",
+    "sasl_oauth_token_provider",
 )
 _ABSENT: Final[Mapping[str, str]] = {
-    "sasl_mechanism": "SASL is not there yet; use a listener of the broker without it",
     "proxy_url": "proxies are not supported; triokafka.Producer and Consumer take a stream_factory",
     "socks5_proxy": "proxies are not supported; triokafka.Producer and Consumer take a stream_factory",
 }
@@ -89,12 +101,6 @@ def network_options(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigurationError: an option has a value that the SDK does not support; the message names both.
     """
-    protocol = config["security_protocol"]
-    if protocol != "PLAINTEXT":
-        raise ConfigurationError(
-            f"security_protocol={protocol!r}: TLS and SASL are not there yet, only 'PLAINTEXT' is"
-            " (a triokafka.Producer or Consumer can be given a secured stream by stream_factory)"
-        )
     for name, why in _ABSENT.items():
         if config.get(name) is not None:
             raise ConfigurationError(f"{name}={config[name]!r}: {why}")

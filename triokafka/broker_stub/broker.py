@@ -32,7 +32,7 @@ from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.directory_assignments import DirectoryAssignments
-from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
+from triokafka.broker_stub.gateway.registration import advertised_endpoints, registration_of
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.log_options import fetcher_config
 from triokafka.broker_stub.meta_properties import ClusterIdentity
@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
+    from triokafka.security.client_security import ClientSecurity
+    from triokafka.security.scram_credentials import ScramCredentials
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +107,7 @@ class Broker:
         storage: the data directories, which the node opens and closes.
         gateway: reaches the active controller.
         controller: publishes committed metadata, and knows the ids of the cluster and of the data directories.
-        authorizer, quota, authentication, faults: see `Node`.
+        authorizer, quota, authentication, faults, scram_credentials: see `Node`.
         directory_ids: returns the ids of the broker's data directories by path; those that the controller knows when
             None.
     """
@@ -123,12 +125,14 @@ class Broker:
         authentication: Authentication | None = None,
         faults: Faults | None = None,
         directory_ids: Callable[[], Mapping[str, UUID]] | None = None,
+        scram_credentials: ScramCredentials | None = None,
     ) -> None:
-        check_listeners(config)
         self._config = DynamicBrokerConfig(config)
         self.world = world
         self.node_id = config.node_id
         self.faults = Faults(world.random.random) if faults is None else faults
+        self._scram_credentials = scram_credentials
+        self._peer_security = self._security_of_peers(config)
         self._storage = storage
         self._controller = controller
         self.controller_metrics: Callable[[], Iterable[Sample]] | None = None
@@ -193,7 +197,9 @@ class Broker:
         )
         self.topic_creation = AutoTopicCreation(self.gateway, config, self.metadata, self.coordinators)
         self.sockets = SocketServer(
-            self.world, socket_config(config, self.world.available_memory()), authentication=authentication
+            self.world,
+            socket_config(config, self.world.available_memory()),
+            authentication=authentication or self._listener_security(config),
         )
         handlers = Handlers()
         services = BrokerServices(
@@ -363,6 +369,7 @@ class Broker:
                 listener=self.config.inter_broker_listener,
                 image=lambda: self.image,
                 broker_epoch=lambda: self.lifecycle.broker_epoch,
+                security=self._peer_security,
             )
         )
         registration = registration_of(
@@ -448,7 +455,26 @@ class Broker:
             client_id=f"broker-{self.node_id}-{purpose}",
             listener=self.config.inter_broker_listener,
             timeout_ms=lambda: self.config.request_timeout_ms,
+            security=self._peer_security,
         )
+
+    def _listener_security(self, config: BrokerConfig) -> Authentication | None:
+        """Return TLS and SASL of the listeners; None when all are PLAINTEXT."""
+        if all(listener.security_protocol == "PLAINTEXT" for listener in config.broker_listeners):
+            return None
+        from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials  # not for PLAINTEXT
+        from triokafka.broker_stub.network.listener_security import ListenerSecurity, ScramLookups
+
+        scram = ScramLookups(self._scram_credentials, MetadataScramCredentials(lambda: self.image))
+        return ListenerSecurity(config, config.broker_listeners, self.world, scram=scram)
+
+    def _security_of_peers(self, config: BrokerConfig) -> ClientSecurity | None:
+        """Return TLS and SASL of connections to other brokers; None when they are PLAINTEXT."""
+        if config.security_protocol_of(config.inter_broker_listener) == "PLAINTEXT":
+            return None
+        from triokafka.broker_stub.network.listener_security import inter_broker_security  # not needed for PLAINTEXT
+
+        return inter_broker_security(config)
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:
         block = await self.gateway.allocate_producer_ids(self.node_id, self.lifecycle.broker_epoch)

@@ -35,6 +35,7 @@ from triokafka.world import World
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.raft.raft_client import RaftClient
+    from triokafka.security.scram_credentials import ScramCredentials
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class ControllerServer:
         quorum: returns the node's client of the metadata quorum.
         cluster_id: returns the cluster's id, once the metadata log is open.
         publisher: publishes the committed metadata.
-        authorizer, authentication, faults: see `Node`.
+        authorizer, authentication, faults, scram_credentials: see `Node`.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class ControllerServer:
         authorizer: Authorizer | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
+        scram_credentials: ScramCredentials | None = None,
     ) -> None:
         self._config = config
         self._world = world
@@ -82,7 +84,10 @@ class ControllerServer:
         )
         self._image_changed = trio.Event()
         self.sockets = SocketServer(
-            world, socket_config(config, world.available_memory()), authentication=authentication
+            world,
+            socket_config(config, world.available_memory()),
+            authentication=authentication
+            or _listener_security(config, world, lambda: self._metadata.image, scram_credentials),
         )
         handlers = Handlers(CONTROLLER_MODULES)
         services = ControllerServices(
@@ -179,3 +184,19 @@ class ControllerServer:
     def close(self) -> None:
         """Stop listening and close every connection immediately."""
         self.sockets.close()
+
+
+def _listener_security(
+    config: BrokerConfig,
+    world: World,
+    image: Callable[[], MetadataImage],
+    scram_credentials: ScramCredentials | None,
+) -> Authentication | None:
+    """Return TLS and SASL of the controller's listeners; None when all are PLAINTEXT."""
+    if all(listener.security_protocol == "PLAINTEXT" for listener in config.controller_listeners):
+        return None
+    from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials  # not for PLAINTEXT
+    from triokafka.broker_stub.network.listener_security import ListenerSecurity, ScramLookups
+
+    scram = ScramLookups(scram_credentials, MetadataScramCredentials(image))
+    return ListenerSecurity(config, config.controller_listeners, world, scram=scram)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -27,6 +28,7 @@ from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.broker_stub.node_tasks import NodeTasks
+from triokafka.broker_stub.quorum_client import quorum_client
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint
 from triokafka.broker_stub.raft_options import controller_endpoints, has_other_nodes
 from triokafka.broker_stub.request.dispatcher import QuotaHook
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
     from triokafka.broker_stub.metrics.catalogue import Sample
     from triokafka.network.node_channel import NodeChannel
+    from triokafka.security.client_security import ClientSecurity
+    from triokafka.security.scram_credentials import ScramCredentials
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +67,7 @@ class Node:
         quota: is called with every response, and returns how long to hold the client back; None for no such hook.
         authentication: finds the principal of a connection before its first request; all are anonymous when None.
         faults: the faults that tests arm.
+        scram_credentials: SCRAM credentials of users besides those in the cluster's metadata.
         cluster_id: the cluster that new data directories join. When None, a quorum of one creates a new cluster, and
             any other node needs directories that ``triokafka storage format`` has prepared.
 
@@ -84,16 +89,24 @@ class Node:
         authentication: Authentication | None = None,
         faults: Faults | None = None,
         cluster_id: str | None = None,
+        scram_credentials: ScramCredentials | None = None,
     ) -> None:
         world = RealWorld() if world is None else world
         authorizer = configured_authorizer(config) if authorizer is None else authorizer
         self.config = config
         self._authorizer = authorizer
         self.world = world
+        self._scram_credentials = scram_credentials
+        self._controller_security = self._security_of_controllers(config)
         self.storage = NodeStorage(config, world)
         follower = self.storage if config.is_broker else None
         self.metadata = NodeMetadata(
-            world, config, cluster_id=cluster_id, follower=follower, endpoints=self._controller_endpoints
+            world,
+            config,
+            cluster_id=cluster_id,
+            follower=follower,
+            endpoints=self._controller_endpoints,
+            new_client=partial(quorum_client, security=self._controller_security),
         )
         self._controller: Controller | None = None
         self._server: ControllerServer | None = None
@@ -115,6 +128,7 @@ class Node:
                 quota=quota,
                 authentication=authentication,
                 faults=faults,
+                scram_credentials=scram_credentials,
             )
             if self._controller is not None:
                 self._broker.controller_metrics = self._controller_samples
@@ -166,6 +180,7 @@ class Node:
             world=self.world,
             client_id=str(self.config.node_id),
             request_timeout_ms=self.config.controller_socket_timeout_ms,
+            security=self._controller_security,
         )
 
     def _new_server(
@@ -188,7 +203,18 @@ class Node:
             authorizer=authorizer,
             authentication=authentication,
             faults=faults,
+            scram_credentials=self._scram_credentials,
         )
+
+    @staticmethod
+    def _security_of_controllers(config: BrokerConfig) -> ClientSecurity | None:
+        """Return TLS and SASL of connections to controllers; None when they are PLAINTEXT."""
+        names = config.controller_listener_names
+        if not names or config.security_protocol_of(names[0]) == "PLAINTEXT":
+            return None
+        from triokafka.broker_stub.network.listener_security import controller_security  # not needed for PLAINTEXT
+
+        return controller_security(config)
 
     def _controller_endpoints(self) -> Sequence[VoterEndpoint]:
         if self._server is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from triokafka.broker_stub.raft.quorum_state import QuorumStateStore
 from triokafka.broker_stub.raft.raft_client import PeerChannel, RaftClient
 from triokafka.broker_stub.raft.raft_config import RaftConfig
@@ -10,16 +12,30 @@ from triokafka.broker_stub.raft.raft_log import RaftLog
 from triokafka.structs import Node
 from triokafka.world import World
 
+if TYPE_CHECKING:  # imported when a listener has TLS or SASL
+    from triokafka.security.client_security import ClientSecurity
+
 
 def quorum_client(
-    world: World, config: RaftConfig, log: RaftLog, quorum_state: QuorumStateStore, listener: RaftListener
+    world: World,
+    config: RaftConfig,
+    log: RaftLog,
+    quorum_state: QuorumStateStore,
+    listener: RaftListener,
+    *,
+    security: ClientSecurity | None = None,
 ) -> RaftClient:
-    """Return a client that reaches the other nodes over `NodeChannel`. Raises as `RaftClient`."""
+    """Return a client that reaches the other nodes over `NodeChannel`. Raises as `RaftClient`.
+
+    ``security`` is that of the controllers' listener; PLAINTEXT when None.
+    """
 
     def connect(node: Node) -> PeerChannel:
         from triokafka.network.node_channel import NodeChannel  # a quorum of one needs none
 
         client_id = f"raft-client-{config.node_id}"
-        return NodeChannel(node, world=world, client_id=client_id, request_timeout_ms=config.request_timeout_ms)
+        return NodeChannel(
+            node, world=world, client_id=client_id, request_timeout_ms=config.request_timeout_ms, security=security
+        )
 
     return RaftClient(world, config, log, quorum_state, listener, connect)

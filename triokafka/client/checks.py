@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.hooks import Hooks
+from triokafka.security.secret import Secret
 
 Check = Callable[[str, Any], Any]
 """Takes the option's name and the given value; returns the value to use, or raises `ConfigurationError`."""
@@ -71,6 +73,33 @@ def text(*, optional: bool = False) -> Check:
         return value
 
     return check
+
+
+def secret(*, callable_too: bool = False) -> Check:
+    """A string that no message shows, or None; with ``callable_too`` also a function that returns one."""
+
+    def check(name: str, value: Any) -> Any:
+        if value is None or (callable_too and callable(value)):
+            return value
+        if not isinstance(value, str):
+            raise _refuse(name, type(value), "a string" + (", a function" if callable_too else "") + " or None")
+        return value if isinstance(value, Secret) else Secret(value)
+
+    return check
+
+
+def credential(name: str, value: Any) -> Any:
+    """A string, a function that returns one, or None."""
+    if value is None or isinstance(value, str) or callable(value):
+        return value
+    raise _refuse(name, value, "a string, a function or None")
+
+
+def tls_context(name: str, value: Any) -> Any:
+    """An `ssl.SSLContext`, or None."""
+    if value is None or isinstance(value, ssl.SSLContext):
+        return value
+    raise _refuse(name, value, "an ssl.SSLContext or None")
 
 
 def choice(*allowed: Any) -> Check:

@@ -8,9 +8,10 @@ of the client raises `ConfigurationError`, which gives the nearest known name or
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from triokafka.client import defaults as profiles
 from triokafka.client.checks import (
@@ -20,6 +21,7 @@ from triokafka.client.checks import (
     anything,
     bootstrap_addresses,
     choice,
+    credential,
     flag,
     function,
     hook_objects,
@@ -28,14 +30,22 @@ from triokafka.client.checks import (
     mapping,
     number,
     option,
+    secret,
     serializer,
     text,
+    tls_context,
 )
 from triokafka.client.option_names import unknown_option
 from triokafka.client.serializers import Deserializer, Serializer
 from triokafka.errors import ConfigurationError
 from triokafka.hooks import HookChain, Hooks
 from triokafka.network.config import NetworkConfig, StreamFactory
+from triokafka.security.sasl.mechanism import MECHANISMS
+
+if TYPE_CHECKING:
+    from triokafka.security.client_security import ClientSecurity
+
+_OF_SECURITY = ("security_", "ssl_", "sasl_")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +66,62 @@ class ClientOptions:
     security_protocol: str = option(
         "PLAINTEXT",
         choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        "Security protocol of connections. Only 'PLAINTEXT' is supported so far.",
+        "Security protocol of the brokers' listener: 'SSL' and 'SASL_SSL' encrypt and check the broker's certificate;"
+        " 'SASL_PLAINTEXT' and 'SASL_SSL' log in with sasl_mechanism.",
+    )
+    ssl_context: ssl.SSLContext | None = option(
+        None, tls_context, "A finished ssl.SSLContext; the other ssl options then have no effect."
+    )
+    ssl_check_hostname: bool = option(True, flag(), "Refuse a broker whose certificate is for another host name.")
+    ssl_cafile: str | None = option(
+        None,
+        text(optional=True),
+        "Authorities to trust: a PEM file, the text of one, or a PKCS #12 store. None: those of the system.",
+    )
+    ssl_certfile: str | None = option(
+        None,
+        secret(),
+        "The client's certificate with its chain: a PEM file, the text of one, or a PKCS #12 store with the key.",
+    )
+    ssl_keyfile: str | None = option(
+        None, secret(), "The private key: a PEM file or the text of one. None: ssl_certfile contains it."
+    )
+    ssl_password: str | Callable[[], str] | None = option(
+        None, secret(callable_too=True), "Password of the private key or the PKCS #12 store, or a function for it."
+    )
+    ssl_truststore_password: str | Callable[[], str] | None = option(
+        None, secret(callable_too=True), "Password of ssl_cafile if that is a PKCS #12 store, or a function for it."
+    )
+    ssl_crlfile: str | None = option(
+        None, text(optional=True), "A PEM file with the revocation list of the brokers' certificates."
+    )
+    ssl_ciphers: str | None = option(None, text(optional=True), "Ciphers of TLS 1.2, with OpenSSL's names.")
+    sasl_mechanism: str | None = option(
+        None,
+        choice(None, *MECHANISMS),
+        "How to log in: 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN' or 'OAUTHBEARER'.",
+    )
+    sasl_username: str | Callable[[], str] | None = option(
+        None, credential, "User name, or a function for it, called with every connection."
+    )
+    sasl_password: str | Callable[[], str] | None = option(
+        None, secret(callable_too=True), "Password, or a function for it, called with every connection."
+    )
+    sasl_plain_username: str | Callable[[], str] | None = option(
+        None, credential, "kafka-python's name of sasl_username."
+    )
+    sasl_plain_password: str | Callable[[], str] | None = option(
+        None, secret(callable_too=True), "kafka-python's name of sasl_password."
+    )
+    sasl_oauth_token_provider: Any = option(
+        None,
+        anything(),
+        "For OAUTHBEARER: a function that returns a token, or an object with token() and extensions(); may be async.",
+    )
+    sasl_jaas_config: str | None = option(
+        None,
+        secret(),
+        'Java\'s login text instead of user name and password: \'Module required username="…" password="…";\'.',
     )
     client_dns_lookup: str = option(
         "use_all_dns_ips",
@@ -158,11 +223,21 @@ class ClientOptions:
         follows, leads = (low, high) if high in self.given else (high, low)
         object.__setattr__(self, follows, getattr(self, leads))
 
+    def security(self) -> ClientSecurity | None:
+        """Return TLS and SASL of the connections; None for PLAINTEXT. Raises `ConfigurationError`."""
+        if self.security_protocol == "PLAINTEXT":
+            return None
+        from triokafka.client.security_options import client_security  # not needed for PLAINTEXT
+
+        options = {f.name: getattr(self, f.name) for f in self._options()}
+        return client_security({name: value for name, value in options.items() if name.startswith(_OF_SECURITY)})
+
     def network(self, *, client_id: str, **more: Any) -> NetworkConfig:
         """Return the options of the network client."""
         names = {f.name for f in fields(NetworkConfig)}
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name in names}
         hooks = HookChain(self.hooks)
+        values["security"] = self.security()
         return NetworkConfig(**{**values, "client_id": self.client_id or client_id, "hooks": hooks, **more})
 
 

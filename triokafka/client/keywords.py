@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from triokafka.client.consumer.listener import ConsumerInterceptor
     from triokafka.client.producer.interceptors import ProducerInterceptor
     from triokafka.client.producer.partitioner import Partitioner
@@ -21,6 +23,22 @@ class ClientKeywords(TypedDict, total=False):
     bootstrap_servers: str | Sequence[str | tuple[str, int]]
     client_id: str | None
     security_protocol: str
+    ssl_context: SSLContext | None
+    ssl_check_hostname: bool
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | Callable[[], str] | None
+    ssl_truststore_password: str | Callable[[], str] | None
+    ssl_crlfile: str | None
+    ssl_ciphers: str | None
+    sasl_mechanism: str | None
+    sasl_username: str | Callable[[], str] | None
+    sasl_password: str | Callable[[], str] | None
+    sasl_plain_username: str | Callable[[], str] | None
+    sasl_plain_password: str | Callable[[], str] | None
+    sasl_oauth_token_provider: Any
+    sasl_jaas_config: str | None
     client_dns_lookup: str
     request_timeout_ms: float
     retry_backoff_ms: float

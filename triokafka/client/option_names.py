@@ -9,7 +9,10 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Final
 
-_SECURITY: Final = "only security_protocol='PLAINTEXT' is supported yet; stream_factory= can return a secure stream"
+_SECURITY: Final = (
+    "the options of TLS begin with ssl_ (ssl_cafile, ssl_certfile, …), those of SASL with sasl_ (sasl_mechanism,"
+    " sasl_username, sasl_password, …)"
+)
 _METRICS: Final = "use metrics() for totals and averages since the start, hooks= for events"
 
 RENAMED: Final[Mapping[str, str]] = {
@@ -43,6 +46,19 @@ RENAMED: Final[Mapping[str, str]] = {
     "socket_send_buffer_bytes": "send_buffer_bytes",
     "socket_timeout_ms": "request_timeout_ms",
     "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
+    "ssl_ca_location": "ssl_cafile",
+    "ssl_certificate_location": "ssl_certfile",
+    "ssl_key_location": "ssl_keyfile",
+    "ssl_key_password": "ssl_password",
+    "ssl_crl_location": "ssl_crlfile",
+    "ssl_cipher_suites": "ssl_ciphers",
+    "ssl_truststore_location": "ssl_cafile",
+    "ssl_truststore_certificates": "ssl_cafile",
+    "ssl_keystore_location": "ssl_certfile",
+    "ssl_keystore_certificate_chain": "ssl_certfile",
+    "ssl_keystore_key": "ssl_keyfile",
+    "ssl_keystore_password": "ssl_password",
+    "sasl_mechanisms": "sasl_mechanism",
     # aiokafka's
     "max_batch_size": "batch_size",
 }

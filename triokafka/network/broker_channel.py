@@ -8,17 +8,26 @@ from __future__ import annotations
 import enum
 import logging
 import os
+import ssl
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
-from triokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
+from triokafka.errors import (
+    AuthenticationError,
+    KafkaConnectionError,
+    KafkaError,
+    NodeNotReadyError,
+    SecurityProtocolMismatchError,
+)
 from triokafka.network.backoff import Backoff
 from triokafka.network.config import CANONICAL_BOOTSTRAP, NetworkConfig
 from triokafka.network.connection import Connection
 from triokafka.network.in_flight import Completion
 from triokafka.network.receive_pool import ReceivePool
+from triokafka.network.tls_failures import handshake_error
 from triokafka.network.transport import discard, open_stream
 from triokafka.network.version_negotiation import ApiVersions, FinalizedFeatures, VersionNegotiation
 from triokafka.network.versions import choose_version
@@ -29,10 +38,14 @@ from triokafka.protocol.templates import FilledRequest
 from triokafka.structs import Node, address_text
 from triokafka.world import Stream, World
 
+if TYPE_CHECKING:
+    from triokafka.security.client_security import SaslSettings
+
 logger = logging.getLogger(__name__)
 
 _NEVER: Final = float("inf")
 _PROBE_BYTES: Final = 64
+_SASL_HANDSHAKE_KEY: Final = 17
 
 
 class ChannelState(enum.Enum):
@@ -41,6 +54,13 @@ class ChannelState(enum.Enum):
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
     READY = "ready"
+
+
+class _Silence(enum.Enum):
+    """When a broker closed a connection without a word."""
+
+    BEFORE_VERSIONS = "before it sent a byte"
+    BEFORE_FIRST_ANSWER = "after its API versions, and before its first other answer"
 
 
 class _Address(NamedTuple):
@@ -100,6 +120,8 @@ class BrokerChannel:
         self._throttled_until = 0.0
         self._negotiation = VersionNegotiation()
         self._versions_doubted = trio.Event()
+        self._explained: set[_Silence] = set()
+        self._closed_by: _Silence | None = None
 
     @property
     def name(self) -> str:
@@ -147,15 +169,30 @@ class BrokerChannel:
     async def run(self) -> None:
         """Connect, serve the connection until it ends, and note the back-off. Never raises `KafkaError`."""
         began = self._world.now()
-        hooks = self._config.hooks
         failure: KafkaError | None = None
         try:
+            failure = await self._connect_and_serve(began)
+            if self._closed_by is not None:
+                failure = await self._explain(self._closed_by) or failure
+        finally:
+            self._ended(began, failure)
+
+    async def _connect_and_serve(self, began: float) -> KafkaError:
+        """Return the error that ended the attempt or the connection."""
+        hooks, security = self._config.hooks, self._config.security
+        self._closed_by = None
+        try:
             stream = await self._connect()
+            connection = None
+            received = 0
             try:
                 async with trio.open_nursery() as nursery:
                     connection = self._new_connection(stream, nursery)
                     nursery.start_soon(self._serve, connection, nursery.cancel_scope)
                     self._note_versions(await self._agree(connection, self._first_answer_timeout()))
+                    if security is not None and security.sasl is not None:
+                        await self._authenticate(connection, security.sasl, nursery)
+                    received = connection.bytes_received
                     self.connection = connection
                     self.failures = self.failed_connects = 0
                     self.error = None
@@ -169,11 +206,69 @@ class BrokerChannel:
                         self._note_versions(await self._agree(connection))
             finally:
                 await discard(stream)
-            failure = self._connect_error(str(connection.error))
+                if connection is not None and connection.closed_by_peer and connection.bytes_received == received:
+                    self._closed_by = _Silence.BEFORE_VERSIONS if not received else _Silence.BEFORE_FIRST_ANSWER
+            return self._connect_error(str(connection.error))
         except* KafkaError as group:
             failure = _first(group)
-        finally:
-            self._ended(began, failure)
+        return failure
+
+    async def _authenticate(self, connection: Connection, sasl: SaslSettings, nursery: trio.Nursery) -> None:
+        """Authenticate, and start the task that does it again before the session ends."""
+        from triokafka.network.sasl_exchange import authenticate, keep_authenticated  # not needed without SASL
+
+        timeout = self._config.request_timeout_ms / 1000
+        try:
+            renew_after = await authenticate(connection, sasl, self.api_versions, self._world, timeout=timeout)
+        except KafkaError as error:
+            connection.close(error)
+            raise
+        if renew_after is not None:
+            nursery.start_soon(
+                partial(
+                    keep_authenticated,
+                    connection,
+                    sasl,
+                    lambda: self.api_versions,
+                    self._world,
+                    renew_after,
+                    timeout=timeout,
+                )
+            )
+
+    async def _explain(self, silence: _Silence) -> SecurityProtocolMismatchError | None:
+        """Explain why the broker closed a connection without a word: its listener may have another protocol.
+
+        Asks the broker over fresh connections, once per channel and kind of silence. None when that shows nothing.
+        """
+        if silence in self._explained or self._address is None:
+            return None
+        self._explained.add(silence)
+        from triokafka.network.listener_probe import Finding, probe_sasl, probe_tls
+
+        security = self._config.security
+        if silence is _Silence.BEFORE_FIRST_ANSWER:
+            has_sasl = security is not None and security.sasl is not None
+            if has_sasl or _SASL_HANDSHAKE_KEY not in self.api_versions:
+                return None
+            if await probe_sasl(self._world, self._config, *self._address) is not Finding.SASL:
+                return None
+            return SecurityProtocolMismatchError(
+                f"{self.name}: this listener expects SASL. Set security_protocol to SASL_PLAINTEXT or SASL_SSL, or use"
+                " another port"
+            )
+        has_tls = security is not None and security.tls is not None
+        found = await probe_tls(self._world, self._config, self._address.host, self._address.port)
+        if has_tls and found is Finding.NO_TLS:
+            return SecurityProtocolMismatchError(
+                f"{self.name} speaks Kafka's protocol without TLS. Set security_protocol to PLAINTEXT or"
+                " SASL_PLAINTEXT, or use another port"
+            )
+        if not has_tls and found is Finding.TLS:
+            return SecurityProtocolMismatchError(
+                f"{self.name} expects TLS. Set security_protocol to SSL or SASL_SSL, or use another port"
+            )
+        return None
 
     def _ended(self, began: float, failure: KafkaError | None) -> None:
         """Record the error and the time of the next attempt; ``failure`` is None when the client was closed."""
@@ -182,9 +277,11 @@ class BrokerChannel:
         if connection is not None:
             self._throttled_until = connection.throttled_until
             self.failures = 1
-            self.error = _as_kafka_error(connection.error)
+            self.error = ended = (
+                failure if isinstance(failure, AuthenticationError) else _as_kafka_error(connection.error)
+            )
             if hooks:
-                hooks.on_disconnect(self.node, self.error)
+                hooks.on_disconnect(self.node, ended)
         else:
             self.failures += 1
             self.failed_connects += 1
@@ -238,6 +335,8 @@ class BrokerChannel:
             return await self._negotiation.ask(connection, timeout)
         except (KafkaError, OSError) as error:
             connection.close(error)
+            if isinstance(connection.error, AuthenticationError):
+                raise connection.error from error
             raise self._connect_error(str(error)) from error
 
     def _note_versions(self, versions: ApiVersions) -> None:
@@ -330,6 +429,14 @@ class BrokerChannel:
                     stream = await open_stream(self._world, self._config, host, port, server_name=server_name)
                 self._address = _Address(host, port, server_name)
                 return stream
+            except ssl.SSLError as error:
+                final = handshake_error(f"{self.name}", error, server_name)
+                if final is None and isinstance(error, ssl.SSLEOFError):
+                    self._address = _Address(host, port, server_name)
+                    self._closed_by = _Silence.BEFORE_VERSIONS
+                if final is not None:
+                    raise final from error
+                why = getattr(error, "reason", None) or _reason(error)
             except trio.TooSlowError:
                 why = f"no answer within {timeout * 1000:.0f} ms"
             except OSError as error:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.world import Stream
+
+if TYPE_CHECKING:  # imported when there is TLS or SASL
+    from triokafka.security.client_security import ClientSecurity
 
 StreamFactory = Callable[[str, int], Awaitable["Stream | trio.abc.Stream"]]
 """Connects to a host and a port, for instance through a proxy. The host is the unresolved name that brokers advertise.
@@ -30,6 +33,7 @@ class NetworkConfig:
     bootstrap_servers: Sequence[tuple[str, int]]
     client_id: str | None = None
     security_protocol: str = "PLAINTEXT"
+    security: ClientSecurity | None = None
     client_dns_lookup: str = "use_all_dns_ips"
     request_timeout_ms: float = 30_000
     retry_backoff_ms: float = 100

@@ -12,12 +12,18 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import trio
 
-from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError
+from triokafka.errors import (
+    KafkaConnectionError,
+    ProtocolError,
+    RequestTimedOutError,
+    SecurityProtocolMismatchError,
+)
 from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.network.dead_peer import Verdict, allowed_wait, share_of_limit
 from triokafka.network.in_flight import (
@@ -31,6 +37,7 @@ from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.request_writer import RequestWriter
 from triokafka.network.response_reader import ResponseReader
 from triokafka.network.response_waiter import ResponseWaiter
+from triokafka.network.tls_failures import broken_connection
 from triokafka.network.versions import client_throttles
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.frames import encode_request
@@ -58,7 +65,8 @@ class Connection:
     """A connected stream to the broker ``name`` (a text for messages, as in ``broker 1 at localhost:9092``).
 
     Times are seconds on the world's clock. A request without a response within its timeout ends the connection, since
-    later responses cannot come either. ``error`` is the reason why the connection ended. ``in_flight`` is the number of
+    later responses cannot come either. ``error`` is the reason why the connection ended, and ``closed_by_peer`` whether
+    the broker ended it in order. ``in_flight`` is the number of
     requests without a response. ``on_room`` is called when a request may be submitted after that was impossible.
     ``on_version_refused`` is called when the broker rejects the version of a request.
 
@@ -94,6 +102,7 @@ class Connection:
     ) -> None:
         self.name = name
         self.error: Exception | None = None
+        self.closed_by_peer = False
         self.in_flight = 0
         self.throttled_until = throttled_until
         self.last_used_at = now = world.now()
@@ -178,6 +187,21 @@ class Connection:
                 # Only the first in line keeps the time, so that the others stay in line.
                 with trio.move_on_after(mute if is_first and mute > 0 else _NEVER):
                     await waiter.event.wait()
+        finally:
+            self._slot_waiters.remove(waiter)
+            self._tell_of_room()
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Let no other task submit requests while the block runs. Requests in flight go on, and get their responses.
+
+        The block may `submit` and wait for responses.
+        """
+        waiter = _SlotWaiter()
+        self._slot_waiters.appendleft(waiter)
+        self._owner_may_wait = True
+        try:
+            yield
         finally:
             self._slot_waiters.remove(waiter)
             self._tell_of_room()
@@ -420,7 +444,7 @@ class Connection:
         try:
             await self._writer.run()
         except (OSError, trio.ClosedResourceError) as error:
-            self.close(KafkaConnectionError(f"the connection to {self.name} broke while sending: {error}"))
+            self.close(broken_connection(f"the connection to {self.name} broke while sending", error))
 
     def _note_written(self, entry: InFlightRequest) -> None:
         self.in_flight -= 1
@@ -434,10 +458,11 @@ class Connection:
                 await self._reader.read(self._handle)
             finally:
                 self._end_of_answers()
+            self.closed_by_peer = self.error is None
             self.close(KafkaConnectionError(f"{self.name} closed the connection"))
         except (OSError, trio.ClosedResourceError) as error:
-            self.close(KafkaConnectionError(f"the connection to {self.name} broke while receiving: {error}"))
-        except ProtocolError as error:
+            self.close(broken_connection(f"the connection to {self.name} broke while receiving", error))
+        except (ProtocolError, SecurityProtocolMismatchError) as error:
             self.close(error)
 
     def _handle(self, frame: Buffer) -> bool:

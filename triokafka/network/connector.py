@@ -11,6 +11,7 @@ from typing import Final
 import trio
 
 from triokafka.errors import (
+    AuthenticationError,
     BrokerResponseError,
     KafkaConnectionError,
     KafkaError,
@@ -144,7 +145,7 @@ class Connector:
 
 def _again(error: KafkaError) -> KafkaError:
     """Return a new exception of the same meaning, so that several waiters do not share one traceback."""
-    if isinstance(error, (KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
+    if isinstance(error, (AuthenticationError, KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
         copy = type(error)(*error.args)
         copy.__cause__ = error.__cause__
         return copy

@@ -16,7 +16,7 @@ def describe_foreign_protocol(first: bytes) -> str | None:
     """
     if first[:4] == b"HTTP":
         return f"answered with {_readable(first)}: that is a web server. Is this port a Kafka listener?"
-    if first[:1] in (bytes([_TLS_ALERT]), bytes([_TLS_HANDSHAKE])) and first[1:2] == b"\x03":
+    if is_tls(first):
         return (
             f"answered with a TLS {'alert' if first[0] == _TLS_ALERT else 'record'}: this listener expects TLS"
             " (security_protocol SSL or SASL_SSL)"
@@ -26,6 +26,11 @@ def describe_foreign_protocol(first: bytes) -> str | None:
     if len(first) >= 4 and all(0x20 <= byte < 0x7F or byte in b"\r\n\t" for byte in first[:4]):
         return f"answered with {_readable(first)}, which is not Kafka's protocol. Is this port a Kafka listener?"
     return None
+
+
+def is_tls(first: bytes) -> bool:
+    """Whether these first bytes are a TLS alert or handshake."""
+    return first[:1] in (bytes([_TLS_ALERT]), bytes([_TLS_HANDSHAKE])) and first[1:2] == b"\x03"
 
 
 def _readable(first: bytes) -> str:

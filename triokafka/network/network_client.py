@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Self, TypeVar
 
 from triokafka.errors import (
+    AuthenticationError,
     ClosedError,
     ConfigurationError,
     KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
+    raisable_copy,
 )
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.broker_channel import BrokerChannel
@@ -58,7 +60,7 @@ class NetworkClient:
     """
 
     def __init__(self, config: NetworkConfig, *, world: World) -> None:
-        check_security(config)
+        check_security(config, world)
         if not config.bootstrap_servers:
             raise ConfigurationError("bootstrap_servers is empty: name at least one broker as 'host:port'")
         self.config = config
@@ -127,6 +129,8 @@ class NetworkClient:
     def check_usable(self) -> None:
         """Raise `ClosedError` after closing, or `KafkaError` after the failure of a background task."""
         if self._failure is not None:
+            if isinstance(self._failure, AuthenticationError):
+                raise raisable_copy(self._failure)
             raise KafkaError(f"the network client failed: {self._failure!r}") from self._failure
         if self._closed or not self._tasks.is_open:
             require_trio("The client")
@@ -155,6 +159,9 @@ class NetworkClient:
         return list(self._brokers.candidates())
 
     def _connection_lost(self, channel: BrokerChannel) -> None:
+        if isinstance(channel.error, AuthenticationError) and not self._closed:
+            # Trying again would lock the account, or never succeed.
+            self.fail(channel.error)
         if not self._closed:
             # The broker may be gone for good, and its partitions may have another leader.
             if channel.node.node_id >= 0:

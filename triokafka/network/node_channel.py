@@ -7,11 +7,12 @@ its connections. It knows one address and no cluster metadata; its owner makes a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
 from triokafka.errors import (
+    AuthenticationError,
     BrokerResponseError,
     IllegalStateError,
     KafkaConnectionError,
@@ -27,6 +28,9 @@ from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node
 from triokafka.world import World
+
+if TYPE_CHECKING:  # imported when there is TLS or SASL
+    from triokafka.security.client_security import ClientSecurity
 
 R = TypeVar("R", bound=Response)
 
@@ -57,6 +61,7 @@ class NodeChannel:
         max_in_flight: the number of requests without a response; more senders wait for their turn.
         max_response_bytes: a larger response ends the connection.
         pool: the buffers of large responses; its own when None.
+        security: TLS and SASL of the other node's listener; PLAINTEXT when None.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class NodeChannel:
         max_in_flight: int = 5,
         max_response_bytes: int = 256 << 20,
         pool: ReceivePool | None = None,
+        security: ClientSecurity | None = None,
     ) -> None:
         self.node = node
         self._world = world
@@ -88,6 +94,7 @@ class NodeChannel:
             connections_max_silence_ms=max_silence_ms,
             max_in_flight_requests_per_connection=max_in_flight,
             receive_message_max_bytes=max_response_bytes,
+            security=security,
         )
         self._request_timeout_ms = request_timeout_ms
         self._channel = BrokerChannel(
@@ -252,7 +259,7 @@ def _type_of(request: Request[R] | Callable[[int], Request[R]], api: type[Reques
 
 def _copy_of(error: KafkaError) -> KafkaError:
     """Return a new exception of the same meaning, so that several senders do not share one traceback."""
-    if isinstance(error, (KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
+    if isinstance(error, (AuthenticationError, KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
         copy: Any = type(error)(*error.args)
         copy.__cause__ = error.__cause__
         return copy  # type: ignore[no-any-return]

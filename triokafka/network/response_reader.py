@@ -8,8 +8,8 @@ from typing import Final
 
 import trio
 
-from triokafka.errors import ProtocolError
-from triokafka.network.foreign_protocol import describe_foreign_protocol
+from triokafka.errors import ProtocolError, SecurityProtocolMismatchError
+from triokafka.network.foreign_protocol import describe_foreign_protocol, is_tls
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.structs import Buffer
 from triokafka.world import Stream
@@ -53,6 +53,7 @@ class ResponseReader:
 
         Raises:
             ProtocolError: the size is invalid, or the peer is not a Kafka broker.
+            SecurityProtocolMismatchError: the peer answers with TLS.
             OSError, trio.ClosedResourceError: the stream has ended for another reason.
         """
         buffer = bytearray(_RECEIVE_BYTES)
@@ -109,7 +110,8 @@ class ResponseReader:
 
     def _check(self, size: int, received: memoryview) -> None:
         if not self._is_broker and (stranger := describe_foreign_protocol(bytes(received[:64]))) is not None:
-            raise ProtocolError(f"{self._name} {stranger}")
+            kind = SecurityProtocolMismatchError if is_tls(bytes(received[:2])) else ProtocolError
+            raise kind(f"{self._name} {stranger}")
         if not 4 <= size <= self._max_bytes:
             raise ProtocolError(
                 f"{self._name} announced a response of {size} bytes; allowed are 4 to {self._max_bytes}"

@@ -21,16 +21,16 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_AVAILABLE: Final = ("PLAINTEXT",)
 _LARGE: Final = 64 << 10
 
 
-def check_security(config: NetworkConfig) -> None:
-    """Raise `ConfigurationError` for a security protocol that is not available."""
-    if config.security_protocol not in _AVAILABLE:
+def check_security(config: NetworkConfig, world: World) -> None:
+    """Raise `ConfigurationError` if connections cannot be secured as configured: a missing file, a wrong password."""
+    if config.security is not None:
+        config.security.check(world)
+    elif config.security_protocol != "PLAINTEXT":
         raise ConfigurationError(
-            f"security_protocol {config.security_protocol!r} is not available yet; only 'PLAINTEXT' is."
-            " Use a listener of the broker without TLS and SASL"
+            f"security_protocol {config.security_protocol!r} needs the settings of TLS or SASL (NetworkConfig.security)"
         )
 
 
@@ -39,6 +39,16 @@ async def open_stream(world: World, config: NetworkConfig, host: str, port: int,
 
     ``server_name`` is the name that the broker's certificate must have. The caller bounds the time. Raises `OSError`.
     """
+    stream = await open_raw_stream(world, config, host, port)
+    try:
+        return await secure(stream, world, config, server_name)
+    except BaseException:
+        await discard(stream)
+        raise
+
+
+async def open_raw_stream(world: World, config: NetworkConfig, host: str, port: int) -> Stream:
+    """Connect to one address, without any security protocol. The caller bounds the time. Raises `OSError`."""
     if config.stream_factory is not None:
         stream = await _made_by(config.stream_factory, host, port)
     else:
@@ -47,22 +57,24 @@ async def open_stream(world: World, config: NetworkConfig, host: str, port: int,
         )
     if config.connections_max_silence_ms > 0:
         stream.limit_silence(config.connections_max_silence_ms / 1000)
-    try:
-        return await secure(stream, config, server_name)
-    except BaseException:
-        await discard(stream)
-        raise
-
-
-async def secure(stream: Stream, config: NetworkConfig, server_name: str) -> Stream:
-    """Put the security protocol on top of a connected stream; PLAINTEXT adds nothing."""
-    check_security(config)
     return stream
+
+
+async def secure(stream: Stream, world: World, config: NetworkConfig, server_name: str) -> Stream:
+    """Put the security protocol on top of a connected stream; PLAINTEXT adds nothing."""
+    security = config.security
+    if security is None or security.tls is None:
+        return stream
+    from triokafka.world.tls_stream import start_tls_client  # not needed for PLAINTEXT
+
+    return await start_tls_client(stream, security.tls.context(world.storage), server_name)
 
 
 async def discard(stream: Stream) -> None:
     """Close a stream and wait until it is closed. Not interrupted by cancellation; does not wait for the peer."""
     stream.close()
+    while (inner := getattr(stream, "inner", None)) is not None and isinstance(inner, Stream):
+        stream = inner  # below TLS
     if isinstance(stream, TrioStream):
         try:
             await trio.aclose_forcefully(stream.inner)

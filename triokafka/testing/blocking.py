@@ -86,6 +86,10 @@ class BlockingBroker:
         """The broker's address, HOST:PORT; the same before and after a restart."""
         return self._target.bootstrap_servers
 
+    def client_options(self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
+        """See `RunningBroker.client_options`."""
+        return self._target.client_options(user, mechanism=mechanism)
+
     @property
     def node_id(self) -> int:
         """The broker's id in the cluster."""

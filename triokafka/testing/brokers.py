@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -19,17 +20,30 @@ from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig
+    from triokafka.testing.security import BrokerSecurity
 
 _DATA = "/data"
 
 
 @asynccontextmanager
-async def running_broker(*, world: World | None = None, **options: Any) -> AsyncIterator[RunningBroker]:
+async def running_broker(
+    *,
+    world: World | None = None,
+    tls: bool = False,
+    users: Mapping[str, str] = MappingProxyType({}),
+    **options: Any,
+) -> AsyncIterator[RunningBroker]:
     """Run a broker in this process for the length of the block; ``broker.bootstrap_servers`` is its address.
 
     It listens on a free loopback port and keeps everything in memory. ``options`` are broker options under Kafka's
     names in snake_case (``num_partitions=3``), ``world`` the world to run in (the real one when left out; pass a
-    simulated host's to run it there). Leaving the block stops it cleanly, also when the body raised or was cancelled;
+    simulated host's to run it there).
+
+    With ``tls`` the broker has a certificate of an authority made for it (package trustme). With ``users``, names and
+    their passwords, clients must log in, by PLAIN, SCRAM or OAUTHBEARER with unsecured tokens. `client_options` of the
+    broker returns what a client needs.
+
+    Leaving the block stops it cleanly, also when the body raised or was cancelled;
     the body's exception leaves as itself.
 
     Raises:
@@ -38,8 +52,14 @@ async def running_broker(*, world: World | None = None, **options: Any) -> Async
     require_trio("running_broker()", "triokafka.testing.blocking")
     from triokafka.broker_stub.config import BrokerConfig
 
+    security = None
+    if tls or users:
+        from triokafka.testing.security import BrokerSecurity  # not needed for PLAINTEXT
+
+        security = BrokerSecurity(tls=tls, users=users)
+        options = {**security.broker_options(), **options}
     config = BrokerConfig.for_tests(**{"log_dirs": (_DATA,), **_known(options)})
-    async with running(config, world, None) as broker:
+    async with running(config, world, None, security) as broker:
         assert isinstance(broker, RunningBroker)
         yield broker
 
@@ -81,13 +101,13 @@ async def running_cluster(
 
 @asynccontextmanager
 async def running(
-    config: BrokerConfig, world: World | None, nodes: int | None
+    config: BrokerConfig, world: World | None, nodes: int | None, security: BrokerSecurity | None = None
 ) -> AsyncIterator[RunningBroker | RunningCluster]:
     """Run one broker, or a cluster of ``nodes``, with a configuration as it is; see `running_broker`."""
     async with _running() as nursery:
         target: RunningBroker | RunningCluster
         if nodes is None:
-            target = RunningBroker(config, _world(world), nursery)
+            target = RunningBroker(config, _world(world), nursery, security=security)
         else:
             target = RunningCluster(config, nodes, _world(world), nursery)
         try:

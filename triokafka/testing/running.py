@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.node import Node
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.group.members import KnownMember
+    from triokafka.testing.security import BrokerSecurity
 
 logger = logging.getLogger(__name__)
 
@@ -53,11 +54,13 @@ class RunningBroker:
         nursery: trio.Nursery,
         cluster: LocalCluster | None = None,
         faults: Faults | None = None,
+        security: BrokerSecurity | None = None,
     ) -> None:
         self.faults = Faults(world.random.random, beside=faults)
         self._fault_calls = FaultCalls(self.faults)
         self.config = config
         self.world = world
+        self._security = security
         self._nursery = nursery
         self._cluster = cluster
         self._node: Node | LocalClusterNode | None = None
@@ -82,6 +85,14 @@ class RunningBroker:
     def bootstrap_servers(self) -> str:
         """The broker's address, HOST:PORT; the same before and after a restart."""
         return self._bootstrap_servers
+
+    def client_options(self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
+        """Return the options with which a client connects to this broker: its address, TLS, and a user's login.
+
+        ``user`` is one of the broker's users, the first when None.
+        """
+        options: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers}
+        return options if self._security is None else {**options, **self._security.client_options(user, mechanism)}
 
     @property
     def is_running(self) -> bool:
@@ -177,7 +188,8 @@ class RunningBroker:
             if self._cluster is None:
                 from triokafka.broker_stub.node import Node
 
-                node = Node(self.config, world=self.world, faults=self.faults)
+                scram = None if self._security is None else self._security.scram_credentials
+                node = Node(self.config, world=self.world, faults=self.faults, scram_credentials=scram)
             else:
                 node = self._cluster.node(self.config, self.world, self.faults)
             self._release_ports()

@@ -217,7 +217,7 @@ async def test_canonical_names_of_bootstrap_servers_are_what_they_must_prove(mon
     """KIP-235; other brokers must prove to be what metadata calls them."""
     proved: list[str] = []
 
-    async def secure(stream: Stream, config: NetworkConfig, server_name: str) -> Stream:
+    async def secure(stream: Stream, world: World, config: NetworkConfig, server_name: str) -> Stream:
         await trio.lowlevel.checkpoint()
         proved.append(server_name)
         return stream

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from tests.support.simulated import current_simulation, simulated
-from triokafka.errors import KafkaConnectionError, KafkaTimeoutError
+from triokafka.errors import KafkaConnectionError, KafkaTimeoutError, SecurityProtocolMismatchError
 from triokafka.network.config import NetworkConfig
 from triokafka.network.foreign_protocol import describe_foreign_protocol
 from triokafka.network.network_client import NetworkClient
@@ -37,9 +37,9 @@ async def test_port_of_another_protocol_is_named_as_such(banner: bytes, message:
     simulation.nursery.start_soon(serve)
     config = NetworkConfig(bootstrap_servers=[listener.address], receive_message_max_bytes=2**31 - 1)
     async with NetworkClient(config, world=simulation.host("client").world) as client:
-        with pytest.raises(KafkaConnectionError, match=message):
+        with pytest.raises((KafkaConnectionError, SecurityProtocolMismatchError), match=message):
             await client.send(-1, MetadataRequest(topics=[]))
-        with pytest.raises(KafkaTimeoutError, match=message):
+        with pytest.raises((KafkaTimeoutError, SecurityProtocolMismatchError), match=message):
             await client.refresh_metadata(timeout_ms=500)
 
 

@@ -327,7 +327,7 @@ async def test_cancelled_connect_leaves_the_connection_to_others() -> None:
 
 def test_security_that_is_not_there_is_refused_with_a_sentence() -> None:
     config = NetworkConfig(bootstrap_servers=[("h", 1)], security_protocol="SASL_SSL")
-    with pytest.raises(ConfigurationError, match="only 'PLAINTEXT' is"):
+    with pytest.raises(ConfigurationError, match="needs the settings of TLS or SASL"):
         NetworkClient(config, world=RealWorld())
 
 

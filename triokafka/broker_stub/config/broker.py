@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, Final
 
-from triokafka.broker_stub.config.definition import ConfigDefinition, Secret, unknown_option
+from triokafka.broker_stub.config.definition import ConfigDefinition, unknown_option
 from triokafka.broker_stub.config.known_names import REMOVED_NAMES, SECRET_NAMES, UNUSED_NAMES, UNUSED_PREFIXES
 from triokafka.broker_stub.config.listeners import ListenerSpec, parse_listeners, parse_security_map
 from triokafka.broker_stub.config.options import (
@@ -22,9 +22,11 @@ from triokafka.broker_stub.config.options import (
 )
 from triokafka.broker_stub.config.properties import parse_properties
 from triokafka.broker_stub.config.roles import check_roles, parse_bootstrap_servers, parse_voters
+from triokafka.broker_stub.config.security_names import is_security
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.errors import ConfigurationError
+from triokafka.security.secret import Secret, reveal
 from triokafka.structs import Node
 from triokafka.world import Storage
 
@@ -47,6 +49,8 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
     """
 
     unused: Mapping[str, str] | None = None
+    security: Mapping[str, str] | None = None
+    """The options of TLS and SASL as texts by dotted name, also those of single listeners."""
 
     def _check(self) -> None:
         for name, definition in DEFINITIONS.items():
@@ -73,6 +77,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         """
         values: dict[str, Any] = {}
         unused: dict[str, str] = {}
+        security: dict[str, str] = {}
         removed: list[str] = []
         for name, text in properties.items():
             definition = DEFINITIONS.get(_ALIASES.get(name, name))
@@ -85,6 +90,8 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             elif is_listener_limit(name):
                 DEFINITIONS[name.split(".", 3)[3]].parse(text)
                 unused[name] = text
+            elif is_security(name):
+                security[name] = Secret(text) if is_secret(name) else text
             elif name in REMOVED_NAMES or name.startswith("zookeeper."):
                 removed.append(name)
             elif is_unused(name):
@@ -96,7 +103,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             logger.warning("these options have no effect on this broker: %s", ", ".join(without_effect))
         if removed:
             logger.warning("these options are gone since Kafka 4.0: %s", ", ".join(sorted(removed)))
-        return cls(**{**values, "unused": unused or None, **overrides})
+        return cls(**{**values, "unused": unused or None, "security": security or None, **overrides})
 
     @classmethod
     def from_file(cls, storage: Storage, path: str, **overrides: Any) -> BrokerConfig:
@@ -138,6 +145,12 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         return replace(self, **values)
 
     def _check_together(self) -> None:
+        if self.security is not None:
+            for name in self.security:
+                if not is_security(name):
+                    raise ConfigurationError(f"security: {name} is not an option of TLS or SASL")
+            hidden = {name: Secret(reveal(text)) for name, text in self.security.items() if is_secret(name)}
+            object.__setattr__(self, "security", {**self.security, **hidden})
         protocols = self._protocols
         listeners = parse_listeners("listeners", self.listeners, protocols)
         advertised = parse_listeners("advertised.listeners", self.advertised_listeners or (), protocols)
@@ -250,8 +263,16 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     @property
     def inter_broker_listener(self) -> str:
-        """The name of the listener for connections between brokers. Default: ``PLAINTEXT``."""
-        return (self.inter_broker_listener_name or "PLAINTEXT").upper()
+        """The name of the listener for connections between brokers.
+
+        ``inter.broker.listener.name``, or else ``security.inter.broker.protocol``. Default: ``PLAINTEXT``.
+        """
+        protocol = (self.security or {}).get("security.inter.broker.protocol")
+        return (self.inter_broker_listener_name or protocol or "PLAINTEXT").upper()
+
+    def security_protocol_of(self, listener: str) -> str:
+        """Return the security protocol of a listener of this cluster, by name; PLAINTEXT if it has no entry."""
+        return self._protocols.get(listener.upper(), "PLAINTEXT")
 
     @property
     def connections_per_ip(self) -> dict[str, int]:

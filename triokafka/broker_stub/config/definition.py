@@ -13,11 +13,11 @@ from typing import Any, Final
 from triokafka.broker_stub.log.config import ConfigType
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
+from triokafka.security.secret import HIDDEN, Secret
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 _RANGES: Final[dict[int, tuple[int, int]]] = {3: (-(2**31), INT_MAX), 4: (-(2**15), 2**15 - 1), 5: (-(2**63), LONG_MAX)}
-_HIDDEN: Final = "[hidden]"
 
 
 class UpdateMode(enum.Enum):
@@ -26,25 +26,6 @@ class UpdateMode(enum.Enum):
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
-
-
-class Secret(str):
-    """A secret text: `repr` and `str` hide it, and `reveal` returns it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return _HIDDEN
-
-    def __str__(self) -> str:
-        return _HIDDEN
-
-    def __format__(self, format_spec: str) -> str:
-        return _HIDDEN
-
-    def reveal(self) -> str:
-        """Return the secret text."""
-        return str.__str__(self)
 
 
 class ConfigDefinition(NamedTuple):
@@ -113,7 +94,7 @@ class ConfigDefinition(NamedTuple):
         return str(value)
 
     def _shown(self, text: str | None) -> str:
-        return _HIDDEN if self.sensitive else str(text)
+        return HIDDEN if self.sensitive else str(text)
 
     def _convert(self, text: str) -> Any:
         stripped = text.strip()

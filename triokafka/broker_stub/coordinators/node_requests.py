@@ -16,6 +16,7 @@ from triokafka.world import World
 
 if TYPE_CHECKING:  # imported with the first request to another broker
     from triokafka.network.node_channel import NodeChannel
+    from triokafka.security.client_security import ClientSecurity
 
 R = TypeVar("R", bound=Response)
 
@@ -39,6 +40,7 @@ class BrokerChannels:
         client_id: the client id of the requests.
         listener: the name of the inter-broker listener.
         timeout_ms: returns the time limit of a request.
+        security: TLS and SASL of that listener; PLAINTEXT when None.
         start: runs a channel until the broker stops; raises `IllegalStateError` when it has stopped.
     """
 
@@ -51,6 +53,7 @@ class BrokerChannels:
         client_id: str,
         listener: str,
         timeout_ms: Callable[[], int],
+        security: ClientSecurity | None = None,
     ) -> None:
         self._world = world
         self._image = image
@@ -58,6 +61,7 @@ class BrokerChannels:
         self._client_id = client_id
         self._listener = listener
         self._timeout_ms = timeout_ms
+        self._security = security
         self._channels: dict[int, NodeChannel] = {}
 
     async def send(self, node_id: int, request: Request[R], *, min_version: int | None = None) -> R:
@@ -79,7 +83,7 @@ class BrokerChannels:
             known.close()
         from triokafka.network.node_channel import NodeChannel
 
-        channel = NodeChannel(node, world=self._world, client_id=self._client_id)
+        channel = NodeChannel(node, world=self._world, client_id=self._client_id, security=self._security)
         self._start(channel.run)
         self._channels[node_id] = channel
         return channel

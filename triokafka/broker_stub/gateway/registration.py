@@ -8,17 +8,6 @@ from uuid import UUID
 from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
 from triokafka.broker_stub.metadata import EndpointImage, features
 from triokafka.broker_stub.metadata.broker_registration import BrokerRegistration
-from triokafka.errors import ConfigurationError
-
-
-def check_listeners(config: BrokerConfig) -> None:
-    """Raise `ConfigurationError` when a listener has an unsupported security protocol."""
-    for listener in config.broker_listeners:
-        if listener.security_protocol != "PLAINTEXT":
-            raise ConfigurationError(
-                f"the listener {listener.name} has the security protocol {listener.security_protocol}; this broker "
-                f"serves PLAINTEXT only (listener.security.protocol.map)"
-            )
 
 
 def advertised_endpoints(config: BrokerConfig, port_of: Callable[[str], int]) -> list[EndpointImage]:

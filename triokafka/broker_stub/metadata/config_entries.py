@@ -202,7 +202,7 @@ def broker_entries(config: BrokerConfig, image: MetadataImage, *, cluster_wide: 
         if name not in own:
             values, source = (cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER)
         entries.append(_dynamic_entry(name, values, source))
-    for name, text in (config.unused or {}).items():
+    for name, text in {**(config.unused or {}), **(config.security or {})}.items():
         if name not in own and name not in cluster:
             entries.append(_dynamic_entry(name, {name: text}, ConfigSource.STATIC_BROKER))
     return sorted(entries, key=lambda entry: entry.name)

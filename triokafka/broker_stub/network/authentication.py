@@ -7,11 +7,15 @@ messages over the stream, replace the stream, and name the principal of the conn
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.authorizer import ANONYMOUS
 from triokafka.errors import KafkaError
 from triokafka.named_tuple import NamedTuple
 from triokafka.world import Stream
+
+if TYPE_CHECKING:  # imported when a listener has SASL
+    from triokafka.broker_stub.network.sasl_session import SaslSession
 
 
 class AuthenticationFailedError(KafkaError):
@@ -23,6 +27,8 @@ class Authenticated(NamedTuple):
 
     stream: Stream
     principal: str
+    session: SaslSession | None = None
+    """The SASL exchange that follows over the stream; it names the principal then."""
 
 
 class Authentication(ABC):

@@ -106,6 +106,10 @@ class FrameReader:
         self._end = 0
         self._filled = False  # the last read filled the buffer
 
+    def limit(self, max_bytes: int) -> None:
+        """Accept frames of up to ``max_bytes`` from now on."""
+        self._max_bytes = max_bytes
+
     async def read(self) -> bytearray | memoryview | None:
         """Wait for the next frame and return it without its size prefix; None when the peer closed between two frames.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -27,6 +27,9 @@ from triokafka.errors import ProtocolError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.world import Stream, World
+
+if TYPE_CHECKING:  # imported when a listener has SASL
+    from triokafka.broker_stub.network.sasl_session import SaslSession, Step
 
 logger = logging.getLogger(__name__)
 
@@ -124,6 +127,7 @@ class ConnectionProcessor:
         self.principal = ANONYMOUS
         self._stream = stream
         self._shared = shared
+        self._session: SaslSession | None = None
         self._closing = False
         self._reason: str | None = None
 
@@ -180,12 +184,32 @@ class ConnectionProcessor:
             # The delay slows down peers that guess passwords (KIP-306).
             await trio.sleep(shared.failed_authentication_delay_ms / 1000)
             raise
-        self._stream, self.principal = known.stream, known.principal
+        self._stream, self.principal, self._session = known
+        if self._closing:
+            self._stream.close()
+
+    async def _take_sasl(self, step: Step, session: SaslSession, reader: FrameReader) -> None:
+        """Answer a request of the SASL exchange, and let the peer in, or refuse it."""
+        if step.refusal is not None:
+            if step.delayed:
+                # The delay slows down peers that guess passwords (KIP-306).
+                await trio.sleep(self._shared.failed_authentication_delay_ms / 1000)
+            if step.parts:
+                await self._stream.send_parts(step.parts)
+            raise AuthenticationFailedError(step.refusal)
+        if session.is_complete:
+            self.principal = session.principal or ANONYMOUS
+            reader.limit(self._shared.max_frame_bytes)
+        await self._stream.send_parts(step.parts)
+        if session.is_complete:
+            self.idle_since = self._shared.world.now()
 
     async def _serve(self) -> None:
         shared, stream = self._shared, self._stream
         world, slots, dispatcher = shared.world, shared.slots, shared.dispatcher
-        reader = FrameReader(stream, max_bytes=shared.max_frame_bytes, buffers=shared.buffers)
+        session = self._session
+        most = shared.max_frame_bytes if session is None else min(session.max_bytes, shared.max_frame_bytes)
+        reader = FrameReader(stream, max_bytes=most, buffers=shared.buffers)
         held = _Held(reader, shared.memory, shared.turns, self.close)
         let_go, charge = held.let_go, held.charge
         repeated = RepeatedRequests()
@@ -202,6 +226,9 @@ class ConnectionProcessor:
                     await self._admit(size, held)
                 frame = reader.take_body(size) or await reader.read_body(size, held.reserve)
                 held.received()
+                if session is not None and (step := session.take(frame)) is not None:
+                    await self._take_sasl(step, session, reader)
+                    continue
                 started_at = received_at = world.now()
                 self.idle_since = BUSY
                 if stream.waits != waits:  # the receive waited, so other connections have just run

@@ -155,9 +155,9 @@ def test_configuration_with_secrets_does_not_show_them() -> None:
         "listener.name.external.scram-sha-256.sasl.jaas.config": "hunter3",
     }
     config = BrokerConfig.from_properties({"listeners": "PLAINTEXT://127.0.0.1:0", **secrets})
-    assert "hunter" not in f"{config} {config!r} {config.unused}"
+    assert "hunter" not in f"{config} {config!r} {config.security}"
     assert {
-        name: value.reveal() for name, value in (config.unused or {}).items() if isinstance(value, Secret)
+        name: value.reveal() for name, value in (config.security or {}).items() if isinstance(value, Secret)
     } == secrets
 
 

@@ -21,6 +21,7 @@ from triokafka.world import World
 
 if TYPE_CHECKING:  # imported with the first partition that is followed: a single node needs none of it
     from triokafka.broker_stub.replica.fetcher.fetcher_task import FetcherTask, LeaderChannel
+    from triokafka.security.client_security import ClientSecurity
 
 logger = logging.getLogger(__name__)
 
@@ -70,16 +71,18 @@ class FetcherManager:
         image: Callable[[], MetadataImage],
         broker_epoch: Callable[[], int],
         connect: Callable[[Node], LeaderChannel] | None = None,
+        security: ClientSecurity | None = None,
     ) -> None:
         """Run the fetchers until cancelled.
 
         Args:
             listener: the listener of the leaders to connect to (``inter.broker.listener.name``).
             connect: makes the connection to a leader; a `NodeChannel` when None.
+            security: TLS and SASL of that listener; PLAINTEXT when None.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            self._settings = _Settings(config, listener, broker_epoch, connect or self._node_channel)
+            self._settings = _Settings(config, listener, broker_epoch, connect or self._node_channel, security)
             try:
                 self._start_waiting(image())
                 await trio.sleep_forever()
@@ -229,6 +232,7 @@ class FetcherManager:
             world=self._world,
             client_id=f"broker-{self._node_id}-fetcher",
             request_timeout_ms=settings.config.socket_timeout_ms,
+            security=settings.security,
         )
 
 
@@ -237,6 +241,7 @@ class _Settings(NamedTuple):
     listener: str
     broker_epoch: Callable[[], int]
     connect: Callable[[Node], LeaderChannel]
+    security: ClientSecurity | None = None
 
 
 def _truncate_without_epochs(partition: Partition, now_ms: int) -> None:

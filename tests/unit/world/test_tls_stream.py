@@ -1,0 +1,112 @@
+"""TLS over any stream: small and large sends, partial sends, and what arrives."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+import trio
+import trustme
+
+from tests.support.simulated import current_simulation, simulated
+from triokafka.world import Stream
+from triokafka.world.tls_stream import TlsStream, start_tls_client, start_tls_server
+
+AUTHORITY = trustme.CA()
+
+
+class Choosy(Stream):
+    """Takes only ``room`` bytes of a send that does not wait."""
+
+    def __init__(self, inner: Stream) -> None:
+        self.inner = inner
+        self.room = 0
+
+    async def send(self, *buffers: object) -> None:
+        await self.inner.send(*buffers)  # type: ignore[arg-type]
+
+    def try_send(self, *buffers: object) -> int:
+        part = memoryview(buffers[0])[: self.room]  # type: ignore[arg-type]
+        self.room -= len(part)
+        self.pending = bytes(part)
+        return self.inner.try_send(part) if part else 0
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        return await self.inner.receive_into(buffer)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        return self.inner.peer_address
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        return self.inner.local_address
+
+
+async def pair(*, choosy: bool = False) -> tuple[TlsStream, TlsStream]:
+    simulation = current_simulation()
+    listener = await simulation.host("server").world.listen("127.0.0.1", 0)
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    AUTHORITY.issue_cert("server").configure_cert(server_context)
+    client_context = ssl.create_default_context(cadata=AUTHORITY.cert_pem.bytes().decode())
+    made: list[TlsStream] = []
+
+    async def serve() -> None:
+        made.append(await start_tls_server(await listener.accept(), server_context))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        raw = await simulation.host("client").world.connect(*listener.address)
+        client = await start_tls_client(Choosy(raw) if choosy else raw, client_context, "server")
+    return client, made[0]
+
+
+async def receive(stream: Stream, size: int) -> bytes:
+    got = bytearray()
+    room = memoryview(bytearray(100_000))
+    while len(got) < size:
+        count = await stream.receive_into(room)
+        assert count
+        got += room[:count]
+    return bytes(got)
+
+
+@pytest.mark.parametrize("sizes", [[1], [0, 5, 0], [100] * 50, [3_000_000], [10, 400_000, 20]])
+@simulated
+async def test_what_is_sent_arrives(sizes: list[int]) -> None:
+    client, server = await pair()
+    parts = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+    whole = b"".join(parts)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: client.send(*parts))
+        assert await receive(server, len(whole)) == whole
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: server.send_parts(parts))
+        assert await receive(client, len(whole)) == whole
+
+
+@pytest.mark.parametrize("room", [0, 1, 50, 20_000, 10**6])
+@simulated
+async def test_rest_of_a_partial_send_follows_once(room: int) -> None:
+    client, server = await pair(choosy=True)
+    assert isinstance(client.inner, Choosy)
+    data = bytes(range(250)) * 200
+    client.inner.room = room
+    sent = client.try_send(data[:100], data[100:])
+    assert sent < len(data) or room == 10**6
+    assert client.try_send(b"never") == 0 or room == 10**6
+    async with trio.open_nursery() as nursery:
+        if sent < len(data):
+            nursery.start_soon(lambda: client.send(data[sent:]))
+        expected = data + b"never" if room == 10**6 else data
+        assert await receive(server, len(expected)) == expected
+
+
+@simulated
+async def test_closed_peer_ends_the_stream() -> None:
+    client, server = await pair()
+    server.close()
+    assert await client.receive_into(memoryview(bytearray(10))) == 0

@@ -1,0 +1,79 @@
+"""The names of the options of TLS and SASL, and how a listener finds its value of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from triokafka.security.sasl.mechanism import MECHANISMS
+
+SECURITY_NAMES: Final = frozenset(
+    {
+        "connections.max.reauth.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.mechanism.controller.protocol",
+        "sasl.mechanism.inter.broker.protocol",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.server.max.receive.size",
+        "security.inter.broker.protocol",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.principal.mapping.rules",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+_MECHANISM_PREFIXES: Final = tuple(f"{mechanism.lower()}." for mechanism in MECHANISMS)
+
+
+def _without_mechanism(name: str) -> str:
+    prefix = next((one for one in _MECHANISM_PREFIXES if name.startswith(one)), "")
+    return name[len(prefix) :]
+
+
+def is_security(name: str) -> bool:
+    """Whether this is an option of TLS or SASL, also with ``listener.name.NAME.`` and a mechanism before it."""
+    if name in SECURITY_NAMES:
+        return True
+    parts = name.split(".", 3)
+    if parts[:2] == ["listener", "name"] and len(parts) == 4:
+        return _without_mechanism(parts[3]) in SECURITY_NAMES
+    return _without_mechanism(name) in SECURITY_NAMES
+
+
+class ListenerOptions:
+    """The options of TLS and SASL as one listener has them: its own values before the general ones."""
+
+    def __init__(self, texts: Mapping[str, str], listener: str) -> None:
+        self._texts = texts
+        self._prefix = f"listener.name.{listener.lower()}."
+
+    def get(self, name: str, default: str | None = None, *, mechanism: str | None = None) -> str | None:
+        """Return the text of an option, or ``default``; for a mechanism, its own value before the listener's."""
+        texts = self._texts
+        if mechanism is not None:
+            special = f"{mechanism.lower()}.{name}"
+            for key in (self._prefix + special, special):
+                if key in texts:
+                    return texts[key]
+        return texts.get(self._prefix + name, texts.get(name, default))
+
+    def own(self, name: str, default: str | None = None) -> str | None:
+        """Return the listener's own text of an option, or ``default``."""
+        return self._texts.get(self._prefix + name, default)
+
+    def name_of(self, name: str) -> str:
+        """Return the name to show in a message about this listener's value."""
+        return self._prefix + name if self._prefix + name in self._texts else name

@@ -1,0 +1,283 @@
+"""TLS and SASL of a broker's listeners, from its configuration: `Authentication` of every connection."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import trio
+
+from triokafka.broker_stub.authorizer import ANONYMOUS
+from triokafka.broker_stub.config.broker import BrokerConfig
+from triokafka.broker_stub.config.listeners import ListenerSpec
+from triokafka.broker_stub.config.security_names import ListenerOptions
+from triokafka.broker_stub.network.authentication import Authenticated, Authentication, AuthenticationFailedError
+from triokafka.broker_stub.network.sasl_session import MechanismOptions, SaslOptions, SaslSession
+from triokafka.errors import ConfigurationError
+from triokafka.security.client_security import ClientSecurity, SaslSettings
+from triokafka.security.jaas import LoginModule, parse_jaas
+from triokafka.security.principal_mapping import PrincipalMapping, distinguished_name
+from triokafka.security.sasl.mechanism import (
+    MECHANISMS,
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+    SaslServer,
+)
+from triokafka.security.sasl.oauthbearer import OAuthBearerServer, UnsecuredValidator
+from triokafka.security.sasl.plain import PlainServer, PlainUsers
+from triokafka.security.sasl.scram import ScramServer
+from triokafka.security.sasl.unsecured_login import UnsecuredTokens
+from triokafka.security.scram_credentials import ScramCredential, ScramCredentials, ScramMechanism
+from triokafka.security.secret import reveal
+from triokafka.security.tls import TlsContexts, TlsSettings
+from triokafka.world import Stream, World
+from triokafka.world.tls_stream import TlsStream
+
+logger = logging.getLogger(__name__)
+
+_HANDSHAKE_SECONDS: Final = 30
+"""How long a TLS handshake may take."""
+_STORES: Final = ("PEM", "PKCS12", "JKS")
+_USER: Final = "user_"
+_CLAIM: Final = "unsecuredLoginStringClaim_"
+_SCRAM: Final = {
+    SCRAM_SHA_256: ScramMechanism.SCRAM_SHA_256,
+    SCRAM_SHA_512: ScramMechanism.SCRAM_SHA_512,
+}
+
+
+class ScramLookups:
+    """`ScramCredentials` that asks several lookups in turn; without any, no user exists."""
+
+    def __init__(self, *lookups: ScramCredentials | None) -> None:
+        self._lookups = [one for one in lookups if one is not None]
+
+    def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        """Return the first credential that a lookup has."""
+        for lookup in self._lookups:
+            found = lookup.credential(mechanism, user)
+            if found is not None:
+                return found
+        return None
+
+
+def is_secure(listener: ListenerSpec) -> bool:
+    """Whether the listener has TLS or SASL."""
+    return listener.security_protocol != "PLAINTEXT"
+
+
+class ListenerSecurity(Authentication):
+    """Authenticates the connections of a node's listeners.
+
+    Args:
+        scram: the SCRAM credentials of the cluster.
+
+    Raises:
+        ConfigurationError: an option is missing, or a file cannot be used. The message names the listener.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        listeners: tuple[ListenerSpec, ...],
+        world: World,
+        *,
+        scram: ScramCredentials | None = None,
+    ) -> None:
+        self._world = world
+        self._listeners: dict[str, _Listener] = {}
+        unknown_user_key = world.random_bytes(32)
+        for spec in listeners:
+            try:
+                self._listeners[spec.name] = _Listener(
+                    spec, ListenerOptions(config.security or {}, spec.name), world, scram, unknown_user_key
+                )
+            except ConfigurationError as error:
+                raise ConfigurationError(f"listener {spec.name}: {error}") from None
+
+    async def authenticate(self, stream: Stream, listener: str) -> Authenticated:
+        """See `Authentication`. SASL follows in the `SaslSession` of the result."""
+        own = self._listeners[listener]
+        principal = ANONYMOUS
+        if own.tls is not None:
+            secured = TlsStream(stream, own.tls.context(self._world.storage), server_side=True, server_name=None)
+            await self._shake_hands(secured)
+            if own.sasl is None:
+                principal = _principal(secured.tls, own.mapping)
+            stream = secured
+        session = None if own.sasl is None else SaslSession(own.sasl, self._world)
+        return Authenticated(stream, principal, session)
+
+    async def _shake_hands(self, stream: TlsStream) -> None:
+        try:
+            with trio.fail_after(_HANDSHAKE_SECONDS):
+                await stream.handshake()
+        except trio.TooSlowError:
+            raise AuthenticationFailedError(f"the TLS handshake did not end within {_HANDSHAKE_SECONDS} s") from None
+        except ssl.SSLEOFError:
+            raise
+        except ssl.SSLError as error:
+            reason = getattr(error, "verify_message", None) or getattr(error, "reason", None) or "handshake failure"
+            raise AuthenticationFailedError(f"TLS: {reason.replace('_', ' ').lower()}") from None
+
+
+class _Listener:
+    """What one listener asks of its peers."""
+
+    def __init__(
+        self,
+        spec: ListenerSpec,
+        options: ListenerOptions,
+        world: World,
+        scram: ScramCredentials | None,
+        unknown_user_key: bytes,
+    ) -> None:
+        self.tls: TlsContexts | None = None
+        self.sasl: SaslOptions | None = None
+        self.mapping = PrincipalMapping(options.get("ssl.principal.mapping.rules") or "DEFAULT")
+        has_sasl = spec.security_protocol.startswith("SASL_")
+        if spec.security_protocol.endswith("SSL"):
+            # As Kafka: certificates of clients count on SSL listeners only, unless the listener sets the option itself.
+            own_auth = (
+                options.get("ssl.client.auth", "none") if not has_sasl else options.own("ssl.client.auth", "none")
+            )
+            self.tls = TlsContexts(tls_settings(options, client_auth=own_auth or "none"), server_side=True)
+            self.tls.context(world.storage)
+        if has_sasl:
+            self.sasl = _sasl_options(options, world, scram or ScramLookups(), unknown_user_key)
+
+
+def _principal(tls: ssl.SSLObject, mapping: PrincipalMapping) -> str:
+    certificate: Mapping[str, Any] | None = tls.getpeercert()
+    if not certificate or not certificate.get("subject"):
+        return ANONYMOUS
+    return f"User:{mapping.principal(distinguished_name(certificate['subject']))}"
+
+
+def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_hostname: bool = True) -> TlsSettings:
+    """Return the TLS of a listener, or of the node as its client. Raises `ConfigurationError`."""
+    for name in ("ssl.keystore.type", "ssl.truststore.type"):
+        kind = (options.get(name) or "PEM").upper()
+        if kind not in _STORES:
+            raise ConfigurationError(f"{options.name_of(name)}={kind}: supported are {', '.join(_STORES[:2])}")
+    if client_auth not in ("required", "requested", "none"):
+        raise ConfigurationError(f"ssl.client.auth={client_auth}: expected required, requested or none")
+    ciphers = options.get("ssl.cipher.suites")
+    protocols = (options.get("ssl.enabled.protocols") or "TLSv1.2,TLSv1.3").split(",")
+    return TlsSettings(
+        trust=options.get("ssl.truststore.certificates") or options.get("ssl.truststore.location"),
+        trust_password=options.get("ssl.truststore.password"),
+        chain=options.get("ssl.keystore.certificate.chain") or options.get("ssl.keystore.location"),
+        key=options.get("ssl.keystore.key"),
+        password=options.get("ssl.key.password") or options.get("ssl.keystore.password"),
+        store_password=options.get("ssl.keystore.password"),
+        ciphers=ciphers.replace(",", ":") if ciphers else None,
+        protocols=tuple(one.strip() for one in protocols),
+        check_hostname=check_hostname,
+        client_auth=client_auth,
+    )
+
+
+def _sasl_options(
+    options: ListenerOptions, world: World, scram: ScramCredentials, unknown_user_key: bytes
+) -> SaslOptions:
+    enabled = [one.strip() for one in (options.get("sasl.enabled.mechanisms") or "").split(",") if one.strip()]
+    if not enabled:
+        raise ConfigurationError(f"sasl.enabled.mechanisms: no mechanism is enabled; known are {', '.join(MECHANISMS)}")
+    found: dict[str, MechanismOptions] = {}
+    for mechanism in enabled:
+        if mechanism not in MECHANISMS:
+            raise ConfigurationError(
+                f"sasl.enabled.mechanisms: {mechanism} is not supported; known are {', '.join(MECHANISMS)}"
+            )
+        start = _starter(mechanism, options, world, scram, unknown_user_key)
+        reauth = _number(options, "connections.max.reauth.ms", 0, mechanism=mechanism)
+        found[mechanism] = MechanismOptions(start, reauth)
+    return SaslOptions(found, _number(options, "sasl.server.max.receive.size", 524_288))
+
+
+def _number(options: ListenerOptions, name: str, default: int, *, mechanism: str | None = None) -> int:
+    text = options.get(name, mechanism=mechanism)
+    if text is None:
+        return default
+    if not text.strip().isdigit():
+        raise ConfigurationError(f"{options.name_of(name)}={text.strip()!r} is not a whole number from 0")
+    return int(text)
+
+
+def _login_module(options: ListenerOptions, mechanism: str) -> LoginModule | None:
+    text = options.get("sasl.jaas.config", mechanism=mechanism)
+    return None if text is None else parse_jaas(text, source=f"sasl.jaas.config of {mechanism}")
+
+
+def _starter(
+    mechanism: str, options: ListenerOptions, world: World, scram: ScramCredentials, unknown_user_key: bytes
+) -> Callable[[], SaslServer]:
+    if mechanism == PLAIN:
+        module = _login_module(options, mechanism)
+        if module is None:
+            raise ConfigurationError(
+                "PLAIN needs the users: set plain.sasl.jaas.config to '…PlainLoginModule required user_NAME=\"…\";'"
+            )
+        users = PlainUsers(
+            {name.removeprefix(_USER): value for name, value in module.options.items() if name.startswith(_USER)}
+        )
+        return lambda: PlainServer(users.verify)
+    if mechanism == OAUTHBEARER:
+        validate = UnsecuredValidator(
+            world.wall_ms,
+            principal_claim=options.get("sasl.oauthbearer.sub.claim.name") or "sub",
+            clock_skew_ms=1000 * _number(options, "sasl.oauthbearer.clock.skew.seconds", 0),
+        )
+        logger.warning("OAUTHBEARER accepts unsecured tokens, which anybody can make: use it for tests only")
+        return lambda: OAuthBearerServer(validate, lambda reason: logger.info("OAUTHBEARER: %s", reason))
+    kind = _SCRAM[mechanism]
+    return lambda: ScramServer(kind, scram, random_bytes=world.random_bytes, unknown_user_key=unknown_user_key)
+
+
+# The node as a client of other nodes
+
+
+def inter_broker_security(config: BrokerConfig) -> ClientSecurity | None:
+    """Return the security of connections to other brokers; None for PLAINTEXT. Raises `ConfigurationError`."""
+    return _node_security(config, config.inter_broker_listener, "sasl.mechanism.inter.broker.protocol")
+
+
+def controller_security(config: BrokerConfig) -> ClientSecurity | None:
+    """Return the security of connections to controllers; None for PLAINTEXT. Raises `ConfigurationError`."""
+    names = [name.upper() for name in config.controller_listener_names]
+    return _node_security(config, names[0], "sasl.mechanism.controller.protocol") if names else None
+
+
+def _node_security(config: BrokerConfig, listener: str, mechanism_option: str) -> ClientSecurity | None:
+    protocol = config.security_protocol_of(listener)
+    if protocol == "PLAINTEXT":
+        return None
+    options = ListenerOptions(config.security or {}, listener)
+    tls = sasl = None
+    if protocol.endswith("SSL"):
+        check = (options.get("ssl.endpoint.identification.algorithm", "https") or "").lower() == "https"
+        tls = TlsContexts(tls_settings(options, check_hostname=check))
+    if protocol.startswith("SASL_"):
+        mechanism = options.get(mechanism_option) or ""
+        if mechanism not in MECHANISMS:
+            raise ConfigurationError(
+                f"{mechanism_option}={mechanism!r}: the listener {listener} needs one of {', '.join(MECHANISMS)}"
+            )
+        module = _login_module(options, mechanism)
+        given = {} if module is None else module.options
+        if mechanism == OAUTHBEARER:
+            claims = {name.removeprefix(_CLAIM): reveal(v) for name, v in given.items() if name.startswith(_CLAIM)}
+            sasl = SaslSettings(mechanism, token_provider=UnsecuredTokens(claims))
+        elif "username" not in given or "password" not in given:
+            raise ConfigurationError(
+                f"sasl.jaas.config of {mechanism} on the listener {listener} needs username and password, with which"
+                " this node logs in to others"
+            )
+        else:
+            sasl = SaslSettings(mechanism, given["username"], given["password"])
+    return ClientSecurity(protocol, tls, sasl)

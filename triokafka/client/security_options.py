@@ -1,0 +1,96 @@
+"""From a client's options to TLS and SASL: which options belong together, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from triokafka.errors import ConfigurationError
+from triokafka.security.client_security import ClientSecurity, SaslSettings
+from triokafka.security.jaas import parse_jaas
+from triokafka.security.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+from triokafka.security.sasl.unsecured_login import UnsecuredTokens
+from triokafka.security.secret import reveal
+from triokafka.security.tls import TlsContexts, TlsSettings
+
+_LOGIN_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
+    "PlainLoginModule": (PLAIN,),
+    "ScramLoginModule": (SCRAM_SHA_256, SCRAM_SHA_512),
+    "OAuthBearerLoginModule": (OAUTHBEARER,),
+}
+_UNSECURED_CLAIM: Final = "unsecuredLoginStringClaim_"
+
+
+Options: TypeAlias = Mapping[str, Any]
+"""The options of security by name, all of them, as `ClientOptions` has them."""
+
+
+def client_security(options: Options) -> ClientSecurity:
+    """Return the security of connections. Raises `ConfigurationError`, which names the missing option."""
+    protocol = options["security_protocol"]
+    tls = sasl = None
+    if protocol in ("SSL", "SASL_SSL"):
+        tls = TlsContexts(options["ssl_context"] or _tls_settings(options))
+    if protocol in ("SASL_SSL", "SASL_PLAINTEXT"):
+        sasl = _sasl_settings(options)
+    return ClientSecurity(protocol, tls, sasl)
+
+
+def _tls_settings(options: Options) -> TlsSettings:
+    if options["ssl_keyfile"] is not None and options["ssl_certfile"] is None:
+        raise ConfigurationError("ssl_keyfile needs ssl_certfile, the certificate of that key")
+    return TlsSettings(
+        trust=options["ssl_cafile"],
+        trust_password=options["ssl_truststore_password"],
+        chain=options["ssl_certfile"],
+        key=options["ssl_keyfile"],
+        password=options["ssl_password"],
+        revoked=options["ssl_crlfile"],
+        ciphers=options["ssl_ciphers"],
+        check_hostname=options["ssl_check_hostname"],
+    )
+
+
+def _sasl_settings(options: Options) -> SaslSettings:
+    mechanism = options["sasl_mechanism"]
+    if mechanism is None:
+        raise ConfigurationError(
+            f"security_protocol={options['security_protocol']!r} needs sasl_mechanism:"
+            " 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN' or 'OAUTHBEARER'"
+        )
+    user = _either(options, "sasl_username", "sasl_plain_username")
+    password = _either(options, "sasl_password", "sasl_plain_password")
+    provider = options["sasl_oauth_token_provider"]
+    extensions: dict[str, str] = {}
+    if options["sasl_jaas_config"] is not None:
+        module = parse_jaas(options["sasl_jaas_config"], source="sasl_jaas_config")
+        allowed = _LOGIN_MODULES.get(module.name)
+        if allowed is None or mechanism not in allowed:
+            raise ConfigurationError(f"sasl_jaas_config: the login module {module.name} does not fit {mechanism}")
+        user = module.options.get("username", user)
+        password = module.options.get("password", password)
+        if reveal(module.options.get("tokenauth", "")).lower() == "true":
+            extensions["tokenauth"] = "true"
+        claims = {
+            name.removeprefix(_UNSECURED_CLAIM): reveal(value)
+            for name, value in module.options.items()
+            if name.startswith(_UNSECURED_CLAIM)
+        }
+        if claims and provider is None:
+            provider = UnsecuredTokens(claims)
+    if mechanism == OAUTHBEARER:
+        if provider is None:
+            raise ConfigurationError("sasl_mechanism='OAUTHBEARER' needs sasl_oauth_token_provider")
+        if not callable(provider) and not callable(getattr(provider, "token", None)):
+            raise ConfigurationError("sasl_oauth_token_provider must be a function, or an object with a method token()")
+    elif user is None or password is None:
+        missing = "sasl_username" if user is None else "sasl_password"
+        raise ConfigurationError(f"sasl_mechanism={mechanism!r} needs {missing}")
+    return SaslSettings(mechanism, user, password, provider, extensions)
+
+
+def _either(options: Options, name: str, other: str) -> Any:
+    first, second = options[name], options[other]
+    if first is not None and second is not None and first != second:
+        raise ConfigurationError(f"{name} and {other} are two names of one option: set only one")
+    return first if first is not None else second

@@ -1,0 +1,135 @@
+"""SASL at the client's end of a connection (KIP-43, KIP-152), again before the session ends (KIP-368)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import trio
+
+from triokafka.errors import (
+    IllegalSaslStateError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+    UnsupportedVersionError,
+    for_code,
+)
+from triokafka.network.connection import Connection
+from triokafka.network.response_waiter import ResponseWaiter
+from triokafka.network.version_negotiation import ApiVersions
+from triokafka.protocol.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from triokafka.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from triokafka.protocol.message import Request
+from triokafka.security.client_security import SaslSettings
+from triokafka.world import World
+
+_HANDSHAKE_KEY: Final = 17
+_AUTHENTICATE_KEY: Final = 36
+_MOST_TOKENS: Final = 16
+"""Tokens of one exchange; no mechanism needs more than three."""
+_RENEW_FROM: Final = 0.85
+_RENEW_TO: Final = 0.95
+"""The part of a session's lifetime after which the client authenticates again: a random point between the two."""
+
+
+async def authenticate(
+    connection: Connection,
+    settings: SaslSettings,
+    versions: ApiVersions,
+    world: World,
+    *,
+    timeout: float | None = None,
+    again: bool = False,
+) -> float | None:
+    """Authenticate, and return the seconds after which to do it ``again``; None when the session does not end.
+
+    Waits for each response at most ``timeout`` seconds. Requests in flight go on while a client authenticates again;
+    new ones wait.
+
+    Raises:
+        AuthenticationError: the broker refuses the client, or does not prove its identity.
+        UnsupportedVersionError: the broker is older than 1.0.
+        KafkaConnectionError, RequestTimedOutError, ProtocolError: the connection has ended.
+    """
+    # Fetching a token may take long, and must not hold up other requests.
+    client = await settings.start(world)
+    if not again:
+        return await _exchange(connection, _call(connection, timeout), client, settings.mechanism, versions, world)
+    async with connection.exclusive():
+        return await _exchange(connection, _call(connection, timeout), client, settings.mechanism, versions, world)
+
+
+Call = Callable[[Request[Any], int], Awaitable[Any]]
+
+
+def _call(connection: Connection, timeout: float | None) -> Call:
+    async def call(request: Request[Any], version: int) -> Any:
+        waiter = ResponseWaiter()
+        connection.submit(request, version, waiter.done, timeout=timeout)
+        return await waiter.wait()
+
+    return call
+
+
+async def _exchange(
+    connection: Connection, call: Call, client: Any, mechanism: str, versions: ApiVersions, world: World
+) -> float | None:
+    name = connection.name
+    if _HANDSHAKE_KEY not in versions or versions[_HANDSHAKE_KEY][1] < 1 or _AUTHENTICATE_KEY not in versions:
+        raise UnsupportedVersionError(f"{name} has no SaslAuthenticate (Kafka 1.0); SASL with older brokers is missing")
+    version = min(versions[_AUTHENTICATE_KEY][1], SaslAuthenticateRequest.versions.max)
+    handshake: SaslHandshakeResponse = await call(SaslHandshakeRequest(mechanism=mechanism), 1)
+    if handshake.error_code == UnsupportedSaslMechanismError.code:
+        offered = ", ".join(handshake.mechanisms) or "none"
+        raise UnsupportedSaslMechanismError(f"{name} does not offer the mechanism {mechanism}; it offers {offered}")
+    if handshake.error_code == IllegalSaslStateError.code:
+        raise IllegalSaslStateError(
+            f"{name}: this listener has no SASL. Set security_protocol to PLAINTEXT or SSL, or use another port"
+        )
+    if handshake.error_code:
+        raise for_code(handshake.error_code)(f"{name} refused the SASL handshake")
+    began = world.now()
+    token: bytes | None = client.first()
+    for _ in range(_MOST_TOKENS):
+        assert token is not None
+        response: SaslAuthenticateResponse = await call(SaslAuthenticateRequest(auth_bytes=token), version)
+        if response.error_code:
+            why = response.error_message or "no reason given"
+            raise for_code(response.error_code)(f"{name} refused {mechanism}: {why}")
+        try:
+            token = client.answer(response.auth_bytes)
+        except SaslAuthenticationFailedError as error:
+            raise SaslAuthenticationFailedError(f"{name}: {error}") from None
+        if token is None:
+            return _renew_after(response.session_lifetime_ms, began, world)
+    raise SaslAuthenticationFailedError(f"{name}: the {mechanism} exchange did not end after {_MOST_TOKENS} tokens")
+
+
+def _renew_after(lifetime_ms: int, began: float, world: World) -> float | None:
+    if lifetime_ms <= 0:
+        return None
+    share = _RENEW_FROM + (_RENEW_TO - _RENEW_FROM) * world.random.random()
+    return max(0.0, lifetime_ms / 1000 * share - (world.now() - began))
+
+
+async def keep_authenticated(
+    connection: Connection,
+    settings: SaslSettings,
+    versions: Callable[[], ApiVersions],
+    world: World,
+    renew_after: float,
+    *,
+    timeout: float | None,
+) -> None:
+    """Authenticate again before each session ends, until the connection ends or a session does not end.
+
+    A failure ends the connection.
+    """
+    delay: float | None = renew_after
+    while delay is not None:
+        await trio.sleep(delay)
+        try:
+            delay = await authenticate(connection, settings, versions(), world, timeout=timeout, again=True)
+        except Exception as error:
+            connection.close(error)
+            return

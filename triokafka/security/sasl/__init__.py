@@ -1,0 +1,1 @@
+"""SASL mechanisms without I/O: both ends of PLAIN, SCRAM and OAUTHBEARER."""

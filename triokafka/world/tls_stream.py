@@ -1,0 +1,272 @@
+"""TLS over any stream: encryption by the standard library's `ssl`, bytes through a `Stream`.
+
+`TlsStream` works over sockets and over the simulated network alike. It decrypts into the caller's buffer, and it can
+send without waiting (`try_send`), so that small requests need no background task.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import trio
+
+from triokafka.structs import Buffer
+from triokafka.world.file_slice import FileSlice
+from triokafka.world.stream import Stream
+from triokafka.world.threads import in_thread
+
+_FIRST_RECEIVE_BYTES: Final = 16 << 10
+_RECEIVE_BYTES: Final = 256 << 10
+"""Encrypted bytes that one receive takes; the buffer begins smaller and grows while the peer fills it."""
+_PIECE_BYTES: Final = 128 << 10
+"""Plain bytes that are encrypted before they are sent: bounds the memory of a large response or file slice."""
+_SMALL_BYTES: Final = 4 << 10
+_TRY_BYTES: Final = 16 << 10
+"""Plain bytes of one TLS record, the most that `TlsStream.try_send` encrypts without knowing that they can be sent."""
+
+
+class TlsStream(Stream):
+    """The TLS layer of one connection. Call `handshake` once, before everything else.
+
+    Besides the errors of `Stream`, methods raise `ssl.SSLError`, which is an `OSError`. A peer that closes without the
+    closing message of TLS counts as closed: Kafka's frames have a size, so a cut frame is noticed.
+    """
+
+    def __init__(self, inner: Stream, context: ssl.SSLContext, *, server_side: bool, server_name: str | None) -> None:
+        self.inner = inner
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_side, server_hostname=server_name or None
+        )
+        self._received = memoryview(bytearray(_FIRST_RECEIVE_BYTES))
+        self._sending = trio.Lock()
+        self._unsent: Buffer = b""
+        self._ahead = 0  # plain bytes that are encrypted already, and that the caller will pass again
+        self._heard = False
+
+    @property
+    def tls(self) -> ssl.SSLObject:
+        """The state of the TLS connection: certificates, cipher, version."""
+        return self._tls
+
+    @property
+    def heard(self) -> bool:
+        """Whether the peer has sent any byte."""
+        return self._heard
+
+    async def handshake(self) -> None:
+        """Do the handshake. The caller bounds the time.
+
+        Raises:
+            ssl.SSLCertVerificationError: the peer's certificate is not acceptable.
+            ssl.SSLError: the handshake failed for another reason.
+            OSError: the connection broke.
+        """
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                if not await self._fill():
+                    raise ssl.SSLEOFError(
+                        ssl.SSL_ERROR_EOF, "the peer closed the connection during the TLS handshake"
+                    ) from None
+            except ssl.SSLError:
+                await self._say_why()
+                raise
+            else:
+                await self._flush()
+                return
+
+    async def _say_why(self) -> None:
+        """Send the alert, so that the peer can name the reason."""
+        try:
+            with trio.move_on_after(1):
+                await self._flush()
+        except OSError:
+            return  # the peer has gone, or does not listen
+
+    # Sending
+
+    async def send(self, *buffers: Buffer) -> None:
+        for piece in _pieces(buffers, _PIECE_BYTES):
+            if self._ahead:
+                skipped = min(self._ahead, len(piece))
+                self._ahead -= skipped
+                piece = memoryview(piece)[skipped:]
+            self._encrypt(piece)
+            if self._outgoing.pending >= _PIECE_BYTES:
+                await self._flush()
+        await self._flush()
+
+    async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:
+        buffers: list[Buffer] = []
+        for part in parts:
+            if not isinstance(part, FileSlice):
+                buffers.append(part)
+                continue
+            if buffers:
+                await self.send(*buffers)
+                buffers = []
+            await self._send_slice(part)
+        if buffers:
+            await self.send(*buffers)
+
+    async def _send_slice(self, part: FileSlice) -> None:
+        scratch = memoryview(bytearray(min(len(part), _PIECE_BYTES)))
+        start = 0
+        while start < len(part):
+            got = part.copy_resident(start, scratch)
+            if got:
+                await self.send(scratch[:got])
+                start += got
+            else:  # not in the page cache: a thread reads it, so that the event loop never waits for the disk
+                await self.send(memoryview(await in_thread(None, part.read))[start:])
+                return
+
+    def try_send(self, *buffers: Buffer) -> int:
+        if self._sending.locked() or self._ahead or not self._push():
+            return 0
+        sent = 0
+        for piece in _pieces(buffers, _TRY_BYTES):
+            self._encrypt(piece)
+            if not self._push():
+                # The record is encrypted and must be sent, so the caller passes its plain bytes again, see `send`.
+                self._ahead = len(piece)
+                return sent
+            sent += len(piece)
+        return sent
+
+    def _push(self) -> bool:
+        """Send encrypted bytes as far as possible without waiting. Return whether none are left."""
+        while True:
+            if not self._unsent:
+                if not self._outgoing.pending:
+                    return True
+                self._unsent = self._outgoing.read()
+            sent = self.inner.try_send(self._unsent)
+            if sent < len(self._unsent):
+                self._unsent = memoryview(self._unsent)[sent:]
+                return False
+            self._unsent = b""
+
+    def _encrypt(self, plain: Buffer) -> None:
+        if len(plain):
+            try:
+                self._tls.write(plain)
+            except ssl.SSLZeroReturnError as error:
+                raise BrokenPipeError("the peer has closed the TLS connection") from error
+
+    async def _flush(self) -> None:
+        if not self._outgoing.pending and not self._unsent:
+            return
+        lock = self._sending
+        if lock.locked():
+            await lock.acquire()
+        else:
+            lock.acquire_nowait()
+        try:
+            while self._unsent or self._outgoing.pending:
+                if not self._unsent:
+                    self._unsent = self._outgoing.read()
+                await self.inner.send(self._unsent)
+                self._unsent = b""
+        finally:
+            lock.release()
+
+    # Receiving
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        got = 0
+        while True:
+            try:
+                # One read returns at most one record; the loop fills the buffer with those that are here.
+                while got < len(buffer):
+                    read = self._tls.read(len(buffer) - got, buffer[got:] if got else buffer)
+                    if not read:
+                        return got
+                    got += int(read)
+                return got
+            except ssl.SSLWantReadError:
+                if got:
+                    return got
+                if (self._outgoing.pending or self._unsent) and not self._sending.locked() and not self._ahead:
+                    await self._flush()  # what TLS itself has to say, such as the answer to a key update
+                if not await self._fill():
+                    return 0
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return got
+            except ssl.SSLError:
+                if got:
+                    return got  # the next call meets the same error
+                raise
+
+    async def _fill(self) -> bool:
+        received = self._received
+        got = await self.inner.receive_into(received)
+        self.waits = self.inner.waits
+        if not got:
+            return False
+        self._heard = True
+        self._incoming.write(received[:got])
+        if got == len(received) < _RECEIVE_BYTES:
+            self._received = memoryview(bytearray(4 * got))
+        return True
+
+    # The rest
+
+    def limit_silence(self, seconds: float) -> None:
+        self.inner.limit_silence(seconds)
+
+    def bytes_drained(self) -> int:
+        return self.inner.bytes_drained()
+
+    def close(self) -> None:
+        self.inner.close()
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        return self.inner.peer_address
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        return self.inner.local_address
+
+
+def _pieces(buffers: Sequence[Buffer], most: int) -> Iterator[Buffer]:
+    """Cut and join buffers into pieces of at most ``most`` bytes, so that small ones share a TLS record."""
+    small: list[Buffer] = []
+    size = 0
+    for buffer in buffers:
+        if size + len(buffer) <= _SMALL_BYTES:
+            small.append(buffer)
+            size += len(buffer)
+            continue
+        if small:
+            yield b"".join(small) if len(small) > 1 else small[0]
+            small, size = [], 0
+        if len(buffer) <= most:
+            yield buffer
+            continue
+        view = memoryview(buffer).cast("B")
+        for start in range(0, len(view), most):
+            yield view[start : start + most]
+    if small:
+        yield b"".join(small) if len(small) > 1 else small[0]
+
+
+async def start_tls_client(inner: Stream, context: ssl.SSLContext, server_name: str) -> TlsStream:
+    """Do the handshake of a client over a connected stream. Raises `OSError`; the caller closes ``inner`` then."""
+    stream = TlsStream(inner, context, server_side=False, server_name=server_name)
+    await stream.handshake()
+    return stream
+
+
+async def start_tls_server(inner: Stream, context: ssl.SSLContext) -> TlsStream:
+    """Do the handshake of a server over an accepted stream. Raises `OSError`; the caller closes ``inner`` then."""
+    stream = TlsStream(inner, context, server_side=True, server_name=None)
+    await stream.handshake()
+    return stream
