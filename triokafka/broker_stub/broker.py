@@ -462,9 +462,11 @@ class Broker:
         """Return TLS and SASL of the listeners; None when all are PLAINTEXT."""
         if all(listener.security_protocol == "PLAINTEXT" for listener in config.broker_listeners):
             return None
-        from triokafka.broker_stub.network.listener_security import ListenerSecurity  # not needed for PLAINTEXT
+        from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials  # not for PLAINTEXT
+        from triokafka.broker_stub.network.listener_security import ListenerSecurity, ScramLookups
 
-        return ListenerSecurity(config, config.broker_listeners, self.world, scram=self._scram_credentials)
+        scram = ScramLookups(self._scram_credentials, MetadataScramCredentials(lambda: self.image))
+        return ListenerSecurity(config, config.broker_listeners, self.world, scram=scram)
 
     def _security_of_peers(self, config: BrokerConfig) -> ClientSecurity | None:
         """Return TLS and SASL of connections to other brokers; None when they are PLAINTEXT."""

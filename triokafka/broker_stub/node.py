@@ -24,7 +24,6 @@ from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
-from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
@@ -68,8 +67,7 @@ class Node:
         quota: is called with every response, and returns how long to hold the client back; None for no such hook.
         authentication: finds the principal of a connection before its first request; all are anonymous when None.
         faults: the faults that tests arm.
-        scram_credentials: the SCRAM credentials for listeners with that mechanism; those of the cluster's metadata when
-            None.
+        scram_credentials: SCRAM credentials of users besides those in the cluster's metadata.
         cluster_id: the cluster that new data directories join. When None, a quorum of one creates a new cluster, and
             any other node needs directories that ``triokafka storage format`` has prepared.
 
@@ -98,8 +96,6 @@ class Node:
         self.config = config
         self._authorizer = authorizer
         self.world = world
-        if scram_credentials is None:
-            scram_credentials = MetadataScramCredentials(lambda: self.metadata.image)
         self._scram_credentials = scram_credentials
         self._controller_security = self._security_of_controllers(config)
         self.storage = NodeStorage(config, world)
