@@ -178,8 +178,8 @@ def apache_kafka(directory: Path, *, port: int | None = None, **overrides: str) 
 
 def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     """Wait until a JVM accepts connections; fails with the end of its log when it ends instead."""
-    # Another program's start cannot be waited for with an event: ask until it answers, or it ends, or a minute is over.
-    deadline = time.monotonic() + 60
+    # Another program's start cannot be waited for with an event: ask until it answers, ends, or three minutes are over.
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise AssertionError(f"Apache Kafka ended with {process.returncode}:\n{log.read_text()[-4000:]}")
@@ -187,7 +187,7 @@ def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path)
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.1)
-    raise AssertionError(f"Apache Kafka did not listen within a minute:\n{log.read_text()[-4000:]}")
+    raise AssertionError(f"Apache Kafka did not listen within three minutes:\n{log.read_text()[-4000:]}")
 
 
 def main() -> None:

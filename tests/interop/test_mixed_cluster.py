@@ -117,6 +117,19 @@ def has_another_leader(cluster: MixedCluster, leader: int) -> bool:
     return cluster.active_controller() not in (-1, leader)
 
 
+def wait_for_leader(cluster: MixedCluster) -> int:
+    """The node that leads the metadata quorum, after an election that may be under way."""
+    leader = -1
+
+    def known() -> bool:
+        nonlocal leader
+        leader = cluster.active_controller()
+        return leader != -1
+
+    wait_for(known, "a leader of the metadata quorum")
+    return leader
+
+
 @pytest.mark.parametrize("members", QUORUMS.values(), ids=[name.replace(" ", "_") for name in QUORUMS])
 def test_nodes_of_both_kinds_serve_one_cluster_through_kills(tmp_path: Path, members: list[Member]) -> None:
     with mixed_cluster(tmp_path, members) as cluster:
@@ -130,7 +143,7 @@ def test_nodes_of_both_kinds_serve_one_cluster_through_kills(tmp_path: Path, mem
             cluster.wait_until_in_sync(TOPIC)
         if len(cluster.controllers) > 1:
             for _ in cluster.controllers:
-                leader = cluster.active_controller()
+                leader = wait_for_leader(cluster)
                 ledger.send(100, wait=False)
                 cluster.nodes[leader].end(signal.SIGKILL)
                 wait_for(partial(has_another_leader, cluster, leader), "a failover")
