@@ -28,9 +28,10 @@ class Checks:
 @pytest.mark.parametrize("rose", [False, True])
 def test_changed_in_sync_set_checks_fetches_only_if_the_high_watermark_rose(*, rose: bool) -> None:
     """A fetch of a follower may be of thousands of partitions, and thousands of in-sync sets change with a restart."""
-    produces, fetches, deletions = Checks(), Checks(), Checks()
-    purgatories: list[Any] = [produces, fetches, deletions]
-    hosted = HostedPartitions(*purgatories, None, lambda: 0.0)
+    produces: Any = Checks()
+    fetches: Any = Checks()
+    deletions: Any = Checks()
+    hosted = HostedPartitions(produces, fetches, deletions, None, lambda: 0.0)
     partition: Any = SimpleNamespace(
         topic_partition=PARTITION, followers={}, high_watermark=1, advance_high_watermark=lambda now: rose
     )
