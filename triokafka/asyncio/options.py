@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from triokafka.errors import ConfigurationError
+_OF_SASL: Final = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "sasl_oauth_token_provider")
 
 
 def network_options(
@@ -23,17 +23,18 @@ def network_options(
 
     Raises:
         ValueError: ``security_protocol`` is unknown, or SSL has no ``ssl_context``.
-        ConfigurationError: TLS or SASL is asked for.
     """
     if security_protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
         raise ValueError("`security_protocol` should be SSL or PLAINTEXT")
     if security_protocol in ("SSL", "SASL_SSL") and security.get("ssl_context") is None:
         raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
+    options: dict[str, Any] = {}
     if security_protocol != "PLAINTEXT":
-        raise ConfigurationError(
-            f"security_protocol={security_protocol!r}: TLS and SASL are not there yet, only 'PLAINTEXT' is"
-        )
+        options = {"security_protocol": security_protocol, "ssl_context": security.get("ssl_context")}
+    if security_protocol.startswith("SASL_"):
+        options |= {name: security.get(name) for name in _OF_SASL}
     return {
+        **options,
         "bootstrap_servers": servers(bootstrap_servers),
         "client_id": client_id,
         "metadata_max_age_ms": metadata_max_age_ms,

@@ -183,6 +183,18 @@ class RaftClient:
         self._disk_work.set()
         return end_offset
 
+    def upgrade_kraft_version(self, level: int, *, validate_only: bool = False) -> None:
+        """Raise ``kraft.version``. The records are committed before any record that is appended afterwards.
+
+        Raises:
+            NotControllerError, InvalidUpdateVersionError, KafkaStorageError: see `RaftCore.upgrade_kraft_version`.
+        """
+        try:
+            self._core.upgrade_kraft_version(level, validate_only=validate_only, now=self._world.now())
+        finally:
+            self._soon()
+        self._disk_work.set()
+
     def read_committed(self, from_offset: int) -> Iterator[LogBatch]:
         """Yield the committed batches from the one that holds an offset; control batches have no records.
 
