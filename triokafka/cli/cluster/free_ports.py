@@ -36,3 +36,14 @@ def free_ports(count: int, host: str = "127.0.0.1", *, without: Collection[int] 
                 continue
             found[port] = None
     raise OSError(f"no {count} ports of {host} are free")
+
+
+def is_free(host: str, port: int) -> bool:
+    """Whether a node could listen on a port of ``host`` now."""
+    try:
+        with socket.socket(socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0], socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError:
+        return False
+    return True

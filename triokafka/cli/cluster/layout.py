@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from triokafka.cli.broker_options import WrongUse
-from triokafka.cli.cluster.free_ports import free_ports
+from triokafka.cli.cluster.free_ports import free_ports, is_free
 
 _MOST_CONTROLLERS: Final = 3
 _MOST_REPLICAS: Final = 3
@@ -89,7 +89,7 @@ class ClusterLayout:
         )
         ports = list(range(port, port + count)) if port else []
         former = _controller_ports_in(directory) if known else []
-        if len(former) != controllers or set(former) & set(ports) or not all(_is_free(host, one) for one in former):
+        if len(former) != controllers or set(former) & set(ports) or not all(is_free(host, one) for one in former):
             former = []
         free = former + _free_ports(host, controllers - len(former) + (0 if port else count), without={*ports, *former})
         ports = ports or free[controllers:]
@@ -146,16 +146,6 @@ def _controller_ports_in(directory: str) -> list[int]:
         return [int(voter.rpartition(":")[2]) for voter in voters.split(",")]
     except (OSError, ValueError):
         return []
-
-
-def _is_free(host: str, port: int) -> bool:
-    try:
-        with socket.socket(socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0], socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except OSError:
-        return False
-    return True
 
 
 def _cluster_id_in(directory: str) -> str | None:
