@@ -94,7 +94,10 @@ class ClusterLayout:
             count if count in (1, _MOST_CONTROLLERS) else 1 if count < _MOST_CONTROLLERS else _MOST_CONTROLLERS
         )
         ports = list(range(port, port + count)) if port else []
-        free = _free_ports(host, controllers + (0 if port else count), without=set(ports))
+        former = _controller_ports_in(directory) if known else []
+        if len(former) != controllers or set(former) & set(ports) or not all(_is_free(host, one) for one in former):
+            former = []
+        free = former + _free_ports(host, controllers - len(former) + (0 if port else count), without={*ports, *former})
         ports = ports or free[controllers:]
         voters = ",".join(f"{number}@{host}:{free[number - 1]}" for number in range(1, controllers + 1))
         replicas = min(count, _MOST_REPLICAS)
@@ -136,6 +139,29 @@ def _nodes_in(directory: str) -> int:
     while os.path.exists(os.path.join(directory, f"node-{count + 1}", "server.properties")):
         count += 1
     return count
+
+
+def _controller_ports_in(directory: str) -> list[int]:
+    """Return the ports of the controllers of the last start; the voters of a dynamic quorum have them in the log."""
+    from triokafka.broker_stub.config.properties import parse_properties
+
+    path = os.path.join(directory, "node-1", "server.properties")
+    try:
+        with open(path, encoding="utf-8") as file:
+            voters = parse_properties(file.read(), source=path).get("controller.quorum.voters", "")
+        return [int(voter.rpartition(":")[2]) for voter in voters.split(",")]
+    except (OSError, ValueError):
+        return []
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        with socket.socket(socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0], socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError:
+        return False
+    return True
 
 
 def _cluster_id_in(directory: str) -> str | None:
