@@ -65,6 +65,7 @@ class AIOKafkaAdminClient:
         self._bridge = Bridge(running_loop() if loop is None else loop)
         self._timeout_ms = request_timeout_ms
         self._options = network_options(
+            self._bridge,
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
             metadata_max_age_ms=metadata_max_age_ms,

@@ -105,7 +105,9 @@ class AIOKafkaConsumer:
             )
         if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
             raise ValueError("`max_poll_records` should be positive Integer")
+        self._bridge = Bridge(loop)
         network = network_options(
+            self._bridge,
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
             metadata_max_age_ms=metadata_max_age_ms,
@@ -146,7 +148,6 @@ class AIOKafkaConsumer:
         self._max_poll_records = max_poll_records
         self._request_timeout = request_timeout_ms / 1000
         self._commit_seconds = auto_commit_interval_ms / 1000 if enable_auto_commit and group_id is not None else None
-        self._bridge = Bridge(loop)
         idle = max(0.5, (max_poll_interval_ms - options["max_poll_interval_ms"]) / 1000)
         session = self._session = ConsumerSession(
             self._bridge, options, commits=self._commit_seconds is not None, idle_seconds=idle

@@ -140,6 +140,7 @@ class AIOKafkaProducer:
         self._state = TransactionState(transactional_id)
         options = {
             **network_options(
+                self._bridge,
                 bootstrap_servers=bootstrap_servers,
                 client_id=client_id or f"aiokafka-producer-{AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE}",
                 metadata_max_age_ms=metadata_max_age_ms,
