@@ -29,7 +29,7 @@ def blocks(language: str, note: str = "") -> list[str]:
 def test_every_block_is_run_or_says_why_not() -> None:
     run = len(blocks("python")) + len(blocks("console")) + len(blocks("console", "run in the background"))
     assert run + len(blocks("console", "not run")) + len(blocks("yaml", "not run")) == PAGE.count("\n```") / 2
-    assert len(blocks("python")) == 9 and len(blocks("console")) == 1
+    assert len(blocks("python")) == 10 and len(blocks("console")) == 1
 
 
 def test_tests_of_the_page_pass(tmp_path: Path) -> None:
