@@ -47,7 +47,7 @@ def test_tests_of_the_page_pass(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stdout
-    assert "11 passed" in done.stdout
+    assert "12 passed" in done.stdout
 
 
 def test_requests_to_the_control_endpoint_are_answered(tmp_path: Path) -> None:
