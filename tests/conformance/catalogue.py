@@ -102,8 +102,9 @@ def scenarios() -> list[Scenario]:
 class Case:
     """What a scenario works with: a client, names of its own, and ways to wait for other programs."""
 
-    def __init__(self, client: ClientDriver) -> None:
+    def __init__(self, client: ClientDriver, replication: int = 1) -> None:
         self.client = client
+        self._replication = replication
         self._id = uuid.uuid4().hex[:10]
         self._count = 0
 
@@ -116,7 +117,7 @@ class Case:
         """Create a topic with these configs (``_`` for ``.``) and wait until it can be described."""
         name = self.name()
         texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
-        self.client.create_topic(name, partitions, configs=texts)
+        self.client.create_topic(name, partitions, self._replication, configs=texts)
 
         def described() -> bool:
             found = self.client.describe_topic(name).partitions
@@ -246,7 +247,7 @@ class Case:
         return records
 
 
-def run(one: Scenario, connect: Callable[[], ClientDriver], longest: float) -> Outcome:
+def run(one: Scenario, connect: Callable[[], ClientDriver], longest: float, replication: int = 1) -> Outcome:
     """Run a scenario through a new client; an outcome in any case, after ``longest`` seconds at the latest."""
     outcomes: list[Outcome] = []
 
@@ -254,7 +255,7 @@ def run(one: Scenario, connect: Callable[[], ClientDriver], longest: float) -> O
         try:
             client = connect()
             try:
-                one.steps(Case(client))
+                one.steps(Case(client, replication))
             finally:
                 client.close()
         except NotOffered as missing:
@@ -271,9 +272,14 @@ def run(one: Scenario, connect: Callable[[], ClientDriver], longest: float) -> O
     return outcomes[0] if outcomes else Outcome("failed", f"it did not end within {longest:.0f} s")
 
 
-def run_all(chosen: Sequence[Scenario], connect: Callable[[], ClientDriver], patience: float) -> dict[str, Outcome]:
-    """Run scenarios, several at a time, as most of them mainly wait; outcomes by name."""
+def run_all(
+    chosen: Sequence[Scenario], connect: Callable[[], ClientDriver], patience: float, *, replication: int = 1
+) -> dict[str, Outcome]:
+    """Run scenarios, several at a time, as most of them mainly wait; outcomes by name.
+
+    ``replication`` is the number of replicas of the topics that scenarios work with.
+    """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         longest = patience * _LONGEST_FACTOR
-        futures = {one.name: pool.submit(run, one, connect, longest) for one in chosen}
+        futures = {one.name: pool.submit(run, one, connect, longest, replication) for one in chosen}
         return {name: future.result() for name, future in futures.items()}

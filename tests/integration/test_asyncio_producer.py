@@ -181,16 +181,16 @@ def test_transaction_commits_or_aborts(bootstrap: str, topic: str) -> None:
 
 def test_newer_producer_fences_an_older_one(bootstrap: str, topic: str) -> None:
     async def program() -> None:
-        async with (
-            AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as old,
-            AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as new,
-        ):
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as old:
             await old.begin_transaction()
             await old.send_and_wait(topic, b"old")
-            await new.begin_transaction()
-            await new.send_and_wait(topic, b"new")
-            await new.commit_transaction()
+            async with (
+                AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as new,
+                new.transaction(),
+            ):
+                await new.send_and_wait(topic, b"new")
             with pytest.raises(ProducerFenced):
+                await old.send_and_wait(topic, b"late")
                 await old.commit_transaction()
 
     run(program())

@@ -61,7 +61,7 @@ def work():
     return producer.send(sys.argv[2], b"value")
 future = work()
 gc.collect()
-print(future.get(timeout=20).offset)
+print(future.get(timeout=60).offset)
 """
     assert run_program(program, bootstrap, topic) == "0\n"
 
@@ -71,7 +71,7 @@ def test_a_program_may_end_with_open_consumers_and_an_exception(bootstrap: str, 
 import sys
 from triokafka.blocking import KafkaAdminClient, KafkaConsumer, KafkaProducer
 producer = KafkaProducer(bootstrap_servers=sys.argv[1])
-producer.send(sys.argv[2], b"value").get(timeout=20)
+producer.send(sys.argv[2], b"value").get(timeout=60)
 admin = KafkaAdminClient(bootstrap_servers=sys.argv[1])
 consumer = KafkaConsumer(sys.argv[2], bootstrap_servers=sys.argv[1], group_id=sys.argv[3], auto_offset_reset="earliest")
 print(next(consumer).value)
@@ -99,7 +99,7 @@ if not child:
     producer.close()
     consumer.close()
     with KafkaProducer(bootstrap_servers=sys.argv[1]) as own:
-        own.send(sys.argv[2], b"child").get(timeout=20)
+        own.send(sys.argv[2], b"child").get(timeout=60)
     os._exit(refused)
 _, status = os.waitpid(child, 0)
 producer.close()
@@ -115,7 +115,7 @@ import os, sys
 from triokafka.blocking import KafkaProducer
 from triokafka.blocking.errors import IllegalStateError
 producer = KafkaProducer(bootstrap_servers=sys.argv[1])
-producer.send(sys.argv[2], b"parent").get(timeout=20)
+producer.send(sys.argv[2], b"parent").get(timeout=60)
 child = os.fork()
 if not child:
     try:
@@ -135,7 +135,7 @@ def test_a_forked_child_can_close_a_producer_that_a_thread_was_using(bootstrap: 
 import os, sys
 from triokafka.blocking import KafkaProducer
 producer = KafkaProducer(bootstrap_servers=sys.argv[1])
-producer.send(sys.argv[2], b"parent").get(timeout=20)
+producer.send(sys.argv[2], b"parent").get(timeout=60)
 with producer._staging.lock:  # as if another thread was sending
     child = os.fork()
     if not child:
@@ -152,7 +152,7 @@ def test_an_interrupt_ends_a_wait_for_records_and_loses_none(bootstrap: str, top
     """Ctrl-C in `poll` raises at once; the consumer can go on after it."""
     partition = TopicPartition(topic, 0)
     with KafkaProducer(bootstrap_servers=bootstrap) as producer, KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
-        producer.send(topic, b"first").get(timeout=20)
+        producer.send(topic, b"first").get(timeout=60)
         consumer.assign([partition])
         consumer.seek_to_beginning()
         assert next(consumer).value == b"first"
@@ -174,7 +174,7 @@ def test_an_interrupt_ends_a_wait_for_records_and_loses_none(bootstrap: str, top
             else:
                 next(consumer)
         thread.join()
-        producer.send(topic, b"second").get(timeout=20)
+        producer.send(topic, b"second").get(timeout=60)
         assert next(consumer).value == b"second"
 
 
@@ -183,7 +183,7 @@ def test_an_interrupt_ends_a_flush_that_waits(bootstrap: str, topic: str) -> Non
 import os, signal, sys, threading
 from triokafka.blocking import KafkaProducer
 producer = KafkaProducer(bootstrap_servers=sys.argv[1])
-producer.send(sys.argv[2], b"").get(timeout=20)
+producer.send(sys.argv[2], b"").get(timeout=60)
 future = producer.send(sys.argv[2], b"")
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
@@ -192,7 +192,7 @@ try:
         future.get()
 except KeyboardInterrupt:
     print("interrupted")
-print(producer.send(sys.argv[2], b"").get(timeout=20).offset)
+print(producer.send(sys.argv[2], b"").get(timeout=60).offset)
 """
     assert run_program(program, bootstrap, topic) == "interrupted\n2\n"
 

@@ -32,7 +32,7 @@ def read_all(bootstrap: str, topic: str, count: int, **options: Any) -> list[Any
 def test_send_gives_a_future_that_says_where_the_record_is(bootstrap: str, topic: str) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         first = producer.send(topic, b"value", key=b"key", headers=[("name", b"1")], timestamp_ms=5)
-        metadata = first.get(timeout=20)
+        metadata = first.get(timeout=60)
         assert (metadata.topic, metadata.partition, metadata.offset, metadata.timestamp) == (topic, 0, 0, 5)
         assert metadata.topic_partition == TopicPartition(topic, 0)
         assert metadata[5:] == (None, 3, 5, 5)
@@ -72,11 +72,11 @@ def test_callbacks_run_before_get_and_flush_return_and_may_use_the_producer(boot
         def note(label: str, metadata: Any) -> None:
             seen.append((label, metadata.offset))
             if label == "first":
-                producer.send(topic, b"from the callback").get(timeout=20)
+                producer.send(topic, b"from the callback").get(timeout=60)
                 producer.partitions_for(topic)
 
         future = producer.send(topic, b"1").add_callback(note, "first").add_errback(seen.append)  # type: ignore[arg-type]
-        future.get(timeout=20)
+        future.get(timeout=60)
         assert seen == [("first", 0)]
         for _ in range(100):
             producer.send(topic, b"n").add_callback(note, "later")  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ def test_a_callback_that_is_added_after_the_record_is_known_to_be_settled_runs_a
     here: list[int] = []
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         flushed, awaited = producer.send(topic, b"flushed"), producer.send(topic, b"awaited")
-        awaited.get(timeout=20)
+        awaited.get(timeout=60)
         awaited.add_callback(lambda _: here.append(threading.get_ident()))
         producer.flush()
         flushed.add_callback(lambda _: here.append(threading.get_ident()))
@@ -165,10 +165,10 @@ def test_a_record_that_cannot_be_delivered_goes_to_its_errback(bootstrap: str, t
     with KafkaProducer(bootstrap_servers=bootstrap, max_request_size=2_000_000) as producer:
         too_large = producer.send(topic, b"x" * 1_200_000).add_errback(errors.append)
         with pytest.raises(MessageSizeTooLargeError):
-            too_large.get(timeout=20)
+            too_large.get(timeout=60)
         assert too_large.failed()
         assert errors == [too_large.exception]
-        assert producer.send(topic, b"small").get(timeout=20).offset == 0
+        assert producer.send(topic, b"small").get(timeout=60).offset == 0
 
 
 def test_sends_from_many_threads_all_arrive_in_the_order_of_each_thread(bootstrap: str, topic: str) -> None:
@@ -213,7 +213,7 @@ def test_serializers_and_partitioners_of_the_user_are_called_by_the_thread_that_
         value_serializer=JsonSerializer(),
         partitioner=First(),
     ) as producer:
-        producer.send(topic, {"a": 1}, key=[2]).get(timeout=20)
+        producer.send(topic, {"a": 1}, key=[2]).get(timeout=60)
     assert asked == [(threading.get_ident(), [2], b"[2]", {"a": 1}, b'{"a": 1}')]
     (record,) = read_all(bootstrap, topic, 1, value_deserializer=JsonSerializer())
     assert record.value == {"a": 1}
@@ -224,7 +224,7 @@ def test_a_function_as_serializer_is_taken_with_a_warning(bootstrap: str, topic:
         pytest.warns(DeprecationWarning, match="value_serializer"),
         KafkaProducer(bootstrap_servers=bootstrap, value_serializer=str.encode) as producer,
     ):
-        assert producer.send(topic, "text").get(timeout=20).serialized_value_size == 4
+        assert producer.send(topic, "text").get(timeout=60).serialized_value_size == 4
 
 
 def test_wrong_arguments_of_send_are_refused_at_once(bootstrap: str, topic: str) -> None:
@@ -247,7 +247,7 @@ def test_wrong_arguments_of_send_are_refused_at_once(bootstrap: str, topic: str)
             producer.send("no topic!", b"")
         with pytest.raises(TypeError):
             producer.send(5, b"")  # type: ignore[arg-type]
-        assert producer.send(topic, b"").get(timeout=20).offset == 0
+        assert producer.send(topic, b"").get(timeout=60).offset == 0
     with pytest.raises(IllegalStateError):
         producer.send(topic, b"")
     producer.close()
@@ -259,7 +259,7 @@ def test_configurations_are_checked_as_kafka_python_does(bootstrap: str) -> None
         (ValueError, {"compression_type": "zip"}),
         (KafkaConfigurationError, {"enable_idempotence": True, "acks": 1}),
         (KafkaConfigurationError, {"security_protocol": "SASL_SSL"}),
-        (KafkaConfigurationError, {"sasl_mechanism": "PLAIN"}),
+        (KafkaConfigurationError, {"sasl_mechanism": "GSSAPI"}),
         (KafkaConfigurationError, {"transactional_id": "me", "enable_idempotence": False}),
         (KafkaConfigurationError, {"transactional_id": "me", "acks": 1}),
     ]:
@@ -306,7 +306,7 @@ def test_transactions_are_refused_as_without_transactional_id(bootstrap: str) ->
 def test_a_record_that_is_refused_in_the_middle_of_many_fails_alone(bootstrap: str, topic: str) -> None:
     """Those before and behind it are delivered, in order; its future has the reason."""
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
-        producer.send(topic, b"first").get(timeout=20)
+        producer.send(topic, b"first").get(timeout=60)
         futures = [producer.send(topic, b"%d" % number) for number in range(50)]
         # The SDK counts three bytes for each character of a header's name.
         wrong = producer.send(topic, b"x" * 800_000, headers=[("h" * 100_000, b"")])
@@ -319,7 +319,7 @@ def test_a_record_that_is_refused_in_the_middle_of_many_fails_alone(bootstrap: s
 def test_a_record_that_is_refused_among_others_with_keys_spoils_none_of_them(bootstrap: str, topic: str) -> None:
     told: list[tuple[int, Any]] = []
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
-        producer.send(topic, b"first").get(timeout=20)
+        producer.send(topic, b"first").get(timeout=60)
         for number in range(100):
             if number == 50:
                 wrong = producer.send(topic, b"x" * 800_000, key=b"wrong", headers=[("h" * 100_000, b"")])
@@ -355,7 +355,7 @@ def test_a_sender_waits_for_callbacks_that_are_slower_than_it(bootstrap: str, to
                 time.sleep(0.01)  # no hurry: only the callbacks are late
     assert 500 < sent < 5_000
     go_on.set()
-    producer.send(topic, b"there is room again").get(timeout=20)
+    producer.send(topic, b"there is room again").get(timeout=60)
     producer.flush()
     assert told == list(range(sent))
     producer.close()
@@ -369,7 +369,7 @@ def test_closing_without_patience_settles_every_future(topic: str) -> None:
         producer = KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers, buffer_memory=1 << 20, max_block_ms=100, batch_size=65_536
         )
-        producer.send(topic, b"").get(timeout=20)
+        producer.send(topic, b"").get(timeout=60)
         with broker.frozen():
             futures = []
             with pytest.raises(KafkaTimeoutError, match="max_block_ms"):
@@ -379,7 +379,7 @@ def test_closing_without_patience_settles_every_future(topic: str) -> None:
             producer.close(timeout=0.1)
         for future in futures:
             with pytest.raises(KafkaError):
-                future.get(timeout=20)
+                future.get(timeout=60)
 
 
 def test_closing_without_patience_settles_the_futures_of_every_chunk(topic: str) -> None:
@@ -389,7 +389,7 @@ def test_closing_without_patience_settles_the_futures_of_every_chunk(topic: str)
         producer = KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers, buffer_memory=1 << 20, max_block_ms=100, batch_size=65_536
         )
-        producer.send(topic, b"").get(timeout=20)
+        producer.send(topic, b"").get(timeout=60)
         futures = []
         with broker.frozen():
             with pytest.raises(KafkaTimeoutError, match="max_block_ms"):
@@ -401,7 +401,7 @@ def test_closing_without_patience_settles_the_futures_of_every_chunk(topic: str)
             producer.close(timeout=0)
         for future in futures:
             with pytest.raises(KafkaError):
-                future.get(timeout=20)
+                future.get(timeout=60)
 
 
 def test_flush_get_and_close_wait_for_slow_callbacks(bootstrap: str, topic: str) -> None:
@@ -412,7 +412,7 @@ def test_flush_get_and_close_wait_for_slow_callbacks(bootstrap: str, topic: str)
         seen.append(metadata.offset)
 
     producer = KafkaProducer(bootstrap_servers=bootstrap)
-    producer.send(topic, b"").add_callback(slow).get(timeout=20)
+    producer.send(topic, b"").add_callback(slow).get(timeout=60)
     assert seen == [0]
     producer.send(topic, b"").add_callback(slow)
     producer.flush()

@@ -64,7 +64,7 @@ def topic(broker: BrokerProcess) -> str:
 
 def control(broker: BrokerProcess, method: str, body: object = None) -> list[dict[str, Any]]:
     data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(f"http://{broker.control}/faults", data, JSON, method=method), timeout=10) as answer:
+    with urlopen(Request(f"http://{broker.control}/faults", data, JSON, method=method), timeout=60) as answer:
         armed: list[dict[str, Any]] = json.loads(answer.read())
     return armed
 
@@ -135,7 +135,7 @@ def aiokafka(bootstrap: str, topic: str) -> None:
 def stored(bootstrap: str, topic: str) -> list[int]:
     """The records of partition 0, as numbers."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[int] = []
     while len(found) < end:

@@ -538,7 +538,7 @@ class TestProduceAndConsume:
         assert process.stdout.readline() == b"line 0\n"
         process.stdout.close()
         errors = process.stderr.read().decode()
-        assert process.wait(timeout=20) == 128 + signal.SIGPIPE
+        assert process.wait(timeout=60) == 128 + signal.SIGPIPE
         assert errors.startswith("Processed a total of ") and len(errors.splitlines()) == 1
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -549,7 +549,7 @@ class TestProduceAndConsume:
         assert process.stdout is not None
         assert process.stdout.readline() == b"one\n"
         process.send_signal(number)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
         assert process.returncode == 128 + number
         assert errors == b"Processed a total of 1 messages\n"
         # What was printed is committed.
@@ -565,7 +565,7 @@ class TestProduceAndConsume:
             == "one\ntwo\n"
         )
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (130, b"2 records acknowledged\n")
 
 

@@ -66,7 +66,7 @@ def member(tool: Tool, topic: str, group: str, *more: str) -> Iterator[None]:
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 @contextmanager
@@ -480,7 +480,7 @@ class TestSurroundings:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(timeout=20) == 128 + signal.SIGPIPE
+        assert process.wait(timeout=60) == 128 + signal.SIGPIPE
 
     def test_interrupt_while_waiting_is_one_word(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -493,7 +493,7 @@ class TestSurroundings:
             with connection:
                 assert connection.recv(1)  # it has asked, and waits for the answer
                 process.send_signal(signal.SIGINT)
-                out, err = process.communicate(timeout=20)
+                out, err = process.communicate(timeout=60)
                 assert (out, err.strip()) == (b"", b"stopped")
         assert process.returncode == 130
 
@@ -507,7 +507,7 @@ class TestSurroundings:
                  "--bootstrap-server", tool.bootstrap],
                 stdout=ours, env=environment,
             )  # fmt: skip
-            assert process.wait(timeout=20) == 0
+            assert process.wait(timeout=60) == 0
             os.close(ours)
             lines = os.read(theirs, 65_536).decode().splitlines()
             os.close(theirs)

@@ -21,7 +21,7 @@ async def echo_through_a_proxy() -> AsyncIterator[tuple[FaultProxy, trio.SocketS
                 async for data in stream:
                     await stream.send_all(data)
 
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
             nursery.start_soon(trio.serve_listeners, echo, [listener])

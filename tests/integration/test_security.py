@@ -13,6 +13,7 @@ import trio
 import trustme
 
 import triokafka
+from triokafka.client.admin.users import UserScramCredentialUpsertion
 from triokafka.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -24,6 +25,7 @@ from triokafka.errors import (
 )
 from triokafka.security.sasl.mechanism import MECHANISMS
 from triokafka.security.sasl.oauthbearer import unsecured_token
+from triokafka.security.scram_credentials import ScramMechanism
 from triokafka.testing import running_broker
 from triokafka.testing.running import RunningBroker
 
@@ -113,6 +115,17 @@ async def test_mechanism_that_is_not_enabled_is_refused_with_those_that_are() ->
         error = await refusal({**options, "bootstrap_servers": running.bootstrap_servers})
         assert isinstance(error, UnsupportedSaslMechanismError)
         assert "it offers PLAIN" in str(error)
+
+
+async def test_user_of_the_clusters_metadata_logs_in_from_now_on() -> None:
+    """KIP-554."""
+    async with broker(tls=True, sasl=True) as running:
+        options = {**running.client_options(), "sasl_username": "carol", "sasl_password": "her own"}
+        assert isinstance(await refusal(options), SaslAuthenticationFailedError)
+        change = UserScramCredentialUpsertion("carol", ScramMechanism.SCRAM_SHA_256, "her own")
+        async with triokafka.AdminClient(**running.client_options("alice")) as admin:
+            await admin.alter_user_scram_credentials([change])
+        await round_trip(options)
 
 
 async def test_expired_token_is_refused() -> None:

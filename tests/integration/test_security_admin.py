@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,9 @@ from triokafka.blocking.admin import (
     UserScramCredentialUpsertion,
 )
 from triokafka.blocking.errors import NoError
+from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.configured_authorizer import STANDARD_AUTHORIZER
+from triokafka.broker_stub.node import Node
 from triokafka.client import admin as types
 from triokafka.security.acl import ResourceType
 from triokafka.testing import running_broker
@@ -161,3 +164,53 @@ async def test_confluent_kafka_manages_acls_and_users(bootstrap: str) -> None:
         assert (found.mechanism, found.iterations) == (confluent.ScramMechanism.SCRAM_SHA_512, 5000)
 
     await trio.to_thread.run_sync(work)
+
+
+async def test_user_from_the_metadata_logs_in_and_may_do_what_acls_allow(tmp_path: Path) -> None:
+    """The principal of a SCRAM login reaches the authorizer and the quotas; a new password takes effect at once."""
+    config = BrokerConfig.from_properties(
+        {
+            "node.id": "1",
+            "log.dirs": str(tmp_path),
+            "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": ANONYMOUS,
+        }
+    )
+    sha_256 = types.ScramMechanism.SCRAM_SHA_256
+    write = READ._replace(operation=types.AclOperation.WRITE)
+    async with Node(config) as node:
+        plain, sasl = node.addresses.split(",")
+        login: dict[str, Any] = {
+            "bootstrap_servers": sasl,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_username": "alice",
+        }
+        async with triokafka.AdminClient(bootstrap_servers=plain) as admin:
+            await admin.create_topics([triokafka.NewTopic("orders", 1), triokafka.NewTopic("secret", 1)])
+            await admin.alter_user_scram_credentials(
+                [types.UserScramCredentialUpsertion("alice", sha_256, "first password")]
+            )
+            await admin.create_acls([write])
+            async with triokafka.Producer(**login, sasl_password="first password") as producer:
+                await (await producer.send("orders", b"allowed", partition=0))
+                with pytest.raises(errors.TopicAuthorizationFailedError):
+                    await (await producer.send("secret", b"denied", partition=0))
+                await admin.create_acls([write._replace(permission_type=types.AclPermissionType.DENY)])
+                with pytest.raises(errors.TopicAuthorizationFailedError):
+                    await (await producer.send("orders", b"denied", partition=0))
+            async with triokafka.AdminClient(**login, sasl_password="first password") as alices:
+                assert [topic.name for topic in await alices.list_topics()] == ["orders"]  # WRITE implies DESCRIBE
+                with pytest.raises(errors.ClusterAuthorizationFailedError):
+                    await alices.describe_acls()
+            await admin.alter_user_scram_credentials(
+                [types.UserScramCredentialUpsertion("alice", sha_256, "second password")]
+            )
+            with pytest.raises(errors.AuthenticationError):
+                async with triokafka.AdminClient(**login, sasl_password="first password") as alices:
+                    await alices.list_topics()
+            async with triokafka.AdminClient(**login, sasl_password="second password") as alices:
+                await alices.list_topics()

@@ -229,7 +229,7 @@ def test_blocking_producer_refuses_calls_in_the_wrong_order(bootstrap: str, topi
         producer.begin_transaction()
         with pytest.raises(BlockingIllegalStateError):
             producer.begin_transaction()
-        producer.send(topic, b"a").get(timeout=20)
+        producer.send(topic, b"a").get(timeout=60)
         producer.commit_transaction()
         with pytest.raises(BlockingIllegalStateError):
             producer.send(topic, b"a")
@@ -242,7 +242,7 @@ def test_blocking_producer_is_fenced_by_a_newer_one(bootstrap: str, topic: str) 
     ):
         old.init_transactions()
         old.begin_transaction()
-        old.send(topic, b"a").get(timeout=20)
+        old.send(topic, b"a").get(timeout=60)
         new.init_transactions()
         with pytest.raises(BlockingProducerFencedError):
             old.commit_transaction()
@@ -285,7 +285,7 @@ def test_command_line_lists_describes_and_terminates(bootstrap: str, topic: str)
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send(topic, b"a", partition=0).get(timeout=20)
+        producer.send(topic, b"a", partition=0).get(timeout=60)
 
         def table(*words: str) -> Sequence[dict[str, object]]:
             result = run(bootstrap, *words, "--json")
@@ -326,7 +326,7 @@ def test_abort_ends_an_open_transaction_in_one_partition(bootstrap: str, topic: 
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send(topic, b"a", partition=0).get(timeout=20)
+        producer.send(topic, b"a", partition=0).get(timeout=60)
         done = run(bootstrap, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
         assert done.exit_code == 0, done.output
         found = run(bootstrap, "describe-producers", "--topic", topic, "--partition", "0", "--json")

@@ -13,10 +13,11 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from tests.support.broker_process import free_port
+from triokafka.cli.cluster.free_ports import free_ports
 
 HERE = Path(__file__).parent
 WORK = HERE.parent.parent / ".interop"
@@ -24,6 +25,8 @@ JARS = WORK / "jars"
 CLASSES = WORK / "classes"
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """For programs that live for seconds or minutes, several on a machine."""
+
+_SECONDS_TO_START: Final = 180
 
 
 def require(*tools: str) -> None:
@@ -98,14 +101,6 @@ def run_java(main_class: str, *arguments: str, timeout: float = 300) -> str:
     return done.stdout
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on now."""
-    ports: set[int] = set()
-    while len(ports) < count:
-        ports.add(free_port())
-    return list(ports)
-
-
 @contextmanager
 def apache_kafka(directory: Path, *, port: int | None = None, **overrides: str) -> Iterator[str]:
     """Start one Apache Kafka node (broker and controller); gives its bootstrap address.
@@ -178,8 +173,9 @@ def apache_kafka(directory: Path, *, port: int | None = None, **overrides: str) 
 
 def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     """Wait until a JVM accepts connections; fails with the end of its log when it ends instead."""
-    # Another program's start cannot be waited for with an event: ask until it answers, or it ends, or a minute is over.
-    deadline = time.monotonic() + 60
+    # Another program's start cannot be waited for with an event: ask until it answers, or it ends, or the time is over:
+    # on a busy machine a JVM takes more than a minute.
+    deadline = time.monotonic() + _SECONDS_TO_START
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise AssertionError(f"Apache Kafka ended with {process.returncode}:\n{log.read_text()[-4000:]}")
@@ -187,7 +183,7 @@ def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path)
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.1)
-    raise AssertionError(f"Apache Kafka did not listen within a minute:\n{log.read_text()[-4000:]}")
+    raise AssertionError(f"Apache Kafka did not listen within {_SECONDS_TO_START} seconds:\n{log.read_text()[-4000:]}")
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ Every node can be killed, paused, stopped and started again. Ports and data dire
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import subprocess
 import time
@@ -79,14 +80,17 @@ class MixedCluster:
         raise AssertionError(f"the replicas of {topic} did not catch up: {state}")
 
     def active_controller(self) -> int:
-        """The node that leads the metadata quorum; -1 during an election."""
+        """Wait until a node leads the metadata quorum, and return its id."""
+        deadline = time.monotonic() + TIMEOUT
 
         async def ask() -> int:
             async with triokafka.AdminClient(bootstrap_servers=self.bootstrap) as admin:
-                try:
-                    return (await admin.describe_metadata_quorum()).leader_id
-                except KafkaError:
-                    return -1
+                while True:
+                    with contextlib.suppress(KafkaError):
+                        if (leader := (await admin.describe_metadata_quorum()).leader_id) >= 0:
+                            return leader
+                    assert time.monotonic() < deadline, "no controller leads"
+                    await trio.sleep(0.1)
 
         return trio.run(ask)
 

@@ -30,7 +30,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session that has the connector's jars."""
     import triokafka.spark
 
@@ -43,13 +43,19 @@ def spark() -> Iterator[Any]:
         "spark.jars": ",".join(str(jar) for jar in connector_jars()),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # A session as short as this one never earns back what the optimising compiler costs.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "1",
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", "")  # what it becomes is for this session alone
+        # Spark gives the process that plans a streaming query ten seconds for its imports: not much on a busy machine.
+        triokafka.spark.prepare_home(str(tmp_path_factory.mktemp("home")))
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -26,7 +26,7 @@ TIMEOUT = 60.0
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session that has both."""
     import triokafka.spark
 
@@ -39,6 +39,8 @@ def spark() -> Iterator[Any]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
+        # A session as short as this one never earns back what the optimising compiler costs.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "1",
@@ -46,7 +48,11 @@ def spark() -> Iterator[Any]:
     builder = SparkSession.builder.master("local[2]").appName("triokafka beside the connector")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", "")  # what it becomes is for this session alone
+        # Spark gives the process that plans a streaming query ten seconds for its imports: not much on a busy machine.
+        triokafka.spark.prepare_home(str(tmp_path_factory.mktemp("home")))
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.interop.mixed_cluster import Member, MixedCluster, mixed_cluster
+from tests.interop.mixed_cluster import TIMEOUT, Member, MixedCluster, mixed_cluster
 
 pytestmark = pytest.mark.interop
 
@@ -69,10 +70,11 @@ def test_preferred_leaders_are_elected(cluster: MixedCluster) -> None:
     [leader] = cluster.leaders("elections")
     cluster.nodes[leader].restart()
     cluster.wait_until_in_sync("elections")
-    found = cluster.tool(
-        *("LeaderElectionCommand", "--bootstrap-server", cluster.bootstrap, "--election-type", "preferred"),
-        *("--topic", "elections", "--partition", "0"),
-    )
+    command = ("LeaderElectionCommand", "--bootstrap-server", cluster.bootstrap, "--election-type", "preferred")
+    deadline = time.monotonic() + TIMEOUT
+    # The in-sync set that the wait saw may be from before the restart.
+    while "Error" in (found := cluster.tool(*command, "--topic", "elections", "--partition", "0", check=False)):
+        assert time.monotonic() < deadline, found
     assert "elections-0" in found
     assert cluster.leaders("elections") == [leader]
 

@@ -26,6 +26,8 @@ from triokafka.spark.writing.each_batch import (
 )
 from triokafka.structs import TopicPartition
 
+_PATIENCE = 180  # seconds, on a machine where all else is busy as well
+
 
 def run(spark: Any, bootstrap: str, topic: str, function: Any, checkpoint: Path) -> Any:
     given = options(bootstrap, topic, startingOffsets="earliest", maxOffsetsPerTrigger="10")
@@ -39,7 +41,7 @@ def run(spark: Any, bootstrap: str, topic: str, function: Any, checkpoint: Path)
         .start()
     )
     try:
-        query.awaitTermination(60)
+        assert query.awaitTermination(_PATIENCE)
     finally:
         query.stop()
     return query

@@ -160,7 +160,7 @@ def run(frame: Any, bootstrap: str, topic: str, checkpoint: Path) -> Any:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    assert query.awaitTermination(180)
     return query
 
 

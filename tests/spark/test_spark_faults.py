@@ -5,6 +5,7 @@ All of it in the long profile.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -311,5 +312,6 @@ def children(pid: int) -> list[int]:
     """Process numbers of the children of a process."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
+        with contextlib.suppress(FileNotFoundError):  # the thread has just ended
+            found += [int(word) for word in (task / "children").read_text().split()]
     return found

@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 producer = Producer({"bootstrap.servers": "ignored", "test.mock.num.brokers": 3, "log_level": 0})
 found = {}
 while len(found) < 3:
-    found = {b.id: f"{b.host}:{b.port}" for b in producer.list_topics(timeout=10).brokers.values()}
+    found = {b.id: f"{b.host}:{b.port}" for b in producer.list_topics(timeout=60).brokers.values()}
 print("ready " + ",".join(found.values()), flush=True)
 sys.stdin.read()
 """

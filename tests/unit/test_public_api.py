@@ -16,7 +16,10 @@ import triokafka
 
 _HEAVY = ("construct", "crc32c", "pyarrow", "pyspark", "pandas", "numpy", "pytest")
 PACKAGE = Path(triokafka.__file__).parent
-LAZY = ("triokafka", "triokafka.blocking", "triokafka.formats", "triokafka.spark", "triokafka.testing")
+LAZY = (
+    *("triokafka", "triokafka.asyncio", "triokafka.blocking"),
+    *("triokafka.formats", "triokafka.spark", "triokafka.testing"),
+)
 """Packages whose names load when they are first used."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from triokafka.asyncio import abc as abc
+    from triokafka.asyncio import admin as admin
     from triokafka.asyncio import consumer as consumer
     from triokafka.asyncio import coordinator as coordinator
     from triokafka.asyncio import errors as errors
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from triokafka.asyncio import producer as producer
     from triokafka.asyncio import structs as structs
     from triokafka.asyncio.abc import ConsumerRebalanceListener
+    from triokafka.asyncio.admin import AIOKafkaAdminClient
     from triokafka.asyncio.consumer import AIOKafkaConsumer
     from triokafka.asyncio.errors import ConsumerStoppedError, IllegalOperation
     from triokafka.asyncio.producer import AIOKafkaProducer
@@ -28,6 +30,7 @@ __version__ = "0.14.0"
 """The version of aiokafka whose interface this is."""
 
 _HOMES: Final[dict[str, str]] = {
+    "AIOKafkaAdminClient": "admin",
     "AIOKafkaConsumer": "consumer",
     "AIOKafkaProducer": "producer",
     "ConsumerRebalanceListener": "abc",
@@ -40,6 +43,7 @@ _HOMES: Final[dict[str, str]] = {
 }
 
 __all__ = [
+    "AIOKafkaAdminClient",
     "AIOKafkaConsumer",
     "AIOKafkaProducer",
     "ConsumerRebalanceListener",
@@ -51,9 +55,9 @@ __all__ = [
     "TopicPartition",
 ]
 
-_MODULES: Final = frozenset({"abc", "consumer", "coordinator", "errors", "helpers", "partitioner", "producer"}) | {
-    "structs"
-}
+_MODULES: Final = frozenset(
+    {"abc", "admin", "consumer", "coordinator", "errors", "helpers", "partitioner", "producer"}
+) | {"structs"}
 _NOT_PUBLIC: Final = {"annotations", "TYPE_CHECKING", "Any", "Final"}
 
 

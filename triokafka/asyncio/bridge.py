@@ -84,6 +84,60 @@ class Bridge:
             return False
         return True
 
+    async def ask(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Await what ``make`` returns in the asyncio loop, and return its result.
+
+        Raises:
+            ClosedError: the asyncio loop was closed.
+        """
+        done = trio.Event()
+        outcome: list[tuple[Any, Exception | None]] = []
+
+        async def run() -> None:
+            try:
+                outcome.append((await make(), None))
+            except Exception as error:
+                outcome.append((None, error))
+            finally:
+                self.thread.soon(done.set)
+
+        def begin() -> None:
+            task = self.loop.create_task(run())
+            _running.add(task)
+            task.add_done_callback(_running.discard)
+
+        if not self.post(begin):
+            raise ClosedError("the asyncio loop was closed")
+        await done.wait()
+        if not outcome:
+            raise ClosedError("the asyncio loop ended")
+        value, error = outcome[0]
+        if error is not None:
+            raise error
+        found: T = value
+        return found
+
+
+_running: Final[set[asyncio.Task[None]]] = set()
+"""Running calls of `Bridge.ask`: a loop holds its tasks weakly."""
+
+
+class TokenProvider:
+    """aiokafka's token provider for the SDK: its coroutine runs in the asyncio loop."""
+
+    def __init__(self, bridge: Bridge, provider: Any) -> None:
+        self._bridge = bridge
+        self._provider = provider
+
+    async def token(self) -> str:
+        """Return a token."""
+        found: str = await self._bridge.ask(self._provider.token)
+        return found
+
+    def extensions(self) -> dict[str, str]:
+        """Return the extensions of the client's first message."""
+        return dict(self._provider.extensions())
+
 
 def settle(answer: asyncio.Future[T], value: T, error: BaseException | None) -> None:
     """Give a future its outcome, unless its waiter was cancelled."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from triokafka.asyncio.abc import AbstractTokenProvider
+from triokafka.asyncio.bridge import Bridge, TokenProvider
 from triokafka.errors import ConfigurationError
 
 
 def network_options(
+    bridge: Bridge,
     *,
     bootstrap_servers: Any,
     client_id: str | None,
@@ -22,17 +25,18 @@ def network_options(
     """Return the SDK's options.
 
     Raises:
-        ValueError: ``security_protocol`` is unknown, or SSL has no ``ssl_context``.
-        ConfigurationError: TLS or SASL is asked for.
+        ValueError: ``security_protocol`` or ``sasl_mechanism`` is unknown, or something that they need is missing.
+        ConfigurationError: the mechanism is GSSAPI, which is not there yet.
     """
     if security_protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
         raise ValueError("`security_protocol` should be SSL or PLAINTEXT")
-    if security_protocol in ("SSL", "SASL_SSL") and security.get("ssl_context") is None:
-        raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
-    if security_protocol != "PLAINTEXT":
-        raise ConfigurationError(
-            f"security_protocol={security_protocol!r}: TLS and SASL are not there yet, only 'PLAINTEXT' is"
-        )
+    secured: dict[str, Any] = {"security_protocol": security_protocol}
+    if security_protocol in ("SSL", "SASL_SSL"):
+        if security["ssl_context"] is None:
+            raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
+        secured["ssl_context"] = security["ssl_context"]
+    if security_protocol.startswith("SASL"):
+        secured |= _login(bridge, **security)
     return {
         "bootstrap_servers": servers(bootstrap_servers),
         "client_id": client_id,
@@ -42,6 +46,41 @@ def network_options(
         "retry_backoff_max_ms": max(1_000, retry_backoff_ms),
         "connections_max_idle_ms": -1 if connections_max_idle_ms is None else connections_max_idle_ms,
         "close_timeout_ms": request_timeout_ms,
+        **secured,
+    }
+
+
+def _login(
+    bridge: Bridge,
+    *,
+    sasl_mechanism: str,
+    sasl_plain_username: str | None,
+    sasl_plain_password: str | None,
+    sasl_oauth_token_provider: Any,
+    **_: Any,
+) -> dict[str, Any]:
+    if sasl_mechanism not in ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"):
+        raise ValueError(
+            "only `PLAIN`, `GSSAPI`, `SCRAM-SHA-256`, `SCRAM-SHA-512` and `OAUTHBEARER`sasl_mechanism are supported at"
+            " the moment"
+        )
+    if sasl_mechanism == "GSSAPI":
+        raise ConfigurationError("sasl_mechanism='GSSAPI' is not there yet; use SCRAM-SHA-512, PLAIN or OAUTHBEARER")
+    if sasl_mechanism == "OAUTHBEARER":
+        if not isinstance(sasl_oauth_token_provider, AbstractTokenProvider):
+            raise ValueError(
+                "sasl_oauth_token_provider needs to be provided implementing aiokafka.abc.AbstractTokenProvider"
+            )
+        return {
+            "sasl_mechanism": sasl_mechanism,
+            "sasl_oauth_token_provider": TokenProvider(bridge, sasl_oauth_token_provider),
+        }
+    if sasl_plain_username is None or sasl_plain_password is None:
+        raise ValueError("sasl_plain_username and sasl_plain_password required for PLAIN sasl")
+    return {
+        "sasl_mechanism": sasl_mechanism,
+        "sasl_plain_username": sasl_plain_username,
+        "sasl_plain_password": sasl_plain_password,
     }
 
 

@@ -108,8 +108,6 @@ class Broker:
         gateway: reaches the active controller.
         controller: publishes committed metadata, and knows the ids of the cluster and of the data directories.
         authorizer, quota, authentication, faults, scram_credentials: see `Node`.
-        directory_ids: returns the ids of the broker's data directories by path; those that the controller knows when
-            None.
     """
 
     def __init__(
@@ -124,7 +122,6 @@ class Broker:
         quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
-        directory_ids: Callable[[], Mapping[str, UUID]] | None = None,
         scram_credentials: ScramCredentials | None = None,
     ) -> None:
         self._config = DynamicBrokerConfig(config)
@@ -137,7 +134,7 @@ class Broker:
         self._controller = controller
         self.controller_metrics: Callable[[], Iterable[Sample]] | None = None
         """Returns the metrics of the controller in this process, if there is one; the node sets it."""
-        self._directory_ids = directory_ids or (lambda: controller.identity.directory_ids)
+        self._directory_ids: Callable[[], Mapping[str, UUID]] = lambda: controller.identity.directory_ids
         self.configuration = EffectiveConfiguration(config)
         self.gateway = gateway
         self.metadata = MetadataCache(lambda: controller.kraft_version)
@@ -395,11 +392,11 @@ class Broker:
         # The tasks must have ended before the files are closed, also when the body was cancelled.
         await self.tasks.close()
 
-    async def stop_serving(self, *, cleanly: bool = True) -> None:
+    async def stop_serving(self, *, cleanly: bool = True, signs_off: bool = True) -> None:
         """Do the first part of `stop`: serve no more and sign off, while the tasks of the node continue.
 
         In a cluster of several brokers the broker signs off first: followers fetch from it until its partitions have
-        other leaders.
+        other leaders. Without ``signs_off`` the controller is not told.
         """
         self.tasks.refuse()
         if not cleanly:
@@ -407,13 +404,13 @@ class Broker:
             return
         with trio.CancelScope(shield=True):
             has_others = any(number != self.node_id for number in self.image.brokers)
-            if has_others:
+            if has_others and signs_off:
                 await self._sign_off()
             self.replicas.shut_down()
             for runtime in self.coordinators.runtimes():
                 runtime.stop()
             await self.sockets.stop(_STOP_TIMEOUT_MS)
-            if not has_others:
+            if not has_others and signs_off:
                 await self._sign_off()
 
     def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
@@ -462,9 +459,11 @@ class Broker:
         """Return TLS and SASL of the listeners; None when all are PLAINTEXT."""
         if all(listener.security_protocol == "PLAINTEXT" for listener in config.broker_listeners):
             return None
-        from triokafka.broker_stub.network.listener_security import ListenerSecurity  # not needed for PLAINTEXT
+        from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials  # not for PLAINTEXT
+        from triokafka.broker_stub.network.listener_security import ListenerSecurity, ScramLookups
 
-        return ListenerSecurity(config, config.broker_listeners, self.world, scram=self._scram_credentials)
+        scram = ScramLookups(self._scram_credentials, MetadataScramCredentials(lambda: self.image))
+        return ListenerSecurity(config, config.broker_listeners, self.world, scram=scram)
 
     def _security_of_peers(self, config: BrokerConfig) -> ClientSecurity | None:
         """Return TLS and SASL of connections to other brokers; None when they are PLAINTEXT."""

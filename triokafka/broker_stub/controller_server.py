@@ -86,7 +86,8 @@ class ControllerServer:
         self.sockets = SocketServer(
             world,
             socket_config(config, world.available_memory()),
-            authentication=authentication or _listener_security(config, world, scram_credentials),
+            authentication=authentication
+            or _listener_security(config, world, lambda: self._metadata.image, scram_credentials),
         )
         handlers = Handlers(CONTROLLER_MODULES)
         services = ControllerServices(
@@ -186,11 +187,16 @@ class ControllerServer:
 
 
 def _listener_security(
-    config: BrokerConfig, world: World, scram_credentials: ScramCredentials | None
+    config: BrokerConfig,
+    world: World,
+    image: Callable[[], MetadataImage],
+    scram_credentials: ScramCredentials | None,
 ) -> Authentication | None:
     """Return TLS and SASL of the controller's listeners; None when all are PLAINTEXT."""
     if all(listener.security_protocol == "PLAINTEXT" for listener in config.controller_listeners):
         return None
-    from triokafka.broker_stub.network.listener_security import ListenerSecurity  # not needed for PLAINTEXT
+    from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials  # not for PLAINTEXT
+    from triokafka.broker_stub.network.listener_security import ListenerSecurity, ScramLookups
 
-    return ListenerSecurity(config, config.controller_listeners, world, scram=scram_credentials)
+    scram = ScramLookups(scram_credentials, MetadataScramCredentials(image))
+    return ListenerSecurity(config, config.controller_listeners, world, scram=scram)

@@ -66,10 +66,11 @@ class Node:
         authorizer: access control; when None, that of ``authorizer.class.name``. Without either, everything is allowed.
         quota: is called with every response, and returns how long to hold the client back; None for no such hook.
         authentication: finds the principal of a connection before its first request; all are anonymous when None.
-        faults: the faults that tests arm.
-        scram_credentials: the SCRAM credentials for listeners with that mechanism; without them no user exists.
+        faults: the faults that tests arm, for requests to the broker; to the controller of a node that is no broker.
+        scram_credentials: SCRAM credentials of users besides those in the cluster's metadata.
         cluster_id: the cluster that new data directories join. When None, a quorum of one creates a new cluster, and
             any other node needs directories that ``triokafka storage format`` has prepared.
+        elects_at_once: see `RaftConfig`.
 
     Raises:
         ConfigurationError: at construction: a listener has a security protocol that is not served, or the authorizer
@@ -89,6 +90,7 @@ class Node:
         authentication: Authentication | None = None,
         faults: Faults | None = None,
         cluster_id: str | None = None,
+        elects_at_once: bool = False,
         scram_credentials: ScramCredentials | None = None,
     ) -> None:
         world = RealWorld() if world is None else world
@@ -106,8 +108,11 @@ class Node:
             cluster_id=cluster_id,
             follower=follower,
             endpoints=self._controller_endpoints,
+            elects_at_once=elects_at_once,
             new_client=partial(quorum_client, security=self._controller_security),
         )
+        self.cluster_ends = False
+        """Set it before the node's block is left when all nodes of the cluster stop: this node hands nothing over."""
         self._controller: Controller | None = None
         self._server: ControllerServer | None = None
         self._channel: ControllerChannel | None = None
@@ -116,7 +121,7 @@ class Node:
             self._controller = Controller(world, config, self.metadata, follower=follower)
         gateway = self._gateway()
         if config.controller_listeners:
-            self._server = self._new_server(gateway, authorizer, authentication, faults)
+            self._server = self._new_server(gateway, authorizer, authentication, None if config.is_broker else faults)
         if config.is_broker:
             self._broker = Broker(
                 config,
@@ -346,7 +351,7 @@ class Node:
         try:
             with trio.CancelScope(shield=True):
                 if self._broker is not None:
-                    await self._broker.stop_serving(cleanly=cleanly)
+                    await self._broker.stop_serving(cleanly=cleanly, signs_off=not self.cluster_ends)
                 if cleanly:
                     await self._leave_quorum()
                 self._stop_listening()
@@ -374,16 +379,21 @@ class Node:
         metadata, server = self.metadata, self._server
         if server is None or not metadata.is_open or self.failure is not None:
             return
+        if self.cluster_ends:
+            return  # the requests in progress are those of the other nodes
         if not metadata.is_alone:
             await metadata.raft.shut_down(timeout=_STOP_TIMEOUT_MS / 1000)
         await server.stop(_STOP_TIMEOUT_MS)
 
-    def clock_jumped(self) -> None:
-        """The world's clock was put forward: do now what is due by it.
+    def clock_jumped(self, seconds: float) -> None:
+        """The world's clock was put forward by so many seconds, on all nodes: do now what is due by it.
 
         Deadlines of groups and waiting requests end, connections that were idle for too long are closed, retention,
-        flushes and compaction that time decides happen soon. The broker keeps its registration.
+        flushes and compaction that time decides happen soon. Brokers keep their registrations, and the quorum its
+        leader.
         """
+        if self.metadata.is_open:
+            self.metadata.raft.clock_jumped(seconds)
         if self._broker is not None:
             self._broker.clock_jumped()
         self.storage.clock_jumped()

@@ -65,6 +65,7 @@ class NodeMetadata:
         endpoints: returns the addresses of this node's controller listeners once they are bound; the configured ones
             by default.
         new_client: makes the client of the quorum.
+        elects_at_once: see `RaftConfig`.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class NodeMetadata:
         follower: Follower | None = None,
         endpoints: Callable[[], Sequence[VoterEndpoint]] | None = None,
         new_client: NewRaftClient = quorum_client,
+        elects_at_once: bool = False,
     ) -> None:
         self.publisher = MetadataPublisher()
         self.loader = MetadataLoader(self.publisher)
@@ -87,6 +89,7 @@ class NodeMetadata:
         self._follower = follower
         self._endpoints = endpoints
         self._new_client = new_client
+        self._elects_at_once = elects_at_once
         self._controller: MetadataLogListener | None = None
         self._opened: _Opened | None = None
         self._leader = LeaderAndEpoch(None, 0)
@@ -162,7 +165,13 @@ class NodeMetadata:
     def _quorum(self, identity: ClusterIdentity) -> RaftConfig:
         config = self._config
         endpoints = controller_endpoints(config) if self._endpoints is None else self._endpoints()
-        return raft_config(config, identity.cluster_id, identity.directory_ids[config.metadata_directory], endpoints)
+        return raft_config(
+            config,
+            identity.cluster_id,
+            identity.directory_ids[config.metadata_directory],
+            endpoints,
+            elects_at_once=self._elects_at_once,
+        )
 
     @property
     def _parts(self) -> _Opened:

@@ -7,8 +7,7 @@ the network is here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -20,7 +19,7 @@ from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log_options import cleaner_config, log_manager_config
-from triokafka.broker_stub.meta_properties import ClusterIdentity, open_directories
+from triokafka.broker_stub.meta_properties import ClusterIdentity
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.raft.metadata_log_files import PARTITION as METADATA_PARTITION
@@ -70,8 +69,6 @@ class NodeStorage:
         )
         self.cleaner = LogCleaner(world, self.logs, cleaner_config(config))
         self._world = world
-        self.directory_ids: Mapping[str, UUID] = {}
-        """The ids of the data directories by path; known once they are open."""
         self._hosts: list[PartitionHost] = []
         self._is_open = False
 
@@ -102,29 +99,9 @@ class NodeStorage:
         loader.forget_removed_topics()
         await self._load(metadata.identity, metadata.image)
 
-    async def open_beside(self, metadata: NodeMetadata) -> None:
-        """Lock the directories and open every log, for a broker whose controller has its metadata log elsewhere.
-
-        Raises:
-            ConfigurationError, KafkaStorageError: see `LogManager.load` and `open_directories`.
-        """
-        world, config = self._world, self.config
-        await world.run_in_thread(self.logs.lock)
-        identity = await world.run_in_thread(
-            partial(
-                open_directories,
-                world.storage,
-                config.data_directories,
-                config.node_id,
-                new_id=world.uuid,
-                cluster_id=metadata.identity.cluster_id,
-            )
-        )
-        await self._load(identity, metadata.image)
-
     async def _load(self, identity: ClusterIdentity, image: MetadataImage) -> None:
         self.logs.cannot_use(identity.failed)
-        self.directory_ids = ids = identity.directory_ids
+        ids = identity.directory_ids
         self.logs.directory_ids = frozenset(ids[path] for path in self.config.data_directories if path in ids)
 
         def topic_id_of(topic_partition: TopicPartition) -> UUID | None:

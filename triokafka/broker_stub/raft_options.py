@@ -38,7 +38,12 @@ def controller_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
 
 
 def raft_config(
-    config: BrokerConfig, cluster_id: str, directory_id: UUID, endpoints: Sequence[VoterEndpoint]
+    config: BrokerConfig,
+    cluster_id: str,
+    directory_id: UUID,
+    endpoints: Sequence[VoterEndpoint],
+    *,
+    elects_at_once: bool = False,
 ) -> RaftConfig:
     """Return the configuration of this node of the quorum; ``endpoints`` are those of its controller listeners."""
     listener = config.controller_listener_names[0].upper()
@@ -55,6 +60,7 @@ def raft_config(
         bootstrap_servers=config.quorum_bootstrap_servers,
         controller_listener=listener,
         endpoints=tuple(endpoints),
+        elects_at_once=elects_at_once,
         auto_join=config.controller_quorum_auto_join_enable,
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,

@@ -6,6 +6,7 @@ import platform
 from typing import Final
 
 COMMANDS: Final = {
+    "acls": "list, add and remove access control lists",
     "broker": "run one broker",
     "cluster": "run several nodes, each a process of its own",
     "completion": "print the script for command completion in a shell",
@@ -25,6 +26,7 @@ COMMANDS: Final = {
     "storage": "format data directories for a cluster, show them, make ids",
     "topics": "list, create, describe, alter and delete topics",
     "transactions": "list and describe transactions, find hanging ones, abort them",
+    "users": "list, add and remove SCRAM users",
 }
 
 

@@ -123,7 +123,9 @@ def client_options(
         options["bootstrap_servers"] = bootstrap
     if _TIMEOUT in ctx.meta:
         options[timeout] = ctx.meta[_TIMEOUT]
-    return options
+    from triokafka.security.java_names import python_options
+
+    return python_options(options)
 
 
 class AdminConnection(NamedTuple):
@@ -191,7 +193,15 @@ def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
 def setting(option: str, text: str) -> tuple[str, Any]:
     """Parse a client option NAME=VALUE: Kafka's dotted name or ours, and the value as a Python object."""
     name, value = pair(option, text)
-    return name.replace(".", "_").replace("-", "_"), parsed(value.strip())
+    snake = name.replace(".", "_").replace("-", "_")
+    return snake, value_of(snake, value.strip())
+
+
+def value_of(name: str, text: str) -> Any:
+    """Convert the text of an option, named in snake_case; passwords and the like stay texts."""
+    from triokafka.security.java_names import is_text
+
+    return text if is_text(name) else parsed(text)
 
 
 def parsed(text: str) -> Any:
@@ -212,7 +222,8 @@ def read_properties(path: str | None) -> dict[str, Any]:
     """Read client options from a properties file; empty without a file."""
     if path is None:
         return {}
-    return {name.replace(".", "_"): parsed(value.strip()) for name, value in read_properties_text(path).items()}
+    texts = {name.replace(".", "_"): value.strip() for name, value in read_properties_text(path).items()}
+    return {name: value_of(name, value) for name, value in texts.items()}
 
 
 def read_properties_text(path: str) -> dict[str, str]:

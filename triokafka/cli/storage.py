@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +16,8 @@ from triokafka.cli.values import configured, text_of_file
 if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.raft.voter_set import Voter
-    from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
+    from triokafka.protocol.message import Struct
+    from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord, UserScramCredentialRecord
 
 
 @click.group("storage", cls=CommandGroup)
@@ -38,6 +41,7 @@ def random_uuid() -> None:
     epilog=examples(
         "triokafka storage format -t MkU3OEVBNTcwNTJENDM2Qk -c server.properties",
         "triokafka storage format -t MkU3OEVBNTcwNTJENDM2Qk -c server.properties --standalone",
+        "triokafka storage format … --standalone --add-scram 'SCRAM-SHA-256=[name=admin,password=s3cret]'",
     ),
 )
 @click.option("--cluster-id", "-t", required=True, metavar="ID", help="The cluster that the node joins.")
@@ -55,6 +59,14 @@ def random_uuid() -> None:
 @click.option(
     "--release-version", "-r", metavar="VERSION", help="Begin with the feature levels of a Kafka release, such as 4.0."
 )
+@click.option(
+    "--add-scram",
+    "-S",
+    "users",
+    multiple=True,
+    metavar="MECHANISM=[name=NAME,password=PASSWORD]",
+    help="Begin with a SCRAM user. Others on this machine can see a command line.",
+)
 def format_directories(
     cluster_id: str,
     config_file: str,
@@ -64,6 +76,7 @@ def format_directories(
     ignore_formatted: bool,
     features: tuple[str, ...],
     release_version: str | None,
+    users: tuple[str, ...],
 ) -> None:
     """Write the ids of the cluster, the node and the directories into the node's data directories.
 
@@ -82,7 +95,8 @@ def format_directories(
         )
     if standalone and not config.is_controller:
         raise click.UsageError("--standalone: the node is a broker only (process.roles).")
-    records = _first_records(features, release_version)
+    records: list[Struct] = [*_first_records(features, release_version)]
+    records += _users(users, records)
     if _is_formatted(config):
         if ignore_formatted:
             click.echo("All of the log directories are already formatted.")
@@ -164,6 +178,24 @@ def _first_records(features: tuple[str, ...], release_version: str | None) -> li
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items() if level]
 
 
+def _users(arguments: tuple[str, ...], records: Sequence[Struct]) -> list[UserScramCredentialRecord]:
+    from triokafka.broker_stub.metadata.features import METADATA_VERSION
+    from triokafka.cli.add_scram import MIN_METADATA_VERSION, scram_record
+    from triokafka.world.system import RealWorld
+
+    if arguments and _level(records) < MIN_METADATA_VERSION:
+        raise click.UsageError(f"--add-scram needs {METADATA_VERSION} {MIN_METADATA_VERSION} (Kafka 3.5) or higher.")
+    return [scram_record(text, RealWorld().random_bytes) for text in arguments]
+
+
+def _level(records: Sequence[Struct]) -> int:
+    from triokafka.broker_stub.metadata.features import METADATA_VERSION
+    from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
+
+    levels = (record for record in records if isinstance(record, FeatureLevelRecord))
+    return next(record.feature_level for record in levels if record.name == METADATA_VERSION)
+
+
 def _parse_controllers(text: str, config: BrokerConfig) -> list[Voter]:
     from triokafka.broker_stub.raft.replica_key import ReplicaKey
     from triokafka.broker_stub.raft.voter_set import Voter, VoterEndpoint
@@ -187,7 +219,7 @@ def _write(
     voters: list[Voter] | None,
     *,
     standalone: bool,
-    records: list[FeatureLevelRecord],
+    records: Sequence[Struct],
 ) -> None:
     """Write ``meta.properties``, the first records and the first voters."""
     from triokafka.broker_stub.meta_properties import open_directories
@@ -222,9 +254,13 @@ def _write(
         needed=metadata,
     )
     now_ms = int(time.time() * 1000)
-    level = next(record.feature_level for record in records if record.name == METADATA_VERSION)
+    level = _level(records)
     bootstrap = encode_bootstrap(records, metadata_version=level, now_ms=now_ms)
-    storage.replace_file(f"{metadata}/{BOOTSTRAP_FILE}", bootstrap)
+    umask = os.umask(0o077)  # the file may have credentials
+    try:
+        storage.replace_file(f"{metadata}/{BOOTSTRAP_FILE}", bootstrap)
+    finally:
+        os.umask(umask)
     if standalone:
         quorum = raft_config(config, cluster_id, identity.directory_ids[metadata], controller_endpoints(config))
         voters = [quorum.voter]

@@ -121,6 +121,7 @@ class BlockingBroker:
     heal = _called(RunningBroker.heal)
     drip = _called(RunningBroker.drip)
     start = _awaited(RunningBroker.start)
+    kill = _awaited(RunningBroker.kill)
     stop = _awaited(RunningBroker.stop)
     restart = _awaited(RunningBroker.restart)
     move_leader = _awaited(RunningBroker.move_leader)
@@ -162,6 +163,11 @@ class BlockingCluster:
         """
         return self.brokers[self._target.brokers.index(self._target.broker(node_id))]
 
+    @property
+    def active_controller(self) -> int:
+        """The id of the node whose controller is active; -1 while there is none."""
+        return self._target.active_controller
+
     fail_next = delegated("_fault_calls", FaultCalls.fail_next)
     drop_replies = delegated("_fault_calls", FaultCalls.drop_replies)
     delay_replies = delegated("_fault_calls", FaultCalls.delay_replies)
@@ -177,8 +183,15 @@ class BlockingCluster:
     expire_member = _called(RunningCluster.expire_member)
     reset = _called(RunningCluster.reset)
     leader = _called(RunningCluster.leader)
+    partitions = _called(RunningCluster.partitions)
     leader_epoch = _called(RunningCluster.leader_epoch)
     coordinator = _called(RunningCluster.coordinator)
+    pause = _called(RunningCluster.pause)
+    resume = _called(RunningCluster.resume)
+    partition_network = _called(RunningCluster.partition_network)
+    heal = _called(RunningCluster.heal)
+    start = _awaited(RunningCluster.start)
+    kill = _awaited(RunningCluster.kill)
     start_broker = _awaited(RunningCluster.start_broker)
     stop = _awaited(RunningCluster.stop)
     restart = _awaited(RunningCluster.restart)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from triokafka.testing.cluster import RunningCluster
-from triokafka.testing.faulty_world import FaultyWorld
+from triokafka.testing.cluster_layout import check_size
+from triokafka.testing.nodes import new_broker, new_cluster
 from triokafka.testing.running import RunningBroker
 from triokafka.trio_context import require_trio
 from triokafka.world import World
-from triokafka.world.memory import MemoryStorage
-from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.testing.security import BrokerSecurity
+    from triokafka.testing.simulated import Simulation
 
 _DATA = "/data"
 
@@ -59,26 +59,37 @@ async def running_broker(
         security = BrokerSecurity(tls=tls, users=users)
         options = {**security.broker_options(), **options}
     config = BrokerConfig.for_tests(**{"log_dirs": (_DATA,), **_known(options)})
-    async with running(config, world, None, security) as broker:
+    async with running(config, world, None, security=security) as broker:
         assert isinstance(broker, RunningBroker)
         yield broker
 
 
 @asynccontextmanager
 async def running_cluster(
-    nodes: int = 3, *, world: World | None = None, **options: Any
+    nodes: int = 3,
+    *,
+    controllers: int | None = None,
+    world: World | None = None,
+    simulation: Simulation | None = None,
+    **options: Any,
 ) -> AsyncIterator[RunningCluster]:
     """Run ``nodes`` brokers in this process for the length of the block, with the ids 1, 2, …: one cluster.
 
-    Every broker has its own port. New topics have replicas on up to three brokers, and each partition has
-    one leader, which the test can move; when a broker stops, others lead what they have replicas of. Every broker
-    has its own logs and replicates from the leaders. Arguments and errors are those of `running_broker`.
+    Every node has its own ports, metadata log and logs, and replicates from the leaders. The first ``controllers``
+    nodes are controllers, too, and form the quorum: by default three, or one of one or two nodes. New topics have
+    replicas on up to three brokers, and each partition has one leader, which the test can move; when a broker stops,
+    others lead what they have replicas of.
+
+    With ``simulation`` every node has a host of its own in the simulated world, ``node-1`` and so on, with its own
+    clock, and listens on port 9092 there. Other arguments and errors are those of `running_broker`; with ``world`` all
+    nodes share that world's disk.
     """
     require_trio("running_cluster()", "triokafka.testing.blocking")
     from triokafka.broker_stub.config import BrokerConfig
 
-    if nodes < 1:
-        raise ValueError(f"a cluster has at least one node, not {nodes}")
+    check_size(nodes, controllers)
+    if world is not None and simulation is not None:
+        raise ValueError("a cluster runs in one world, or on the hosts of a simulation, not both")
     replicas = min(nodes, 3)
     config = BrokerConfig.for_tests(
         **{
@@ -91,25 +102,32 @@ async def running_cluster(
             # Followers see new partitions and brokers leave quickly.
             "replica_fetch_backoff_ms": 100,
             "broker_heartbeat_interval_ms": 250,
+            "controller_quorum_append_linger_ms": 0,
             **_known(options),
         }
     )
-    async with running(config, world, nodes) as cluster:
+    async with running(config, world, nodes, controllers=controllers, simulation=simulation) as cluster:
         assert isinstance(cluster, RunningCluster)
         yield cluster
 
 
 @asynccontextmanager
 async def running(
-    config: BrokerConfig, world: World | None, nodes: int | None, security: BrokerSecurity | None = None
+    config: BrokerConfig,
+    world: World | None,
+    nodes: int | None,
+    *,
+    controllers: int | None = None,
+    simulation: Simulation | None = None,
+    security: BrokerSecurity | None = None,
 ) -> AsyncIterator[RunningBroker | RunningCluster]:
     """Run one broker, or a cluster of ``nodes``, with a configuration as it is; see `running_broker`."""
     async with _running() as nursery:
         target: RunningBroker | RunningCluster
         if nodes is None:
-            target = RunningBroker(config, _world(world), nursery, security=security)
+            target = new_broker(config, world, nursery, security)
         else:
-            target = RunningCluster(config, nodes, _world(world), nursery)
+            target = await new_cluster(config, nodes, controllers, world, simulation, nursery)
         try:
             await target.start()
             yield target
@@ -127,13 +145,6 @@ def _known(options: dict[str, Any]) -> dict[str, Any]:
         if name not in known:
             raise unknown_option(name, known)
     return options
-
-
-def _world(world: World | None) -> FaultyWorld:
-    if world is None:
-        world = RealWorld()
-        world.storage = MemoryStorage(crashable=False)
-    return FaultyWorld(world)
 
 
 @asynccontextmanager

@@ -1,54 +1,40 @@
-"""A cluster of several brokers for a test.
+"""A cluster of several nodes for a test: brokers of which up to three are the controllers, one quorum.
 
-The brokers share the controller of a `LocalCluster` in this process. Each has its own logs, and replicates over the
-network.
+Every node is a `Node` with its own world, metadata log and logs. The nodes reach each other over the network.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import trio
 
-from triokafka.broker_stub.faults.faults import Faults
 from triokafka.delegation import delegated
 from triokafka.errors import BrokerNotAvailableError, IllegalStateError
 from triokafka.testing.fault_calls import FaultCalls
-from triokafka.testing.faulty_world import FaultyWorld
+from triokafka.testing.links import checked_groups
 from triokafka.testing.running import RunningBroker
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.config import BrokerConfig
+    from triokafka.broker_stub.faults.faults import Faults
     from triokafka.broker_stub.metadata import MetadataImage
     from triokafka.coordinator.group.members import KnownMember
+    from triokafka.testing.members import Members
 
 
 class RunningCluster:
-    """The brokers of a test; made by `running_cluster`.
+    """The nodes of a test; made by `running_cluster`.
 
     ``brokers`` are in the order of their ids, and `broker` finds one. Faults of requests that are armed here hold on
     every broker, and are used up together; those of one broker are armed at it.
     """
 
-    def __init__(self, config: BrokerConfig, nodes: int, world: FaultyWorld, nursery: trio.Nursery) -> None:
-        from triokafka.broker_stub.local_cluster import LocalCluster
-
-        self.faults = Faults(world.random.random)
-        self._fault_calls = FaultCalls(self.faults)
-        first = config.node_id
-        self._nursery = nursery
-        self._local = LocalCluster(config, world)
-        # The brokers need it until the last one has shut down, even if everything is cancelled.
-        self._scope = trio.CancelScope(shield=True)
-        self._ended = trio.Event()
-        self.brokers: list[RunningBroker] = []
-        for number in range(nodes):
-            # Each broker has its own freeze; they share clock and disk.
-            own = world if not number else world.beside()
-            mine = replace(config, node_id=first + number, listeners=_following(config, number))
-            node = RunningBroker(mine, own, nursery, self._local, self.faults)
-            self.brokers.append(node)
+    def __init__(self, faults: Faults, members: Members, brokers: list[RunningBroker]) -> None:
+        self.faults = faults
+        self._fault_calls = FaultCalls(faults)
+        self._members = members
+        self.brokers = brokers
 
     @property
     def bootstrap_servers(self) -> str:
@@ -57,8 +43,12 @@ class RunningCluster:
 
     @property
     def image(self) -> MetadataImage:
-        """The cluster's metadata."""
-        return self._local.controller.image
+        """The newest metadata that a running broker has applied.
+
+        Raises:
+            IllegalStateError: every broker is stopped.
+        """
+        return self._members.image
 
     def broker(self, node_id: int) -> RunningBroker:
         """Return the broker with that id.
@@ -72,27 +62,30 @@ class RunningCluster:
         ids = [broker.node_id for broker in self.brokers]
         raise BrokerNotAvailableError(f"the cluster has the brokers {ids}, not {node_id}")
 
+    @property
+    def active_controller(self) -> int:
+        """The id of the node whose controller is active; -1 while there is none."""
+        active = self._members.active
+        return -1 if active is None else active.node_id
+
     # Life
 
-    async def start(self) -> None:
-        """Start all brokers, in the order of their ids; called by `running_cluster`."""
-        try:
-            await self._local.start()
-        except BaseException:
-            self._ended.set()
-            raise
-        self._nursery.start_soon(self._run_shared)
-        for broker in self.brokers:
-            await broker.start()
+    async def start(self, node_id: int | None = None) -> None:
+        """Start a node that is stopped, or all such nodes; see `RunningBroker.start`.
+
+        Without a majority of the controllers it returns at once, and the node serves as soon as there is one.
+
+        Raises:
+            BrokerNotAvailableError: the cluster has no such node.
+        """
+        await self._members.start(self.brokers if node_id is None else [self.broker(node_id)])
 
     async def end(self) -> None:
         """Stop all brokers, and close the logs; called by `running_cluster`."""
         with trio.CancelScope(shield=True):
-            for broker in reversed(self.brokers):
-                await broker.end()
-            self._scope.cancel()
-            await self._ended.wait()
-            await self._local.close()
+            async with trio.open_nursery() as nursery:
+                for broker in self.brokers:
+                    nursery.start_soon(broker.process.end)
 
     async def wait_failed(self) -> Exception:
         """Wait until a part of a broker fails; return the reason."""
@@ -108,15 +101,8 @@ class RunningCluster:
             nursery.cancel_scope.cancel()
         return failure
 
-    async def _run_shared(self) -> None:
-        try:
-            with self._scope:
-                await self._local.run()
-        finally:
-            self._ended.set()
-
     async def stop(self, node_id: int, *, clean: bool = True, move: bool = False) -> None:
-        """Stop a broker; see `RunningBroker.stop`.
+        """Stop a node; see `RunningBroker.stop`.
 
         Other brokers then lead the partitions of which they have replicas. A partition without another replica has no
         leader until the broker restarts; with ``move`` it moves to another broker first.
@@ -131,13 +117,70 @@ class RunningCluster:
         await broker.stop(clean=clean)
 
     async def start_broker(self, node_id: int) -> None:
-        """Start a stopped broker again; see `RunningBroker.start`."""
-        await self.broker(node_id).start()
+        """Start a stopped node again; the same as `start`."""
+        await self.start(node_id)
 
     async def restart(self, node_id: int, *, clean: bool = True, move: bool = False) -> None:
-        """Stop and start a broker: `stop`, then `start_broker`."""
+        """Stop and start a node: `stop`, then `start`."""
         await self.stop(node_id, clean=clean, move=move)
-        await self.start_broker(node_id)
+        await self.start(node_id)
+
+    # Failures of nodes and of the network between them
+
+    async def kill(self, node_id: int, *, power_cut: bool = False) -> None:
+        """End a node as SIGKILL does; see `RunningBroker.kill`. `start` starts it again.
+
+        Raises:
+            BrokerNotAvailableError: the cluster has no such node.
+            IllegalStateError: the node does not run.
+        """
+        await self.broker(node_id).kill(power_cut=power_cut)
+
+    def pause(self, node_id: int) -> None:
+        """Have a node stand still as after SIGSTOP, until `resume`; see `RunningBroker.freeze`.
+
+        Raises:
+            BrokerNotAvailableError: the cluster has no such node.
+            IllegalStateError: the node does not run.
+        """
+        self._running_node(node_id, "pause").freeze()
+
+    def resume(self, node_id: int) -> None:
+        """End `pause`; a node that does not stand still is fine.
+
+        Raises:
+            BrokerNotAvailableError: the cluster has no such node.
+            IllegalStateError: the node does not run.
+        """
+        self._running_node(node_id, "resume").thaw()
+
+    def _running_node(self, node_id: int, call: str) -> RunningBroker:
+        broker = self.broker(node_id)
+        if not broker.is_running:
+            raise IllegalStateError(f"{call}: broker {node_id} is not running; start({node_id}) it first")
+        return broker
+
+    def partition_network(self, groups: Iterable[Iterable[int]]) -> None:
+        """Let nodes reach only the nodes of their own group, until `heal`. Clients reach all nodes.
+
+        Data between two groups is delayed until they reach each other again, and connecting waits, as with TCP. Nodes
+        in no group are a further group: ``[[1]]`` cuts node 1 off. Another call replaces the groups.
+
+        Raises:
+            BrokerNotAvailableError: the cluster has no such node.
+            ValueError: a node is in two groups.
+        """
+        checked = checked_groups(groups)
+        for group in checked:
+            for node_id in sorted(group):
+                self.broker(node_id)
+        self._members.links.partition(checked)
+
+    def heal(self) -> None:
+        """End `partition_network`, and the black hole of every broker."""
+        self._members.links.heal()
+        for broker in self.brokers:
+            broker.heal()
 
     # Leaders
 
@@ -145,6 +188,10 @@ class RunningCluster:
         """Return the id of a partition's leader; -1 without a leader or without such a partition."""
         state = self.image.partition(topic, partition)
         return -1 if state is None else state.leader
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """Return the topics and numbers of all partitions, those of internal topics too."""
+        return [(topic.name, state.partition) for topic, state in self.image.partitions()]
 
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
         """Return the partition's leader epoch; -1 without such a partition."""
@@ -167,7 +214,7 @@ class RunningCluster:
         for broker in self.brokers:
             if broker.is_running:
                 return broker
-        raise IllegalStateError("every broker of the cluster is stopped. Start one with start_broker()")
+        raise IllegalStateError("every broker of the cluster is stopped. Start one with start(node_id)")
 
     # Faults of all brokers
 
@@ -183,12 +230,14 @@ class RunningCluster:
         return sum(broker.cut_connections() for broker in self.brokers if broker.is_running)
 
     def fill_disk(self, *, free_bytes: int = 0) -> None:
-        """See `RunningBroker.fill_disk`; the brokers have one disk."""
-        self.brokers[0].fill_disk(free_bytes=free_bytes)
+        """Fill the disk of every broker; see `RunningBroker.fill_disk`."""
+        for broker in self.brokers:
+            broker.fill_disk(free_bytes=free_bytes)
 
     def free_disk(self) -> None:
         """End `fill_disk`."""
-        self.brokers[0].free_disk()
+        for broker in self.brokers:
+            broker.free_disk()
 
     def advance_clock(self, ms: int) -> None:
         """See `RunningBroker.advance_clock`; the brokers have the same clocks."""
@@ -207,20 +256,12 @@ class RunningCluster:
         return self._running if node_id == -1 else self.broker(node_id)
 
     def reset(self) -> None:
-        """Switch off all faults of the cluster and of each broker."""
+        """Switch off all faults of the cluster and of each broker, and heal the network."""
         self.faults.disarm_all()
+        self._members.links.heal()
         for broker in self.brokers:
             broker.reset()
 
     create_topic = delegated("_running", RunningBroker.create_topic)
 
     delete_topic = delegated("_running", RunningBroker.delete_topic)
-
-
-def _following(config: BrokerConfig, number: int) -> tuple[str, ...]:
-    """Return the listeners of the ``number``-th broker; explicit ports are counted up from the first broker's."""
-    listeners = []
-    for listener in config.listeners:
-        address, _, port = listener.rpartition(":")
-        listeners.append(f"{address}:{int(port) + number if int(port) else 0}")
-    return tuple(listeners)

@@ -13,6 +13,9 @@ path                    parameters                                   answer
 ``/stop``               ``broker``, ``clean``, ``move``
 ``/start``              ``broker``
 ``/restart``            ``broker``, ``clean``, ``move``
+``/kill``               ``broker``
+``/partition-network``  ``groups``: lists of broker ids
+``/heal``
 ``/advance-clock``      ``ms``
 ``/members``            ``group``                                    ``members``: member, client and instance ids
 ``/expire-member``      ``group``, ``member``                        ``member``: its id
@@ -43,6 +46,7 @@ Values = Mapping[str, Any]
 _REQUIRED: Final = object()
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "broker": (int,),
+    "groups": (list,),
     "free_bytes": (int,),
     "clean": (bool,),
     "move": (bool,),
@@ -69,6 +73,9 @@ def control_actions(target: Target) -> dict[str, Action]:
         ("/stop", calls.stop, leaving),
         ("/start", calls.start, one),
         ("/restart", calls.restart, leaving),
+        ("/kill", calls.kill, one),
+        ("/partition-network", calls.partition_network, {"groups": _REQUIRED}),
+        ("/heal", calls.heal, {}),
         ("/advance-clock", calls.advance_clock, {"ms": _REQUIRED}),
         ("/members", calls.members, {"group": _REQUIRED}),
         ("/expire-member", calls.expire_member, {"group": _REQUIRED, "member": None}),
@@ -177,6 +184,23 @@ class _Calls:
     async def restart(self, values: Values) -> Any:
         await self.stop(values)
         return await self.start(values)
+
+    async def kill(self, values: Values) -> Any:
+        await self._one(values).kill()
+        return {}
+
+    async def partition_network(self, values: Values) -> Any:
+        if not isinstance(self._target, RunningCluster):
+            raise BadRequestError("/partition-network needs a cluster: triokafka broker --nodes 3")
+        groups = values["groups"]
+        if not all(isinstance(group, list) and all(type(one) is int for one in group) for group in groups):
+            raise BadRequestError(f"groups are lists of broker ids, as in [[1], [2, 3]], not {groups!r}")
+        self._target.partition_network(groups)
+        return {}
+
+    async def heal(self, values: Values) -> Any:
+        self._target.heal()
+        return {}
 
     async def advance_clock(self, values: Values) -> Any:
         self._target.advance_clock(values["ms"])

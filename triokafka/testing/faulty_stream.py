@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from triokafka.structs import Buffer
-from triokafka.testing.gate import Gate
+from triokafka.testing.gate import BothGates, Gate
 from triokafka.world import FileSlice, Stream
 
 _DRIP_SECONDS: Final = 0.5
@@ -23,7 +23,7 @@ class FaultyStream(Stream):
         gate: shut while connections are frozen.
     """
 
-    def __init__(self, stream: Stream, gate: Gate) -> None:
+    def __init__(self, stream: Stream, gate: Gate | BothGates) -> None:
         self._stream = stream
         self._gate = gate
         self._closed = False

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -14,10 +14,10 @@ import trio
 
 from triokafka.testing.disk_room import DiskRoom
 from triokafka.testing.faulty_stream import FaultyStream
-from triokafka.testing.gate import Gate
+from triokafka.testing.gate import BothGates, Gate
 from triokafka.testing.gated_listener import GatedListener
 from triokafka.testing.guarded_storage import GuardedStorage
-from triokafka.world import Listener, Stream, World
+from triokafka.world import Listener, Storage, Stream, World
 from triokafka.world.system import RealWorld
 
 T = TypeVar("T")
@@ -27,23 +27,39 @@ _LARGEST_SHIFT_MS: Final = 1_000 * 365 * 24 * 3_600_000
 
 
 @dataclass(slots=True)
-class _Shared:
-    """The clock and the disk of several worlds of one machine."""
+class ClockShift:
+    """How far the clocks of one or more worlds were put forward."""
 
-    shift_ms: int = 0
-    disk_room: DiskRoom = field(default_factory=DiskRoom)
+    ms: int = 0
 
 
 class FaultyWorld(World):
-    """Another world, with faults that can be switched on. ``is_real``: the other world is the operating system."""
+    """Another world, with faults that can be switched on. ``is_real``: the other world is the operating system.
 
-    def __init__(self, world: World, *, shared: _Shared | None = None) -> None:
+    Args:
+        world: the other world.
+        clock: the clock that this world shares with others; its own by default.
+        storage: the disk; that of the other world by default.
+        gate_to: returns the gate that the data of a connection to a port passes, or None.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        clock: ClockShift | None = None,
+        storage: Storage | None = None,
+        gate_to: Callable[[int], Gate | None] = lambda port: None,
+    ) -> None:
         self.random = world.random
         self.cpus = world.cpus
         self.is_real = isinstance(world, RealWorld)
         self._world = world
-        self._shared = _Shared() if shared is None else shared
-        self.storage = GuardedStorage(world.storage, check=lambda: None, room=self._shared.disk_room)
+        self._clock = ClockShift() if clock is None else clock
+        self._disk_room = DiskRoom()
+        disk = world.storage if storage is None else storage
+        self.storage = GuardedStorage(disk, check=lambda: None, room=self._disk_room)
+        self._gate_to = gate_to
         self._flowing = Gate()
         self._reachable = Gate()
         self._streams: WeakValueDictionary[int, FaultyStream] = WeakValueDictionary()
@@ -51,26 +67,25 @@ class FaultyWorld(World):
 
     # Faults
 
-    def beside(self) -> FaultyWorld:
-        """Return a world with the same clock and disk, and connections with faults of their own."""
-        return FaultyWorld(self._world, shared=self._shared)
-
     @property
     def disk_room(self) -> int | None:
         """The bytes by which files may still grow; None for as many as the storage takes."""
-        return self._shared.disk_room.free_bytes
+        return self._disk_room.free_bytes
 
     @disk_room.setter
     def disk_room(self, free_bytes: int | None) -> None:
-        self._shared.disk_room.free_bytes = free_bytes
+        self._disk_room.free_bytes = free_bytes
 
     def put_clock_forward(self, ms: int) -> None:
-        """Put both clocks forward by ``ms`` milliseconds. The caller must wake tasks that wait for a time."""
+        """Put both clocks forward by ``ms`` milliseconds, for all worlds that share them.
+
+        The caller must wake tasks that wait for a time.
+        """
         if ms < 0:
             raise ValueError(f"a clock can only be put forward, not by {ms} ms")
-        if self._shared.shift_ms + ms > _LARGEST_SHIFT_MS:
+        if self._clock.ms + ms > _LARGEST_SHIFT_MS:
             raise ValueError(f"a clock can be put forward by a thousand years in all, not by {ms} ms")
-        self._shared.shift_ms += ms
+        self._clock.ms += ms
 
     @property
     def is_frozen(self) -> bool:
@@ -78,7 +93,7 @@ class FaultyWorld(World):
         return not self._flowing.is_open
 
     def freeze(self) -> None:
-        """Stop accepting, receiving and sending, as a process does after SIGSTOP."""
+        """Stop accepting, receiving, sending and work in threads, as a process does after SIGSTOP."""
         self._flowing.shut()
 
     def thaw(self) -> None:
@@ -121,8 +136,8 @@ class FaultyWorld(World):
             await self._flowing.wait()
             await self._reachable.wait()
 
-    def _wrap(self, stream: Stream) -> Stream:
-        wrapped = FaultyStream(stream, self._flowing)
+    def _wrap(self, stream: Stream, link: Gate | None = None) -> Stream:
+        wrapped = FaultyStream(stream, self._flowing if link is None else BothGates(self._flowing, link))
         self._connections += 1
         self._streams[self._connections] = wrapped
         return wrapped
@@ -130,13 +145,13 @@ class FaultyWorld(World):
     # The world
 
     def now(self) -> float:
-        return self._world.now() + self._shared.shift_ms / 1000
+        return self._world.now() + self._clock.ms / 1000
 
     def wall_ms(self) -> int:
-        return self._world.wall_ms() + self._shared.shift_ms
+        return self._world.wall_ms() + self._clock.ms
 
     def deadline(self, at: float) -> float:
-        return self._world.deadline(at - self._shared.shift_ms / 1000)
+        return self._world.deadline(at - self._clock.ms / 1000)
 
     def random_bytes(self, size: int) -> bytes:
         return self._world.random_bytes(size)
@@ -150,6 +165,9 @@ class FaultyWorld(World):
     async def connect(
         self, host: str, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
     ) -> Stream:
+        link = self._gate_to(port)
+        if link is not None:
+            await link.wait()
         stream = await self._world.connect(
             host, port, send_buffer_bytes=send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes
         )
@@ -158,7 +176,7 @@ class FaultyWorld(World):
         except trio.Cancelled:
             stream.close()
             raise
-        return self._wrap(stream)
+        return self._wrap(stream, link)
 
     async def listen(
         self,
@@ -179,6 +197,8 @@ class FaultyWorld(World):
         return GatedListener(listener, gate=self._wait_reachable, wrap=self._wrap)
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        if not self._flowing.is_open:
+            await self._flowing.wait()
         return await self._world.run_in_thread(function, *args)
 
     async def run_in_abandonable_thread(self, function: Callable[..., T], *args: Any) -> T:

@@ -30,3 +30,22 @@ class Gate:
         """Wait while the gate is shut."""
         while not self._opened.is_set():
             await self._opened.wait()
+
+
+class BothGates:
+    """Open while two gates are open."""
+
+    def __init__(self, one: Gate, other: Gate) -> None:
+        self._one = one
+        self._other = other
+
+    @property
+    def is_open(self) -> bool:
+        """Whether tasks pass without waiting."""
+        return self._one.is_open and self._other.is_open
+
+    async def wait(self) -> None:
+        """Wait while one of the gates is shut."""
+        while not self.is_open:
+            await self._one.wait()
+            await self._other.wait()

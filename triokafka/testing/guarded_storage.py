@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from typing import Final
 
 from triokafka.testing.disk_room import DiskRoom, LimitedFile
 from triokafka.world import File, Storage
+
+_QUORUM_STATE: Final = "quorum-state"
 
 
 class GuardedStorage(Storage):
@@ -14,7 +18,8 @@ class GuardedStorage(Storage):
     Args:
         storage: the other storage. Files that it opened earlier are not checked.
         check: raises the error for a call that must fail.
-        room: limits the growth of files; None does not count it.
+        room: limits the growth of files; None does not count it. The election state of the quorum is not counted: a
+            node that cannot write it takes no part in the quorum until its next start, as if it had failed.
     """
 
     def __init__(self, storage: Storage, *, check: Callable[[], None], room: DiskRoom | None = None) -> None:
@@ -29,7 +34,9 @@ class GuardedStorage(Storage):
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         file = self._storage.open(path, create=create, read_only=read_only)
-        return file if read_only or self._room is None else LimitedFile(self._room, file, path)
+        if read_only or self._room is None or os.path.basename(path).startswith(_QUORUM_STATE):
+            return file
+        return LimitedFile(self._room, file, path)
 
     def exists(self, path: str) -> bool:
         return self._storage.exists(path)

@@ -1,43 +1,36 @@
 """A broker that runs for a test, and the calls that control it and inject faults.
 
-`RunningBroker` outlives the `Broker` inside it, so that a test can stop, kill and start it again: it keeps its port,
+`RunningBroker` outlives the `Node` inside it, so that a test can stop, kill and start it again: it keeps its ports,
 its disk, its clock and its faults. All of it belongs to the Trio run that it was started in;
 `triokafka.testing.blocking` has the same for everybody else.
 """
 
 from __future__ import annotations
 
-import logging
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import trio
-
-from triokafka.broker_stub.faults.faults import Faults
 from triokafka.delegation import delegated
-from triokafka.errors import IllegalStateError, KafkaError, for_code
-from triokafka.structs import address_text
+from triokafka.errors import IllegalStateError, for_code
 from triokafka.testing.fault_calls import FaultCalls
-from triokafka.testing.faulty_world import FaultyWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.broker import Broker
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.controller import Controller
-    from triokafka.broker_stub.local_cluster import LocalCluster, LocalClusterNode
+    from triokafka.broker_stub.faults.faults import Faults
     from triokafka.broker_stub.metadata import MetadataImage
     from triokafka.broker_stub.network.socket_server import SocketServer
     from triokafka.broker_stub.node import Node
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.group.members import KnownMember
+    from triokafka.testing.faulty_world import FaultyWorld
+    from triokafka.testing.members import Members
+    from triokafka.testing.node_process import NodeProcess
     from triokafka.testing.security import BrokerSecurity
 
-logger = logging.getLogger(__name__)
-
-_TIMEOUT_MS = 30_000
+_TIMEOUT_MS: Final = 30_000
 
 
 class RunningBroker:
@@ -48,33 +41,35 @@ class RunningBroker:
     """
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        world: FaultyWorld,
-        nursery: trio.Nursery,
-        cluster: LocalCluster | None = None,
-        faults: Faults | None = None,
-        security: BrokerSecurity | None = None,
+        self, process: NodeProcess, faults: Faults, members: Members, security: BrokerSecurity | None = None
     ) -> None:
-        self.faults = Faults(world.random.random, beside=faults)
-        self._fault_calls = FaultCalls(self.faults)
-        self.config = config
-        self.world = world
+        self.faults = faults
+        self._fault_calls = FaultCalls(faults)
+        self._process = process
         self._security = security
-        self._nursery = nursery
-        self._cluster = cluster
-        self._node: Node | LocalClusterNode | None = None
-        self._leave = trio.Event()
-        self._gone = trio.Event()
-        self._gone.set()
-        self._kill = False
-        self._changing = trio.Lock()
-        self._held_ports: list[socket.socket] = []
-        self._bootstrap_servers = ""
-        self._failure: Exception | None = None
-        self._failed = trio.Event()
+        self._members = members
+        members.brokers.append(self)
 
     # What it is
+
+    @property
+    def process(self) -> NodeProcess:
+        """The process of the node."""
+        return self._process
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The options of the node; another value is for the next start."""
+        return self.process.config
+
+    @config.setter
+    def config(self, config: BrokerConfig) -> None:
+        self.process.config = config
+
+    @property
+    def world(self) -> FaultyWorld:
+        """The world of the node's process."""
+        return self.process.machine.world
 
     @property
     def node_id(self) -> int:
@@ -84,7 +79,7 @@ class RunningBroker:
     @property
     def bootstrap_servers(self) -> str:
         """The broker's address, HOST:PORT; the same before and after a restart."""
-        return self._bootstrap_servers
+        return self.process.addresses
 
     def client_options(self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
         """Return the options with which a client connects to this broker: its address, TLS, and a user's login.
@@ -97,36 +92,44 @@ class RunningBroker:
     @property
     def is_running(self) -> bool:
         """Whether the broker runs; false after a failure (see ``failure``)."""
-        return self._node is not None and self._node.failure is None
+        return self.process.is_running
 
     @property
-    def broker(self) -> Broker:
-        """The running `Broker` object; a different one after each restart.
+    def node(self) -> Node:
+        """The running `Node`; a different one after each restart.
 
         Raises:
             IllegalStateError: the broker is stopped.
         """
-        return self._running_node().broker
-
-    def _running_node(self) -> Node | LocalClusterNode:
-        if self._node is None:
+        node = self.process.node
+        if node is None:
             raise IllegalStateError(f"broker {self.node_id} is stopped; start() it first")
-        return self._node
+        return node
+
+    @property
+    def broker(self) -> Broker:
+        """The broker role of the node. Raises as ``node``."""
+        return self.node.broker
 
     @property
     def failure(self) -> Exception | None:
         """The failure that stopped the broker; None without one."""
-        return self._failure if self._node is None else self._node.failure
+        return self.process.failure
 
     @property
     def image(self) -> MetadataImage:
-        """The cluster's metadata."""
+        """The cluster's metadata, as far as this broker has applied it."""
         return self.broker.image
 
     @property
     def controller(self) -> Controller:
-        """The cluster's controller."""
-        return self._running_node().controller
+        """The controller role of the node; raises `IllegalStateError` if it has none, or is stopped."""
+        return self.node.controller
+
+    @property
+    def is_active_controller(self) -> bool:
+        """Whether this node is the active controller of its cluster."""
+        return self.is_running and self.node.is_active_controller
 
     @property
     def sockets(self) -> SocketServer:
@@ -142,136 +145,73 @@ class RunningBroker:
 
     async def start(self) -> None:
         """Start it, when it is stopped or has failed: on the port and the disk that it had. Returns once clients can
-        connect.
+        connect; in a cluster without a majority of the controllers, at once.
+
+        If cancelled, the start is given up.
 
         Raises:
             ConfigurationError: its address or its data directory cannot be used.
         """
-        async with self._changing:
-            if self._node is not None and self._node.failure is not None:
-                self._kill = True  # what is left of it
-                self._leave.set()
-                await self._gone.wait()
-            if self._node is None:
-                await self._gone.wait()  # whoever stopped it may have been cancelled
-                if self._cluster is not None:
-                    # It may have gone without a word, when the disk was full: it need not wait for its own session.
-                    await self._cluster.controller.fence_broker(self.node_id)
-                self._failure = None
-                await self._nursery.start(self._run)
+        await self._members.start([self])
 
     async def stop(self, *, clean: bool = True) -> None:
         """Stop it, and return when it is gone; its port stays taken, so that connecting is refused.
 
         Clean, requests in progress get a moment to finish and leaderships move to brokers that have replicas. Not
         clean, it ends as if it had been killed: connections break, nothing is flushed or signed off, and the next start
-        recovers what was written. A stopped broker is fine.
+        recovers what was written. The other nodes of a cluster notice at once, and have other leaders when this
+        returns. A stopped broker is fine.
         """
-        async with self._changing:
-            if self._node is not None:
-                self._kill = not clean
-                self._leave.set()
-            await self._gone.wait()  # also when it is ending already, being cancelled
+        offset, was_running = self._offset, self.is_running
+        await self.process.stop(clean=clean)
+        if was_running:
+            if clean:
+                await self._members.left(offset)
+            else:
+                await self._members.missed(self.node_id, offset)
+
+    async def kill(self, *, power_cut: bool = False) -> None:
+        """End it as SIGKILL does, and return when it is gone.
+
+        Connections break, nothing is flushed, and nobody is told. The other nodes of a cluster notice it by themselves:
+        the controllers after ``controller.quorum.fetch.timeout.ms`` if the active one has gone, and the active
+        controller after ``broker.session.timeout.ms``; `stop` with ``clean=False`` does not wait for these.
+
+        Args:
+            power_cut: the disk loses what was not synced, too; only on a simulated host of its own.
+
+        Raises:
+            IllegalStateError: the broker does not run; or ``power_cut`` without a simulated host of its own.
+        """
+        self._check_running("kill")
+        await self.process.kill(power_cut=power_cut)
+
+    def _check_running(self, call: str) -> None:
+        if not self.is_running and not self.process.is_starting:
+            raise IllegalStateError(f"{call}: broker {self.node_id} is not running; start() it first")
+
+    @property
+    def _offset(self) -> int:
+        """The offset of the metadata that the node has; -1 if it does not run."""
+        return self.node.metadata.image.offset if self.is_running else -1
 
     async def restart(self, *, clean: bool = True) -> None:
         """Stop and start the broker: `stop`, then `start`."""
         await self.stop(clean=clean)
         await self.start()
 
-    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
-        from triokafka.broker_stub.deferred_imports import import_everything
-
-        import_everything()
-        self._leave, self._gone = trio.Event(), trio.Event()
-        try:
-            node: Node | LocalClusterNode
-            if self._cluster is None:
-                from triokafka.broker_stub.node import Node
-
-                scram = None if self._security is None else self._security.scram_credentials
-                node = Node(self.config, world=self.world, faults=self.faults, scram_credentials=scram)
-            else:
-                node = self._cluster.node(self.config, self.world, self.faults)
-            self._release_ports()
-            with trio.CancelScope() as scope:
-                async with node:
-                    self._keep_ports(node.broker)
-                    self._node = node
-                    self._nursery.start_soon(self._watch, node)
-                    task_status.started()
-                    try:
-                        await trio.lowlevel.checkpoint_if_cancelled()  # whoever starts it may have given up
-                        # From now on it lives until `end`: clients that end with a cancelled body end with a broker.
-                        scope.shield = True
-                        await self._leave.wait()
-                    finally:
-                        self._node = None
-                        self.world.thaw()
-                    if self._kill:
-                        await node.kill()
-                        if self._cluster is not None:
-                            await self._be_missed(self._cluster)
-            if self._leave.is_set():
-                self._hold_ports()
-        except Exception:
-            if self._bootstrap_servers:
-                self._hold_ports()  # it could not start again, and is stopped still
-            raise
-        finally:
-            self._gone.set()
-
-    async def _be_missed(self, cluster: LocalCluster) -> None:
-        """Move leadership to other brokers without waiting for the end of this broker's session."""
-        try:
-            await cluster.controller.fence_broker(self.node_id)
-        except KafkaError as error:
-            logger.warning("Broker %d: fencing before the end of its session failed: %s", self.node_id, error)
-
-    def _keep_ports(self, broker: Broker) -> None:
-        """Take the ports that it got for its own from now on."""
-        self._bootstrap_servers = broker.bootstrap_servers
-        listeners = []
-        for listener in self.config.broker_listeners:
-            _, port = broker.sockets.address(listener.name)
-            listeners.append(f"{listener.name}://{address_text(listener.host, port)}")
-        others = [spec for spec in self.config.listeners if spec.partition("://")[0] not in broker.sockets.listeners]
-        self.config = replace(self.config, listeners=(*listeners, *others))
-
-    def _hold_ports(self) -> None:
-        """Nobody else is to get the ports meanwhile: also not a client that tries to connect, for its own end."""
-        if not self.world.is_real:
-            return
-        for listener in self.config.broker_listeners:
-            placeholder = socket.socket(socket.AF_INET6 if ":" in listener.host else socket.AF_INET)
-            placeholder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                placeholder.bind((listener.host, listener.port))
-            except OSError:
-                placeholder.close()  # it is somebody's already: starting again will say so
-            else:
-                self._held_ports.append(placeholder)
-
-    def _release_ports(self) -> None:
-        for placeholder in self._held_ports:
-            placeholder.close()
-        self._held_ports.clear()
-
     async def end(self) -> None:
         """Stop it for good, and let its ports go; called by `running_broker`."""
-        await self.stop()
-        self._release_ports()
+        await self.process.end()
+
+    def place(self) -> None:
+        """Note the ports of the started node for partitions of the network."""
+        for listener in (*self.config.broker_listeners, *self.config.controller_listeners):
+            self._members.links.place(self.node_id, listener.port)
 
     async def wait_failed(self) -> Exception:
         """Wait until a part of the broker fails and stops it; return the reason."""
-        while self._failure is None:
-            await self._failed.wait()
-        return self._failure
-
-    async def _watch(self, node: Node | LocalClusterNode) -> None:
-        await node.wait_stopped()
-        self._failure = node.failure
-        self._failed.set()
-        self._failed = trio.Event()
+        return await self.process.wait_failed()
 
     # Faults of requests
 
@@ -291,7 +231,8 @@ class RunningBroker:
     def freeze(self) -> None:
         """Freeze as a process does after SIGSTOP: connections stay open, new ones wait, requests get no response.
 
-        The clocks keep running, so sessions may expire meanwhile. `thaw` and `stop` end the freeze.
+        The clocks keep running, so sessions may expire meanwhile: the other nodes of a cluster then have other leaders.
+        `thaw` and `stop` end the freeze.
         """
         self.world.freeze()
 
@@ -309,7 +250,7 @@ class RunningBroker:
             self.thaw()
 
     def half_open(self) -> None:
-        """Make current connections lose all data in both directions permanently.
+        """Make current connections lose all data in both directions permanently, those between nodes too.
 
         Neither end notices, as when a machine loses power or a NAT forgets a connection. New connections work.
         """
@@ -346,13 +287,14 @@ class RunningBroker:
 
         Sessions of group members end, requests that wait for records or replicas are answered, idle connections are
         closed, records and positions are retained for as long as configured. Only the broker's clocks move: waits that
-        a fault causes, and everything in clients, take their time. In a cluster all brokers have the same clocks.
+        a fault causes, and everything in clients, take their time. In a cluster all brokers have the same clocks, and
+        keep their sessions with the controller.
         """
         self.world.put_clock_forward(ms)
-        if self._cluster is not None:
-            self._cluster.clock_jumped()
-        elif self._node is not None:
-            self._node.clock_jumped()
+        for broker in self._members.brokers:
+            node = broker.process.node or broker.process.starting
+            if node is not None:
+                node.clock_jumped(ms / 1000)
 
     def members(self, group: str) -> list[KnownMember]:
         """Return the members of a group: member id, client id and instance id, ordered by member id.
@@ -395,7 +337,7 @@ class RunningBroker:
 
         None is the next broker by id. A single broker leads on itself, in a new epoch: clients have to notice that. A
         broker without a replica takes the place of the leader, and the call waits until it has the records; so it does
-        for a replica that is not in sync.
+        for a replica that is not in sync. When it returns, all brokers know the new leader.
 
         Raises:
             UnknownTopicOrPartitionError: the partition does not exist.
@@ -404,7 +346,11 @@ class RunningBroker:
         """
         from triokafka.testing.leader_moves import move_leader
 
-        return await move_leader(self.controller, self.broker.gateway, topic, partition, to=to)
+        leader = await self._members.with_controller(
+            lambda active: move_leader(active.node.controller, active.node.broker.gateway, topic, partition, to=to)
+        )
+        await self._members.settle()
+        return leader
 
     async def move_coordinator(self, group: str, *, to: int | None = None) -> int:
         """Make broker ``to`` the coordinator of a group (and of groups in the same ``__consumer_offsets`` partition).
@@ -451,6 +397,7 @@ class RunningBroker:
         )
         response = await self.broker.gateway.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
         _raise_for(response.topics[0].error_code, response.topics[0].error_message)
+        await self._members.settle()
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises the error of DeleteTopics."""
@@ -459,6 +406,7 @@ class RunningBroker:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=_TIMEOUT_MS)
         response = await self.broker.gateway.delete_topics(request)
         _raise_for(response.responses[0].error_code, response.responses[0].error_message)
+        await self._members.settle()
 
 
 def _raise_for(code: int, message: str | None) -> None:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.security.sasl.mechanism import MECHANISMS, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
-from triokafka.security.sasl.scram import MIN_ITERATIONS, make_credential
-from triokafka.security.scram_credentials import ScramCredential, ScramMechanism
+from triokafka.security.sasl.scram import make_credential
+from triokafka.security.scram_credentials import MIN_ITERATIONS, ScramCredential, ScramMechanism
 
 _HOSTS: Final = ("127.0.0.1", "localhost", "::1")
 _SALT: Final = b"salt of a test's broker"

@@ -13,7 +13,7 @@ from triokafka.broker_stub.node import Node
 async def test_tasks_end_though_a_part_of_the_stop_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(BrokerConfig.for_tests(log_dirs=("/data",)), world=MemoryWorld())
 
-    async def fail(*, cleanly: bool) -> None:
+    async def fail(*, cleanly: bool, signs_off: bool) -> None:
         raise OSError("the network is gone")
 
     task = trio.lowlevel.current_task()

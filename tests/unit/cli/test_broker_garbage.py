@@ -12,6 +12,7 @@ from triokafka.cli.broker_run import _Settling
 @contextmanager
 def settling(times: int = 3) -> Iterator[None]:
     gc.disable()  # looks only when it is told to
+    gc.unfreeze()  # what was there before the tests
     callback = _Settling(times)
     gc.callbacks.append(callback)
     try:
@@ -19,6 +20,8 @@ def settling(times: int = 3) -> Iterator[None]:
     finally:
         gc.callbacks.remove(callback)
         gc.unfreeze()
+        gc.collect()
+        gc.freeze()
         gc.enable()
 
 
@@ -62,8 +65,8 @@ def test_cycles_among_objects_that_stayed_are_found_when_these_have_become_many(
 
 
 def test_a_broker_that_does_not_grow_never_looks_at_everything() -> None:
-    gc.freeze()
     with settling():
+        gc.freeze()
         for _ in range(10):
             gc.collect(1)
             assert gc.get_freeze_count()

@@ -37,6 +37,17 @@ def test_brokers_listen_on_the_following_ports(tmp_path: Path) -> None:
     assert found.nodes[1].properties["advertised.listeners"] == f"PLAINTEXT://{HOST}:19093"
 
 
+def test_controllers_keep_their_ports(tmp_path: Path) -> None:
+    """The voters of a dynamic quorum have their addresses in the metadata log."""
+    before = layout(tmp_path, 3)
+    for node in before.nodes:
+        node.write()
+    again = layout(tmp_path, 3)
+    names = ("controller.quorum.voters",)
+    assert [again.nodes[0].properties[name] for name in names] == [before.nodes[0].properties[name] for name in names]
+    assert again.bootstrap_servers != before.bootstrap_servers
+
+
 def test_no_two_nodes_share_a_port(tmp_path: Path) -> None:
     listeners = [node.properties["listeners"] for node in layout(tmp_path, 5).nodes]
     ports = [address.rpartition(":")[2] for text in listeners for address in text.split(",")]

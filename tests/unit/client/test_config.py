@@ -14,6 +14,8 @@ from triokafka.client.keywords import AdminKeywords, ConsumerKeywords, ProducerK
 from triokafka.client.option_names import ABSENT, RENAMED
 from triokafka.client.range_session import RangeSession
 from triokafka.errors import ConfigurationError
+from triokafka.security.java_names import python_options
+from triokafka.security.secret import reveal
 
 TABLES = [ProducerOptions, ConsumerOptions, AdminOptions]
 KEYWORDS = {
@@ -306,3 +308,26 @@ def test_share_groups_are_refused_with_what_there_is() -> None:
     """They are optional, and not there"""
     with pytest.raises(ConfigurationError, match="one of 'classic', 'consumer'"):
         ConsumerOptions.parse({"group_protocol": "share"})
+
+
+def test_javas_names_of_tls_become_the_options_here() -> None:
+    given = {
+        "ssl_truststore_location": "/ca.pem",
+        "ssl_truststore_type": "PEM",
+        "ssl_keystore_location": "/me.p12",
+        "ssl_keystore_password": "store",
+        "ssl_key_password": "key",
+        "ssl_endpoint_identification_algorithm": "",
+        "ssl_cipher_suites": "A,B",
+        "acks": 1,
+    }
+    options = python_options(given)
+    assert {name: reveal(value) if isinstance(value, str) else value for name, value in options.items()} == {
+        "ssl_cafile": "/ca.pem",
+        "ssl_certfile": "/me.p12",
+        "ssl_password": "key",
+        "ssl_check_hostname": False,
+        "ssl_ciphers": "A:B",
+        "acks": 1,
+    }
+    assert "'key'" not in repr(options)

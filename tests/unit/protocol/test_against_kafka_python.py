@@ -13,7 +13,7 @@ from triokafka.protocol.message import Message, Struct
 
 _MODULES = (
     "admin.acl", "admin.client_quotas", "admin.cluster", "admin.configs", "admin.groups", "admin.topics",
-    "admin.transactions", "consumer.fetch", "consumer.group", "consumer.metadata", "consumer.offsets",
+    "admin.transactions", "admin.users", "consumer.fetch", "consumer.group", "consumer.metadata", "consumer.offsets",
     "metadata.api_versions", "metadata.find_coordinator", "metadata.metadata", "producer.produce",
     "producer.transaction", "sasl",
 )  # fmt: skip

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import trio
@@ -50,7 +51,7 @@ async def produce(simulation: Simulation, cluster: RunningCluster, *values: byte
             await (await producer.send(topic, value, partition=0))
 
 
-def in_a_cluster(test: Callable[[Simulation, RunningCluster], object], **options: object) -> None:
+def in_a_cluster(test: Callable[[Simulation, RunningCluster], object], **options: Any) -> None:
     async def life(simulation: Simulation) -> None:
         async with running_cluster(nodes=3, world=simulation.host("cluster").world, **options) as cluster:
             await test(simulation, cluster)  # type: ignore[misc]
@@ -121,7 +122,7 @@ def test_too_few_replicas_refuse_acks_all() -> None:
     async def test(simulation: Simulation, cluster: RunningCluster) -> None:
         await cluster.create_topic("t", partitions=1, configs={"min.insync.replicas": "2"})
         await produce(simulation, cluster, b"1")
-        leader = cluster.leader("t")
+        leader = await cluster.move_leader("t", to=1) if cluster.leader("t") != 1 else 1
         for node in (1, 2, 3):
             if node != leader:
                 await cluster.stop(node, clean=False)
@@ -137,7 +138,7 @@ def test_too_few_replicas_refuse_acks_all() -> None:
         assert replica(cluster, leader).log.log_end_offset == 1
         assert metric(cluster, leader, "UnderMinIsrPartitionCount") == 1
 
-    in_a_cluster(test)
+    in_a_cluster(test, controllers=1)
 
 
 def test_a_topic_that_is_created_again_has_none_of_the_old_records() -> None:

@@ -368,17 +368,17 @@ def test_a_broker_that_goes_while_the_disk_is_full_takes_nobody_along_and_is_soo
     run_simulation(goes, 1)
 
 
-async def test_brokers_of_a_cluster_that_is_cancelled_sign_off_before_the_logs_are_closed(
+async def test_brokers_of_a_cluster_that_is_cancelled_close_their_logs_cleanly(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with trio.CancelScope() as scope:
         async with running_cluster(nodes=3) as cluster:
             await produce(cluster.bootstrap_servers, "t", b"1")
-            storage = cluster.broker(1).world.storage
+            storages = {broker.node_id: broker.world.storage for broker in cluster.brokers}
             scope.cancel()
             await trio.sleep_forever()
     for node_id in (1, 2, 3):
-        assert storage.exists(f"/data/broker-{node_id}/{CLEAN_SHUTDOWN_FILE}")
+        assert storages[node_id].exists(f"/data/broker-{node_id}/{CLEAN_SHUTDOWN_FILE}")
     assert "could not sign off" not in caplog.text
 
 

@@ -11,6 +11,7 @@ import logging
 import re
 import time
 import warnings
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
@@ -104,7 +105,9 @@ class AIOKafkaConsumer:
             )
         if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
             raise ValueError("`max_poll_records` should be positive Integer")
+        self._bridge = Bridge(loop)
         network = network_options(
+            self._bridge,
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
             metadata_max_age_ms=metadata_max_age_ms,
@@ -145,7 +148,6 @@ class AIOKafkaConsumer:
         self._max_poll_records = max_poll_records
         self._request_timeout = request_timeout_ms / 1000
         self._commit_seconds = auto_commit_interval_ms / 1000 if enable_auto_commit and group_id is not None else None
-        self._bridge = Bridge(loop)
         idle = max(0.5, (max_poll_interval_ms - options["max_poll_interval_ms"]) / 1000)
         session = self._session = ConsumerSession(
             self._bridge, options, commits=self._commit_seconds is not None, idle_seconds=idle
@@ -196,7 +198,7 @@ class AIOKafkaConsumer:
                     await self._local.changed(None)
                 self._raise_errors()
         if self._commit_seconds is not None:
-            self._committer = self._loop.call_later(self._commit_seconds, self._auto_commit)
+            self._commit_later()
 
     def _subscribe_session(self) -> None:
         self._session.soon(self._session.subscribe, self._topics, self._pattern)
@@ -214,16 +216,16 @@ class AIOKafkaConsumer:
         positions = self._local.positions()
         self._buffer.put_back()
         self._local.stop()
-        if self._started:
-            await asyncio.shield(self._end(positions))
+        await asyncio.shield(self._end(positions))
         self._buffer.clear()
 
     async def _end(self, positions: Any) -> None:
-        try:
-            await self._session.ask(self._session.close, positions)
-        except ConsumerStoppedError:
-            pass
-        await self._bridge.call(self._session.ended)
+        if self._started:
+            try:
+                await self._session.ask(self._session.close, positions)
+            except ConsumerStoppedError:
+                pass
+        await self._bridge.call(self._session.end)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -552,10 +554,13 @@ class AIOKafkaConsumer:
                 self._check_assigned(partition)
         await self._session.ask(self._session.commit, wanted, self._local.positions())
 
-    def _auto_commit(self) -> None:
+    def _commit_later(self) -> None:
         assert self._commit_seconds is not None
-        self._committer = self._loop.call_later(self._commit_seconds, self._auto_commit)
+        self._committer = self._loop.call_later(self._commit_seconds, _auto_commit, weakref.ref(self))
+
+    def _auto_commit(self) -> None:
         self._session.soon(self._session.commit_in_background, self._local.positions())
+        self._commit_later()
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """Return the group's committed offset; None without one. Raises `IllegalOperation` without ``group_id``."""
@@ -624,3 +629,10 @@ class AIOKafkaConsumer:
             return None
         found = self._session.consumer.engine.network.cluster.topics.get(topic)
         return None if found is None else set(found.partitions)
+
+
+def _auto_commit(consumer: weakref.ref[AIOKafkaConsumer]) -> None:
+    # The loop's timer must not keep a consumer alive that its program has dropped.
+    found = consumer()
+    if found is not None and not found._closed:
+        found._auto_commit()

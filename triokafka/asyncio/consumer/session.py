@@ -89,6 +89,7 @@ class ConsumerSession:
         self._pattern = False
         self._unassigned_polls = 0
         self._seeks = 0
+        self._begun = False
         self._epoch = 0.0
 
     @property
@@ -133,6 +134,7 @@ class ConsumerSession:
         consumer = triokafka.Consumer(**self.options)
         await reach(servers, seconds)
         opened = trio.Event()
+        self._begun = True
         self.bridge.thread.start(self._run, consumer, opened, name=f"kafka {self.options['client_id']}")
         await opened.wait()
 
@@ -165,9 +167,11 @@ class ConsumerSession:
         self._commits = False
         self._closing = True
 
-    async def ended(self) -> None:
-        """Wait until the consumer has left its group and closed its connections. For `Bridge.call`."""
-        await self._ended.wait()
+    async def end(self) -> None:
+        """End, if `open` got so far; wait until the consumer has left its group. For `Bridge.call`."""
+        self._abandon()
+        if self._begun:
+            await self._ended.wait()
 
     def abandon(self) -> None:
         """End, because the `AIOKafkaConsumer` was garbage-collected. From any thread."""

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from triokafka.asyncio.structs import RecordMetadata
+from triokafka.errors import InvalidProducerEpochError, ProducerFencedError
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -99,6 +100,9 @@ class Chunk:
             return
         try:
             found = delivery.result()
+        except InvalidProducerEpochError as error:
+            future.set_exception(ProducerFencedError(*error.args))  # as aiokafka names it
+            return
         except Exception as error:
             future.set_exception(error)
             return

@@ -21,6 +21,7 @@ from triokafka.asyncio.options import network_options
 from triokafka.asyncio.partitioner import DefaultPartitioner
 from triokafka.asyncio.producer.batch_builder import BatchBuilder
 from triokafka.asyncio.producer.chunk import Chunk
+from triokafka.asyncio.producer.room import StagingRoom
 from triokafka.asyncio.producer.serialization import serialized
 from triokafka.asyncio.producer.session import ProducerSession
 from triokafka.asyncio.producer.transaction import TransactionContext, TransactionState
@@ -33,7 +34,6 @@ _missing: Final = object()
 _DEFAULT_PARTITIONER: Final = DefaultPartitioner()
 _MOST_RECORDS: Final = 1024
 _MOST_BYTES: Final = 256 << 10
-_MOST_STAGED: Final = 4 << 20
 _OVERHEAD: Final = 82
 """Bytes of a batch with one record, without its key, value and headers."""
 _MAX_INT32: Final = 2**31 - 1
@@ -140,6 +140,7 @@ class AIOKafkaProducer:
         self._state = TransactionState(transactional_id)
         options = {
             **network_options(
+                self._bridge,
                 bootstrap_servers=bootstrap_servers,
                 client_id=client_id or f"aiokafka-producer-{AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE}",
                 metadata_max_age_ms=metadata_max_age_ms,
@@ -166,13 +167,11 @@ class AIOKafkaProducer:
         }
         if transactional_id is not None:
             options |= {"transactional_id": transactional_id, "transaction_timeout_ms": transaction_timeout_ms}
-        self._session = ProducerSession(self._bridge, options, self._note_accepted)
+        self._room = StagingRoom()
+        self._session = ProducerSession(self._bridge, options, self._room.release)
         self._topics: dict[str, _Topic] = {}
         self._open: list[_Topic] = []
-        self._staged = 0
-        self._room: list[asyncio.Future[None]] = []
         self._create_future = loop.create_future
-        self._started = False
         self._closed = False
 
     def __del__(self, _warnings: Any = warnings) -> None:
@@ -194,7 +193,6 @@ class AIOKafkaProducer:
         assert self._loop is running_loop(), "Please create objects with the same loop as running with"
         options = self._session.options
         await self._bridge.call(self._session.open, options["bootstrap_servers"], self._request_timeout)
-        self._started = True
 
     async def flush(self) -> None:
         """Wait until all records sent so far are acknowledged or have failed."""
@@ -211,8 +209,7 @@ class AIOKafkaProducer:
         self._closed = True
         self._topics.clear()
         self._hand_over()
-        if self._started:
-            await asyncio.shield(self._bridge.call(self._session.close, True))
+        await asyncio.shield(self._bridge.call(self._session.close, True))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -276,7 +273,7 @@ class AIOKafkaProducer:
             partition = await self._check_partition(topic, known, partition)
         elif self._partitioner is not None:
             partition = self._partitioner(key, list(known.numbers), list(known.available))
-        if self._staged > _MOST_STAGED:
+        if self._room.is_full:
             await self._wait_for_room()
         chunk = known.chunk
         if chunk is None:
@@ -320,7 +317,7 @@ class AIOKafkaProducer:
         known = await self._learn(topic)
         partition = await self._check_partition(topic, known, partition)
         self._state.check_can_send()
-        if self._staged > _MOST_STAGED:
+        if self._room.is_full:
             await self._wait_for_room()
         batch.close()
         if not batch.values:
@@ -382,19 +379,8 @@ class AIOKafkaProducer:
         return given
 
     async def _wait_for_room(self) -> None:
-        """Wait until the loop thread has taken enough records, at most ``request_timeout_ms``."""
         self._hand_over()
-        while self._staged > _MOST_STAGED:
-            waiter: asyncio.Future[None] = self._create_future()
-            self._room.append(waiter)
-            try:
-                async with asyncio.timeout(self._request_timeout):
-                    await waiter
-            except TimeoutError:
-                raise KafkaTimeoutError(
-                    f"no room for a record within {self._request_timeout:g} s (request_timeout_ms): the brokers are too"
-                    " slow, or do not answer"
-                ) from None
+        await self._room.wait(self._loop, self._request_timeout)
 
     def _begin(self, topic: str, known: _Topic) -> Chunk:
         """Open a chunk, to be handed over in the next pass of the loop."""
@@ -412,16 +398,8 @@ class AIOKafkaProducer:
         for known in topics:
             chunk, known.chunk = known.chunk, None
             if chunk is not None and chunk.values:
-                self._staged += chunk.size
+                self._room.staged += chunk.size
                 self._bridge.thread.soon(self._session.receive, chunk)
-
-    def _note_accepted(self, size: int) -> None:
-        self._staged -= size
-        if self._room and self._staged <= _MOST_STAGED // 2:
-            waiters, self._room = self._room, []
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
 
     # ---------------------------------------------------------------- transactions
 

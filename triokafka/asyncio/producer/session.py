@@ -39,12 +39,13 @@ class ProducerSession:
         self.options = options
         self._on_accepted = on_accepted
         self._producer: Producer | None = None
+        self._transactional = options.get("transactional_id") is not None
         self._transaction: Any = None
         self._chunks: deque[Chunk] = deque()
         self._arrived = trio.Event()
         self._progress = trio.Event()
         self._received = self._accepted = 0
-        self._closing = False
+        self._begun = self._closing = False
         self._closed = trio.Event()
         self._outcomes: deque[Callable[[], None]] = deque()
         self._failure: Exception | None = None
@@ -61,8 +62,14 @@ class ProducerSession:
         producer = triokafka.Producer(**self.options)
         await reach(servers, seconds)
         opened = trio.Event()
+        self._begun = True
         self.bridge.thread.start(self._run, producer, opened, name=f"kafka {self.options['client_id']}")
         await opened.wait()
+        if self._transactional and self._producer is not None:
+            try:
+                await self._producer.init_transactions()  # fences older producers from here on, as in aiokafka
+            except KafkaError as error:
+                logger.warning("no producer id yet: %s", error)  # `begin` raises
 
     async def _run(self, producer: Producer, opened: trio.Event) -> None:
         try:
@@ -112,8 +119,9 @@ class ProducerSession:
                 logger.warning("closed after a failure: %s", error)
         self._closing = True
         self._arrived.set()
-        with trio.CancelScope(shield=True):
-            await self._closed.wait()
+        if self._begun:
+            with trio.CancelScope(shield=True):
+                await self._closed.wait()
 
     def abandon(self) -> None:
         """End soon, because the `AIOKafkaProducer` was garbage-collected or its loop closed. From any thread."""

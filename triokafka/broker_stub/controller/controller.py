@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TypeVar
 from uuid import UUID
 
@@ -119,13 +119,21 @@ class Controller:
         """Make a broker in sync the leader of a partition in a new epoch; return its id. See `hand_over.hand_over`."""
         return await self.submit("HandOver", lambda image: hand_over(image, topic, partition, to))
 
-    async def fence_broker(self, broker_id: int) -> None:
-        """Fence a broker that has stopped; do nothing if it is not registered or already fenced."""
+    async def fence_broker(self, broker_id: int, *, unless_epoch: Callable[[], int | None] | None = None) -> None:
+        """Fence a broker that has stopped; do nothing if it is not registered or already fenced.
+
+        Args:
+            unless_epoch: returns the broker epoch of the process that has taken its place, which is not fenced; None
+                when there is no need to fence any more.
+        """
 
         def fence(image: MetadataImage) -> Outcome[None]:
             broker = image.brokers.get(broker_id)
-            gone = broker is None or broker.fenced
-            return Outcome([] if broker is None or gone else self.state.cluster.fence(image, broker), None)
+            if broker is None or broker.fenced:
+                return Outcome([], None)
+            if unless_epoch is not None and unless_epoch() in (None, broker.broker_epoch):
+                return Outcome([], None)
+            return Outcome(self.state.cluster.fence(image, broker), None)
 
         await self.submit("FenceBroker", fence)
 

@@ -206,6 +206,9 @@ class LocalControllerGateway:
                 support=feature_updates.FeatureSupport(
                     self._controller.config.node_id, self._controller.metadata.raft.voters.ids
                 ),
+                upgrade_kraft_version=lambda level, dry_run: self._controller.metadata.raft.upgrade_kraft_version(
+                    level, validate_only=dry_run
+                ),
             ),
         )
 

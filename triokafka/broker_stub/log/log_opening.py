@@ -51,7 +51,8 @@ def open_log(
     storage = files.storage
     guard = DiskGuard(topic_partition, disk_failed)
     durability = Durability(storage, directory, guard)
-    if not storage.is_dir(directory):
+    is_new = not storage.is_dir(directory)
+    if is_new:
         storage.make_dirs(directory)
     epochs = LeaderEpochs(storage, directory)
     snapshots = ProducerSnapshots(storage, directory)
@@ -63,7 +64,9 @@ def open_log(
         epochs,
         snapshots,
         known=known,
-        clean=clean,
+        # A directory that was made just now has no remains of an earlier process that would have to be synced away. A
+        # topic may have thousands of logs, and the syncs of a recovery delay those of the metadata log.
+        clean=clean or is_new,
         refuse_damage=refuse_damage,
         now_ms=now_ms,
     )

@@ -50,10 +50,18 @@ _SCRAM: Final = {
 }
 
 
-class NoScramCredentials:
-    """`ScramCredentials` without users."""
+class ScramLookups:
+    """`ScramCredentials` that asks several lookups in turn; without any, no user exists."""
+
+    def __init__(self, *lookups: ScramCredentials | None) -> None:
+        self._lookups = [one for one in lookups if one is not None]
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        """Return the first credential that a lookup has."""
+        for lookup in self._lookups:
+            found = lookup.credential(mechanism, user)
+            if found is not None:
+                return found
         return None
 
 
@@ -140,7 +148,7 @@ class _Listener:
             self.tls = TlsContexts(tls_settings(options, client_auth=own_auth or "none"), server_side=True)
             self.tls.context(world.storage)
         if has_sasl:
-            self.sasl = _sasl_options(options, world, scram or NoScramCredentials(), unknown_user_key)
+            self.sasl = _sasl_options(options, world, scram or ScramLookups(), unknown_user_key)
 
 
 def _principal(tls: ssl.SSLObject, mapping: PrincipalMapping) -> str:

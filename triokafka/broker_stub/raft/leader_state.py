@@ -88,7 +88,9 @@ class Leader:
         known = {progress.key: progress for progress in self._progress.values()} | self._observers
         self._progress = {}
         for key in voters.keys:
-            match = next((progress for other, progress in known.items() if key.admits(other)), None)
+            # A static voter, whose directory was unknown, has one after an upgrade of kraft.version.
+            former = ReplicaKey(key.node_id)
+            match = next((known[other] for other in known if key.admits(other) or other == former), None)
             self._progress[key.node_id] = Progress(key) if match is None else match
             if match is not None:
                 known.pop(match.key, None)

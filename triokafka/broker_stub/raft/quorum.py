@@ -110,7 +110,9 @@ class Quorum:
             if voter is not None and voter.node(self.config.controller_listener) is not None:
                 return self._follower(election, election.leader_id, voter.endpoints, now)
         # A candidate of an earlier run does not ask for votes again: its log may be shorter now.
-        return Unattached(election.epoch, election.leader_id, election.voted, election_at)
+        is_new = election.epoch == 0 and election.leader_id is None
+        at = now if is_new and self.config.elects_at_once else election_at
+        return Unattached(election.epoch, election.leader_id, election.voted, at)
 
     # Facts
 

@@ -102,6 +102,8 @@ class RaftClient:
         self._core = RaftCore(
             config, log, quorum_state.read(), rng=world.random, wall_ms=world.wall_ms, now=world.now()
         )
+        self._skipped = 0.0
+        self._not_before = -math.inf
         self._due_at = -math.inf
         self._rescheduled = trio.Event()
         self._disk_work = trio.Event()
@@ -173,13 +175,25 @@ class RaftClient:
                 timestamp_ms=self._world.wall_ms(),
                 metadata_version=metadata_version,
             )
-            end_offset = self._core.append(batch, epoch, self._world.now())
+            end_offset = self._core.append(batch, epoch, self._now())
         except KafkaError:
             self._soon()  # the caller handles its error before the listener hears of it
             raise
         self._soon()
         self._disk_work.set()
         return end_offset
+
+    def upgrade_kraft_version(self, level: int, *, validate_only: bool = False) -> None:
+        """Raise ``kraft.version``. The records are committed before any record that is appended afterwards.
+
+        Raises:
+            NotControllerError, InvalidUpdateVersionError, KafkaStorageError: see `RaftCore.upgrade_kraft_version`.
+        """
+        try:
+            self._core.upgrade_kraft_version(level, validate_only=validate_only, now=self._world.now())
+        finally:
+            self._soon()
+        self._disk_work.set()
 
     def read_committed(self, from_offset: int) -> Iterator[LogBatch]:
         """Yield the committed batches from the one that holds an offset; control batches have no records.
@@ -266,7 +280,17 @@ class RaftClient:
         self._core.resign(epoch)
         self._soon()
 
+    def clock_jumped(self, seconds: float) -> None:
+        """The world's clock was put forward by so much: the timers of the quorum do not see it.
+
+        The clocks of all nodes jump at once, and no leader was silent for that time.
+        """
+        self._skipped += seconds
+
     # Driving the state machine
+
+    def _now(self) -> float:
+        return max(self._world.now() - self._skipped, self._not_before)
 
     def _soon(self) -> None:
         """Let the timer's task continue at its next turn."""
@@ -284,7 +308,7 @@ class RaftClient:
         try:
             while self._pump_again:
                 self._pump_again = False
-                self._due_at = self._core.poll(self._world.now())
+                self._due_at = self._core.poll(self._now())
                 output = self._core.take_output()
                 for event in output.events:
                     event(self._listener)
@@ -302,14 +326,16 @@ class RaftClient:
     async def _keep_time(self) -> None:
         while True:
             self._rescheduled = trio.Event()
-            now = self._world.now()
+            now = self._now()
             if self._due_at > now:
-                deadline = self._world.deadline(min(self._due_at, now + _LONGEST_WAIT))
-                with trio.CancelScope(deadline=deadline):
+                until = min(self._due_at, now + _LONGEST_WAIT)
+                with trio.CancelScope(deadline=self._world.deadline(until + self._skipped)) as scope:
                     await self._rescheduled.wait()
+                if scope.cancelled_caught:
+                    self._not_before = until  # the difference of two clock readings may be below it by a rounding error
             else:
                 await trio.lowlevel.checkpoint()
-            if self._due_at <= self._world.now():
+            if self._due_at <= self._now():
                 self._pump()
 
     # The disk
@@ -335,7 +361,7 @@ class RaftClient:
         """
         if not self.is_leader or len(self.voters) == 1 or self._core.unsaved is not None:
             return 0.0
-        return max(0.0, self._flush_begun_at + self.config.append_linger_ms / 1000 - self._world.now())
+        return max(0.0, self._flush_begun_at + self.config.append_linger_ms / 1000 - self._now())
 
     async def _write(self) -> None:
         """Store what must be durable. Shielded: the result of a write that has begun must be known."""
@@ -364,7 +390,7 @@ class RaftClient:
             self._core.election_saved(state)
 
     async def _flush(self) -> None:
-        self._flush_begun_at = self._world.now()
+        self._flush_begun_at = self._now()
         try:
             job = self._log.begin_flush()
             if job is None:
@@ -373,9 +399,9 @@ class RaftClient:
             self._log.flushed(job)
         except (OSError, KafkaError) as error:
             failure = KafkaStorageError(f"the metadata log could not be written: {error}")
-            self._core.write_failed(failure, self._world.now())
+            self._core.write_failed(failure, self._now())
         else:
-            self._core.flushed(self._world.now())
+            self._core.flushed(self._now())
         if self._core.halted:
             self._fail(KafkaStorageError("the metadata log is closed for writes until a restart"))
 
@@ -386,7 +412,7 @@ class RaftClient:
             logger.error("Node %d: cannot store the snapshot %s: %s", self.node_id, writer.snapshot_id, error)
             self._core.snapshot_failed(writer)
         else:
-            self._core.snapshot_finished(writer, self._world.now())
+            self._core.snapshot_finished(writer, self._now())
 
     def _fail(self, failure: KafkaStorageError) -> None:
         """Take no further part in the quorum until the next start."""
@@ -428,9 +454,9 @@ class RaftClient:
             try:
                 response = await channel.send(send.request, timeout_ms=self.config.request_timeout_ms)
             except KafkaError as error:
-                self._core.request_failed(send, error, self._world.now())
+                self._core.request_failed(send, error, self._now())
             else:
-                self._core.receive(send, response, self._world.now())
+                self._core.receive(send, response, self._now())
             if self._in_flight.get(key) is scope:
                 del self._in_flight[key]
             self._pump()
@@ -464,7 +490,7 @@ class RaftClient:
 
         This and the following methods raise `BrokerNotAvailableError` when this node leaves the quorum.
         """
-        name, now = self._listener_of(listener), self._world.now()
+        name, now = self._listener_of(listener), self._now()
         response = await self._answer(self._core.vote(request, listener=name, now=now))
         if version < 1:
             response.node_endpoints = []
@@ -474,7 +500,7 @@ class RaftClient:
         self, request: BeginQuorumEpochRequest, *, version: int, listener: str | None = None
     ) -> BeginQuorumEpochResponse:
         """Answer a BeginQuorumEpoch."""
-        name, now = self._listener_of(listener), self._world.now()
+        name, now = self._listener_of(listener), self._now()
         response = await self._answer(self._core.begin_quorum_epoch(request, listener=name, now=now))
         if version < 1:
             response.node_endpoints = []
@@ -484,7 +510,7 @@ class RaftClient:
         self, request: EndQuorumEpochRequest, *, version: int, listener: str | None = None
     ) -> EndQuorumEpochResponse:
         """Answer an EndQuorumEpoch."""
-        name, now = self._listener_of(listener), self._world.now()
+        name, now = self._listener_of(listener), self._now()
         response = await self._answer(self._core.end_quorum_epoch(request, listener=name, now=now))
         if version < 1:
             response.node_endpoints = []
@@ -492,7 +518,7 @@ class RaftClient:
 
     async def fetch(self, request: FetchRequest, *, version: int, listener: str | None = None) -> FetchResponse:
         """Answer a Fetch of the metadata log; waits ``max_wait_ms`` at most while there is nothing new."""
-        name, now = self._listener_of(listener), self._world.now()
+        name, now = self._listener_of(listener), self._now()
         response = await self._answer(self._core.fetch(request, listener=name, now=now))
         if version < _FETCH_WITH_ENDPOINTS:
             response.node_endpoints = []
@@ -502,7 +528,7 @@ class RaftClient:
         self, request: FetchSnapshotRequest, *, version: int, listener: str | None = None
     ) -> FetchSnapshotResponse:
         """Answer a FetchSnapshot."""
-        name, now = self._listener_of(listener), self._world.now()
+        name, now = self._listener_of(listener), self._now()
         response = await self._answer(self._core.fetch_snapshot(request, listener=name, now=now))
         if version < 1:
             response.node_endpoints = []
@@ -510,23 +536,23 @@ class RaftClient:
 
     def describe_quorum(self, request: DescribeQuorumRequest, *, version: int) -> DescribeQuorumResponse:
         """Answer a DescribeQuorum."""
-        return self._core.describe_quorum(request, version=version, now=self._world.now())
+        return self._core.describe_quorum(request, version=version, now=self._now())
 
     async def add_voter(
         self, request: AddRaftVoterRequest, *, version: int, listener: str | None = None
     ) -> AddRaftVoterResponse:
         """Answer an AddRaftVoter, when the new voter is committed."""
-        return await self._answer(self._core.add_voter(request, now=self._world.now()))
+        return await self._answer(self._core.add_voter(request, now=self._now()))
 
     async def remove_voter(
         self, request: RemoveRaftVoterRequest, *, version: int, listener: str | None = None
     ) -> RemoveRaftVoterResponse:
         """Answer a RemoveRaftVoter, when the removal is committed."""
-        return await self._answer(self._core.remove_voter(request, now=self._world.now()))
+        return await self._answer(self._core.remove_voter(request, now=self._now()))
 
     async def update_voter(
         self, request: UpdateRaftVoterRequest, *, version: int, listener: str | None = None
     ) -> UpdateRaftVoterResponse:
         """Answer an UpdateRaftVoter."""
-        name, now = self._listener_of(listener), self._world.now()
+        name, now = self._listener_of(listener), self._now()
         return await self._answer(self._core.update_voter(request, listener=name, now=now))

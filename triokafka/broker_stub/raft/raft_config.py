@@ -23,6 +23,8 @@ class RaftConfig(NamedTuple):
         bootstrap_servers: ``controller.quorum.bootstrap.servers``, as host and port.
         controller_listener: the name of the first controller listener, for requests between the nodes.
         endpoints: this node's own controller listeners with their advertised addresses.
+        elects_at_once: begin the first election of a new quorum without waiting for the election timeout. For tests, at
+            most one voter of a quorum.
         auto_join: ``controller.quorum.auto.join.enable``: a controller without a vote becomes a voter (KIP-1186).
         election_timeout_ms: ``controller.quorum.election.timeout.ms``.
         fetch_timeout_ms: ``controller.quorum.fetch.timeout.ms``.
@@ -46,6 +48,7 @@ class RaftConfig(NamedTuple):
     controller_listener: str = "CONTROLLER"
     endpoints: tuple[VoterEndpoint, ...] = ()
     auto_join: bool = False
+    elects_at_once: bool = False
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000

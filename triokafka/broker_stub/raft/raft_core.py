@@ -30,7 +30,7 @@ from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, 
 from triokafka.broker_stub.raft.voter_set import VoterSet
 from triokafka.errors import KafkaError, KafkaStorageError, NotControllerError, UnsupportedVersionError
 from triokafka.protocol.message import Request
-from triokafka.protocol.stored.control_records import ControlRecordType, encode_control_key
+from triokafka.protocol.stored.control_records import ControlRecordType, KRaftVersionRecord, encode_control_key
 from triokafka.records import encode_batch
 from triokafka.structs import Buffer, Node
 
@@ -123,7 +123,7 @@ class RaftCore:
         if self._used.changes is None:
             from triokafka.broker_stub.raft.voter_changes import VoterChanges
 
-            self._used.changes = VoterChanges(self.quorum, self._append_voters)
+            self._used.changes = VoterChanges(self.quorum, self._append_voters, self._append_version)
         return self._used.changes
 
     @cached_property
@@ -254,7 +254,9 @@ class RaftCore:
             if now >= follower.update_voter_at:
                 follower.update_voter_at = now + self._update_voter_period
                 own = quorum.voters.get(self.config.node_id)
-                if node is not None and quorum.history.kraft_version >= 1 and own != self.config.voter:
+                is_dynamic = quorum.history.kraft_version >= 1
+                is_known = own == self.config.voter if is_dynamic else own is None or follower.has_announced
+                if node is not None and not is_known:
                     self._send(node, messages.update_voter_request(quorum), now)
             due_at = min(follower.fetch_timeout_at, follower.update_voter_at)
             return min(due_at, self._fetch_from(node, now)) if node is not None else due_at
@@ -380,6 +382,9 @@ class RaftCore:
                 return self._fetcher.fetched_snapshot(node, response, now)
             case ApiVersionsResponse():
                 return self._changes.versions_received(node, response, now)
+            case UpdateRaftVoterResponse() if not response.error_code and isinstance(self.quorum.state, Follower):
+                self.quorum.state.has_announced = True
+                return True
             case UpdateRaftVoterResponse() | AddRaftVoterResponse() | RemoveRaftVoterResponse():
                 return not response.error_code
             case _:
@@ -498,6 +503,24 @@ class RaftCore:
         if isinstance(self.quorum.state, Leader):
             self.quorum.state.watch_from(now)
         return self._append_controls([(ControlRecordType.KRAFT_VOTERS, voters.record().encode(_CONTROL_VERSION))])
+
+    def _append_version(self, level: int, voters: VoterSet) -> int:
+        version = KRaftVersionRecord(kraft_version=level)
+        return self._append_controls(
+            [
+                (ControlRecordType.KRAFT_VERSION, version.encode(_CONTROL_VERSION)),
+                (ControlRecordType.KRAFT_VOTERS, voters.record().encode(_CONTROL_VERSION)),
+            ]
+        )
+
+    def upgrade_kraft_version(self, level: int, *, validate_only: bool, now: float) -> None:
+        """See `VoterChanges.upgrade`. Raises also `KafkaStorageError`: the log cannot be written."""
+        try:
+            self._changes.upgrade(level, validate_only=validate_only)
+        except (KafkaStorageError, OSError) as error:
+            failure = _not_written(error)
+            self.write_failed(failure, now)
+            raise failure from None
 
     def flushed(self, now: float) -> None:
         """Continue after a sync of the log."""

@@ -106,6 +106,7 @@ class Follower:
     """Fetches from the leader of the epoch. A voter becomes prospective at ``fetch_timeout_at``.
 
     ``has_fetched`` says that the leader has answered a fetch in this epoch; ``snapshot`` is a snapshot in transfer.
+    ``has_announced`` says that the leader knows the directory and the addresses of this static voter.
     """
 
     epoch: int
@@ -117,6 +118,7 @@ class Follower:
     has_fetched: bool = False
     snapshot: SnapshotWriter | None = None
     finishing_snapshot: bool = False
+    has_announced: bool = False
 
     def grants(self, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
         """Whether this node votes for the candidate: only a pre-vote, while the leader has not answered yet."""

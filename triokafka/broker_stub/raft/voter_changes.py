@@ -58,11 +58,19 @@ class VoterChanges:
 
     Args:
         append_voters: appends a voters record to the leader's log and returns its offset.
+        append_version: appends records of a new ``kraft.version`` and of the voters.
     """
 
-    def __init__(self, quorum: Quorum, append_voters: Callable[[VoterSet, float], int]) -> None:
+    def __init__(
+        self,
+        quorum: Quorum,
+        append_voters: Callable[[VoterSet, float], int],
+        append_version: Callable[[int, VoterSet], object],
+    ) -> None:
         self._quorum = quorum
         self._append_voters = append_voters
+        self._append_version = append_version
+        self._announced: dict[int, Voter] = {}
         self._addition: _Addition | None = None
         self._removal: _Removal | None = None
 
@@ -222,6 +230,8 @@ class VoterChanges:
             or not 0 <= low <= high
         ):
             return errors.InvalidRequestError.code
+        if not quorum.history.kraft_version:
+            return self._announce(Voter(key, endpoints, low, high))
         error, _ = self._obstacle(leader)
         if error:
             return error
@@ -233,6 +243,45 @@ class VoterChanges:
         if voters != quorum.voters:
             self._append_voters(voters, now)
         return 0
+
+    # kraft.version
+
+    def _announce(self, voter: Voter) -> int:
+        """Keep the directory and the addresses of a static voter for an upgrade of ``kraft.version``."""
+        if self._quorum.voters.with_updated(voter) is None:
+            return errors.VoterNotFoundError.code
+        self._announced[voter.node_id] = voter
+        return 0
+
+    def upgrade(self, level: int, *, validate_only: bool) -> None:
+        """Raise ``kraft.version``, which turns static voters into dynamic ones (KIP-853).
+
+        Raises:
+            NotControllerError: this node does not lead the quorum, or has not committed a record of its epoch yet.
+            InvalidUpdateVersionError: a voter does not support the level, or has not announced its directory yet.
+        """
+        quorum = self._quorum
+        leader = quorum.state
+        if not isinstance(leader, Leader) or leader.high_watermark is None:
+            raise errors.NotControllerError("this node does not lead the metadata quorum")
+        if level <= quorum.history.kraft_version:
+            return
+        known = {**self._announced, quorum.config.node_id: quorum.config.voter}
+        missing = [node_id for node_id in quorum.voters.ids if node_id not in known]
+        if missing:
+            raise errors.InvalidUpdateVersionError(
+                f"{KRAFT_VERSION} cannot become {level}: the leader does not know the log directories of the voters "
+                f"{missing} yet. Make sure that they run, and try again in some seconds"
+            )
+        voters = VoterSet(known[node_id] for node_id in quorum.voters.ids)
+        for voter in voters:
+            if not voter.min_kraft_version <= level <= voter.max_kraft_version:
+                raise errors.InvalidUpdateVersionError(
+                    f"{KRAFT_VERSION} cannot become {level}: the voter {voter.node_id} supports "
+                    f"{voter.min_kraft_version} to {voter.max_kraft_version}"
+                )
+        if not validate_only:
+            self._append_version(level, voters)
 
     # Events
 
@@ -254,6 +303,7 @@ class VoterChanges:
         """Fail pending changes: their records may be committed by the next leader, or not."""
         self._end_addition(errors.NotLeaderForPartitionError.code, "the leader has changed")
         self._end_removal(errors.NotLeaderForPartitionError.code, "the leader has changed")
+        self._announced.clear()
 
     def poll(self, now: float) -> float:
         """Time out pending changes; return when the next one ends."""

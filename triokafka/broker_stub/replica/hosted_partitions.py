@@ -98,8 +98,18 @@ class HostedPartitions:
             self._fetch_purgatory.check_and_complete(follower_key(replica_id))
 
     def isr_changed(self, partition: Partition) -> None:
-        """Handle a committed change of the in-sync set: the high watermark may rise, and produces may be answered."""
-        self.advance_high_watermark(partition)
+        """Handle a change of the in-sync set under the same leader: the high watermark may rise, and produces may be
+        answered.
+
+        Waiting fetches are checked only if it rose. Nothing else that they wait for has changed, and a follower's fetch
+        may be of thousands of partitions, all of which a check looks at.
+        """
+        topic_partition = partition.topic_partition
+        if partition.advance_high_watermark(self._now() if partition.followers else None):
+            self._report_high_watermark(partition)
+            self._fetch_purgatory.check_and_complete(topic_partition)
+        self._produce_purgatory.check_and_complete(topic_partition)
+        self._delete_purgatory.check_and_complete(topic_partition)
 
     def shrink_lagging(self, partition: Partition) -> None:
         """Propose to remove the followers of a partition that lag behind."""

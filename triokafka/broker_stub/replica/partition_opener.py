@@ -206,7 +206,10 @@ class PartitionOpener:
                 replicas=state.replicas,
                 adding_replicas=state.adding_replicas,
             )
-        self._hosted.advance_high_watermark(partition)
+        if changed:
+            self._hosted.advance_high_watermark(partition)
+        else:
+            self._hosted.isr_changed(partition)
         return changed
 
     # -- trying again

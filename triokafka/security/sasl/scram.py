@@ -14,11 +14,17 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from triokafka.errors import SaslAuthenticationFailedError
-from triokafka.security.scram_credentials import ScramCredential, ScramCredentials, ScramMechanism
+from triokafka.security.scram_credentials import (
+    MIN_ITERATIONS,
+    ScramCredential,
+    ScramCredentials,
+    ScramMechanism,
+    salt_password,
+    stored_credential,
+)
 from triokafka.security.secret import reveal
 
-MIN_ITERATIONS: Final = 4096
-MAX_ITERATIONS: Final = 200_000
+_MOST_ITERATIONS: Final = 200_000
 """A server that asks for more could stop the client. Kafka stores credentials of at most 16,384."""
 _NONCE_BYTES: Final = 24
 _GS2_HEADER: Final = "n,,"
@@ -40,15 +46,8 @@ _CLIENT_FINAL: Final = re.compile(
 
 def make_credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
     """Return the credential that a server stores for a password."""
-    salted = hashlib.pbkdf2_hmac(mechanism.hash_name, reveal(password).encode(), salt, iterations)
-    return credential_of(mechanism, salted, salt, iterations)
-
-
-def credential_of(mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Return the credential that a server stores for a salted password, as AlterUserScramCredentials has it."""
-    client_key = hmac.digest(salted_password, b"Client Key", mechanism.hash_name)
-    server_key = hmac.digest(salted_password, b"Server Key", mechanism.hash_name)
-    return ScramCredential(salt, hashlib.new(mechanism.hash_name, client_key).digest(), server_key, iterations)
+    salted = salt_password(mechanism, reveal(password).encode(), salt, iterations)
+    return stored_credential(mechanism, salted, salt, iterations)
 
 
 def _xor(left: bytes, right: bytes) -> bytes:
@@ -104,15 +103,15 @@ class ScramClient:
         nonce, iterations = match["nonce"], int(match["iterations"])
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise SaslAuthenticationFailedError("the broker's SCRAM nonce does not continue the client's")
-        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        if not MIN_ITERATIONS <= iterations <= _MOST_ITERATIONS:
             raise SaslAuthenticationFailedError(
-                f"the broker asks for {iterations} SCRAM iterations; allowed are {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+                f"the broker asks for {iterations} SCRAM iterations; allowed are {MIN_ITERATIONS} to {_MOST_ITERATIONS}"
             )
         hash_name = self._mechanism.hash_name
         salt = base64.b64decode(match["salt"])
-        salted = hashlib.pbkdf2_hmac(hash_name, reveal(self._password).encode(), salt, iterations)
+        salted = salt_password(self._mechanism, reveal(self._password).encode(), salt, iterations)
         client_key = hmac.digest(salted, b"Client Key", hash_name)
-        credential = credential_of(self._mechanism, salted, salt, iterations)
+        credential = stored_credential(self._mechanism, salted, salt, iterations)
         unproved = f"c={_text(_GS2_HEADER.encode())},r={nonce}"
         signed = ",".join((self._bare, server_first, unproved)).encode()
         proof = _xor(client_key, hmac.digest(credential.stored_key, signed, hash_name))

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from triokafka.client.config import ClientOptions, ConsumerOptions, ProducerOptions
 from triokafka.errors import ConfigurationError
+from triokafka.security.java_names import is_javas, python_options
+from triokafka.security.secret import Secret, reveal
 from triokafka.spark.planning.java_settings import (
-    NO_PROTECTION,
     OF_PRODUCERS,
     PREFIX,
     is_passed_over,
@@ -45,7 +46,7 @@ _REFUSED: Final = {
 _NOT_FROM_TEXT: Final = frozenset((
     "bootstrap_servers", "group_id", "hooks", "stream_factory", "plugin_options", "interceptors", "key_deserializer",
     "value_deserializer", "deserialization_error_policy", "auto_offset_reset", "enable_auto_commit", "defaults",
-    "given", "on_delivery",
+    "given", "on_delivery", "ssl_context", "sasl_oauth_token_provider",
 ))  # fmt: skip
 
 
@@ -83,7 +84,7 @@ class ClientSettings:
     @property
     def key(self) -> tuple[object, ...]:
         """A key that is equal for settings with which clients can be shared; it does not reveal the values."""
-        told = repr(sorted((name, value) for name, value in self.values.items()))
+        told = repr(sorted((name, reveal(value)) for name, value in self.values.items()))
         return (self.bootstrap_servers, hashlib.sha256(told.encode()).hexdigest())
 
 
@@ -106,11 +107,14 @@ def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]
         setting = name.replace(".", "_")
         if is_passed_over(name, OF_PRODUCERS):
             continue
-        if setting in settable():
+        if is_javas(setting):
+            values[setting] = Secret(given[PREFIX + name])
+        elif setting in settable():
             values[setting] = typed(str(_fields()[setting].type), given[PREFIX + name])
         elif setting not in settable(ProducerOptions):
             refuse_misspelt(name, "read", settable())
             unknown.append(name)
+    values = HiddenValues(python_options(values))
     _check(servers, values)
     return ClientSettings(servers, values), left_out(unknown)
 
@@ -161,21 +165,7 @@ def typed(kind: str, text: str) -> Any:
 
 def _check(servers: str, values: Mapping[str, Any]) -> None:
     """Validate the values now, so that a wrong one fails where the options are given, not in the first query."""
-    check_protection(values)
     try:
-        ConsumerOptions.parse(HiddenValues(values, bootstrap_servers=servers))
+        ConsumerOptions.parse(HiddenValues(values, bootstrap_servers=servers)).security()
     except ConfigurationError as error:
         raise ConfigurationError(f"A 'kafka.' option cannot be used: {in_option_names(str(error))}") from None
-
-
-def check_protection(values: Mapping[str, Any]) -> None:
-    """Refuse unsupported security settings where the options are given. ``values`` are client settings.
-
-    Raises:
-        ConfigurationError: the security protocol is not PLAINTEXT.
-    """
-    asked = str(values.get("security_protocol", "PLAINTEXT"))
-    if asked.upper() != "PLAINTEXT":
-        raise ConfigurationError(
-            f"Kafka option 'security.protocol' is {asked}, which is not supported: {NO_PROTECTION}"
-        )

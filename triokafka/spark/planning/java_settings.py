@@ -16,7 +16,7 @@ from triokafka.errors import ConfigurationError
 
 PREFIX: Final = "kafka."
 
-NO_PROTECTION: Final = "TLS and SASL are not there yet, so use a listener of the brokers that is PLAINTEXT"
+NO_PROTECTION: Final = "this package has no such option of TLS or SASL; docs/security.md lists those that it has"
 
 WITHOUT_EFFECT: Final = frozenset((
     "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter", "bootstrap.resolve.timeout.ms",

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import ConfigurationError
+from triokafka.security.java_names import is_javas, python_options
+from triokafka.security.secret import Secret
 from triokafka.spark.planning.client_settings import (
     SERVERS,
     HiddenValues,
-    check_protection,
     in_option_names,
     settable,
     typed,
@@ -153,12 +154,14 @@ def _client_settings(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str
         if name == "partitioner.class":
             if given[PREFIX + name] not in _DEFAULT_PARTITIONERS:
                 settings["partitioner"] = _partitioner(given[PREFIX + name])
+        elif is_javas(setting):
+            settings[setting] = Secret(given[PREFIX + name])
         elif setting in kinds:
             settings[setting] = typed(kinds[setting], given[PREFIX + name])
         elif not (is_passed_over(name, OF_CONSUMERS) or setting in settable()):
             refuse_misspelt(name, "write", kinds)
             unknown.append(name)
-    return settings, left_out(unknown)
+    return HiddenValues(python_options(settings)), left_out(unknown)
 
 
 def _partitioner(value: str) -> str:
@@ -170,21 +173,23 @@ def _partitioner(value: str) -> str:
     )
 
 
+_NOT_FROM_TEXT: Final = ("given", "hooks", "stream_factory", "ssl_context", "sasl_oauth_token_provider")
+
+
 def _kinds() -> dict[str, str]:
     from triokafka.client.config import ProducerOptions
 
     fields = ProducerOptions.__dataclass_fields__
-    return {name: str(each.type) for name, each in fields.items() if name not in ("given", "hooks", "stream_factory")}
+    return {name: str(each.type) for name, each in fields.items() if name not in _NOT_FROM_TEXT}
 
 
 def _check_client(options: WriteOptions) -> None:
     """Validate the producer's settings now, so that a wrong one fails when the write is planned, not in a task."""
     from triokafka.client.config import ProducerOptions
 
-    check_protection(options.client)
     try:
         transactional = {"transactional_id": "check"} if options.transactional else {}
-        ProducerOptions.parse({**options.producer_settings(), **transactional})
+        ProducerOptions.parse({**options.producer_settings(), **transactional}).security()
     except ConfigurationError as error:
         raise ConfigurationError(f"A 'kafka.' option cannot be used: {in_option_names(str(error))}") from None
 

@@ -127,15 +127,15 @@ def test_policy_that_cannot_be_used_is_refused_at_the_start(name: str, words: st
         Policies(BrokerConfig.for_tests(create_topic_policy_class_name=name))
 
 
-async def test_policies_are_made_once_for_a_broker_and_for_a_cluster() -> None:
+async def test_policies_are_made_once_for_each_node() -> None:
     names: dict[str, Any] = {
         "create_topic_policy_class_name": f"{HERE}:FewPartitions",
         "alter_config_policy_class_name": f"{HERE}:NoCompaction",
     }
-    for block in (running_broker, running_cluster):
+    for block, nodes in ((running_broker, 1), (running_cluster, 3)):
         NoCompaction.options.clear()
         async with block(**names) as target:
-            assert len(NoCompaction.options) == 1
+            assert len(NoCompaction.options) == nodes
             async with triokafka.AdminClient(bootstrap_servers=target.bootstrap_servers) as admin:
                 await admin.create_topics([triokafka.NewTopic("t")])
                 with pytest.raises(errors.PolicyViolationError, match="nothing is compacted here"):

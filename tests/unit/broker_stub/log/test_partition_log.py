@@ -45,6 +45,28 @@ def synced_storage() -> MemoryStorage:
     return storage
 
 
+def test_new_log_is_created_without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic may have thousands of logs, and their syncs would delay those of the metadata log."""
+    storage = synced_storage()
+    synced: list[str] = []
+    monkeypatch.setattr(storage, "sync_dir", synced.append)
+    monkeypatch.setattr(storage, "open", _Opener(storage.open, synced))
+    log = open_log(storage, clean=False)
+    assert (log.log_end_offset, log.recovery_point, synced) == (0, 0, [])
+
+
+class _Opener:
+    """Opens files that note their syncs."""
+
+    def __init__(self, opener: Any, synced: list[str]) -> None:
+        self._opener, self._synced = opener, synced
+
+    def __call__(self, path: str, **options: Any) -> Any:
+        file = self._opener(path, **options)
+        file.sync = lambda: self._synced.append(path)
+        return file
+
+
 # Appending
 
 

@@ -23,6 +23,7 @@ from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, 
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint, VoterSet
 from triokafka.protocol.api import add_raft_voter, begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
 from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest
+from triokafka.protocol.api.update_raft_voter import KRaftVersionFeature, Listener, UpdateRaftVoterRequest
 from triokafka.records import encode_batch
 from triokafka.structs import Node
 
@@ -511,3 +512,65 @@ def test_followers_give_up_their_leader_at_different_times() -> None:
     assert len(set(times)) == len(times)
     assert all(11.8 <= time <= 12.0 for time in times)
     assert max(times) - min(times) > 0.1
+
+
+def announce(node: OneNode, voter_id: int, *, versions: tuple[int, int] = (0, 1)) -> int:
+    """Send the entry of a voter to the leader; return the error code."""
+    request = UpdateRaftVoterRequest(
+        cluster_id="ours",
+        current_leader_epoch=node.core.quorum.epoch,
+        voter_id=voter_id,
+        voter_directory_id=UUID(int=voter_id * 11),
+        listeners=[Listener(name="CONTROLLER", host=f"node{voter_id}", port=9093)],
+        kraft_version_feature=KRaftVersionFeature(min_supported_version=versions[0], max_supported_version=versions[1]),
+    )
+    reply = node.core.update_voter(request, listener="CONTROLLER", now=node.now)
+    return int(node.result(reply).error_code)
+
+
+def upgraded(node: OneNode, *, validate_only: bool = False) -> str:
+    """Raise kraft.version; return the error's text."""
+    try:
+        node.core.upgrade_kraft_version(1, validate_only=validate_only, now=node.now)
+    except errors.BrokerResponseError as error:
+        return str(error)
+    node.settle()
+    return ""
+
+
+def test_static_voters_become_dynamic_when_the_leader_knows_all_their_directories() -> None:
+    node = OneNode().elect()
+    assert "does not lead" in upgraded(node)
+    node.fetch(replica_directory_id=UUID(int=22))
+    assert "[2, 3]" in upgraded(node)
+    assert announce(node, 4) == errors.VoterNotFoundError.code
+    assert (announce(node, 2), announce(node, 3, versions=(0, 0))) == (0, 0)
+    assert "voter 3 supports 0 to 0" in upgraded(node)
+    announce(node, 3)
+    end = node.log.end_offset
+    assert upgraded(node, validate_only=True) == ""
+    assert node.log.end_offset == end
+    assert upgraded(node) == ""
+    history = node.core.quorum.history
+    assert (history.kraft_version, node.log.end_offset) == (1, end + 2)
+    assert node.core.quorum.voters.keys == tuple(ReplicaKey(n, UUID(int=11 * n)) for n in (1, 2, 3))
+    node.fetch(replica_directory_id=UUID(int=22))
+    assert node.core.quorum.high_watermark == end + 2
+    assert not node.state.observer_progress(node.now)
+
+
+def test_static_follower_announces_its_directory_once() -> None:
+    node = OneNode()
+    node.begin()
+    announced = []
+    for _ in range(40):
+        node.after(0.5)
+        node.begin() if node.core.quorum.leader_id is None else None
+        state = node.state
+        if isinstance(state, Follower):
+            state.fetch_timeout_at = node.now + 2
+        for send in node.sent:
+            if isinstance(send.request, UpdateRaftVoterRequest) and send not in announced:
+                announced.append(send)
+                node.core.receive(send, send.request.response_type(), node.now)
+    assert [send.request.voter_directory_id for send in announced] == [DIRECTORY]

@@ -268,9 +268,9 @@ IN_BOTH = [
         {"schemaRegistry": "http://me:hush@nowhere", "valueFormat": "avro"},
         "must hold no credentials: give them as 'schemaRegistry.user' and 'schemaRegistry.password'",
     ),
-    ({"kafka.sasl.mechanism": "PLAIN"}, "Kafka option 'sasl.mechanism' is not"),
-    ({"kafka.ssl.truststore.location": "/x"}, "ssl.truststore.location"),
-    ({"kafka.security.protocol": "SASL_SSL"}, "is SASL_SSL, which is not supported: TLS and SASL are not there yet"),
+    ({"kafka.sasl.mechanism": "GSSAPI"}, "kafka.sasl.mechanism='GSSAPI' cannot be used"),
+    ({"kafka.ssl.engine.factory.class": "x"}, "Kafka option 'ssl.engine.factory.class' is not supported"),
+    ({"kafka.security.protocol": "SASL_SSL"}, "needs kafka.sasl.mechanism"),
 ]
 
 
@@ -458,7 +458,7 @@ def test_settings_that_tune_javas_clients_or_belong_to_the_other_side_do_nothing
         ("fetch.message.max.bytes", "here it is 'kafka.max.partition.fetch.bytes'"),
         ("consumer.timeout.ms", "option kafkaConsumer.pollTimeoutMs says how long a task waits"),
         ("api.version", "the client negotiates versions with every broker"),
-        ("security.providers", "TLS and SASL are not there yet"),
+        ("security.providers", "no such option of TLS or SASL"),
     ],
 )
 def test_a_misspelt_setting_is_refused_on_both_sides(name: str, sentence: str) -> None:
@@ -557,7 +557,7 @@ def test_client_settings_may_hold_passwords_and_are_not_shown() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"kafka.sasl.jaas.config": "user hush"},
+        {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": "user hush"},
         {"kafka.ssl.key.password": "hush", "startingOffsets": "{"},
         {"kafka.client.id": "hush", "kafka.fetch.max.bytes": "many"},
         {"kafka.client.id": "hush", "subscribePattern": "a"},

@@ -73,8 +73,8 @@ def test_settings_are_in_no_repr() -> None:
         ({"kafka.transactional.id": "foo"}, "Kafka option 'transactional.id' is not supported"),
         ({"kafka.partitioner.class": "com.example.Mine"}, "name a Python one as 'module:Name'"),
         ({"kafka.compression.typ": "lz4"}, "did you mean 'kafka.compression.type'?"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "TLS and SASL are not there yet"),
-        ({"kafka.sasl.jaas.config": "user"}, "Kafka option 'sasl.jaas.config' is not supported"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "needs kafka.sasl.mechanism"),
+        ({"kafka.ssl.provider": "x"}, "Kafka option 'ssl.provider' is not supported"),
         ({"kafka.compression.gzip.level": "9"}, "here it is 'kafka.compression.level'"),
         ({"kafka.linger.ms": "soon"}, "kafka.linger.ms='soon'"),
         ({"topics": "orders"}, "Unknown option 'topics' of a write; did you mean 'topic'?"),
@@ -105,8 +105,8 @@ def test_what_other_sinks_know_is_a_warning(caplog: pytest.LogCaptureFixture) ->
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"kafka.sasl.jaas.config": "user hush"},
-        {"kafka.ssl.key.password": "hush"},
+        {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": "user hush"},
+        {"kafka.ssl.key.password": "hush", "kafka.ssl.provider": "x"},
         {"kafka.client.id": "hush", "kafka.linger.ms": "soon"},
         {"kafka.client.id": "hush", "topicc": "a"},
         {"kafka.client.id": "hush", "kafka.key.serializer": "x"},
