@@ -229,9 +229,16 @@ class Members:
             node = broker.process.starting
             return None if node is None else node.broker.lifecycle.broker_epoch
 
-        await self.with_controller(
-            lambda active: active.node.controller.fence_broker(broker.node_id, unless_epoch=own_epoch)
-        )
+        while broker.process.is_starting:
+            # The active controller can be on a node that starts itself, and waits for the end of its session.
+            nodes = [one.process.node or one.process.starting for one in self.brokers]
+            active = next((node for node in nodes if node is not None and node.is_active_controller), None)
+            if active is not None:
+                try:
+                    return await active.controller.fence_broker(broker.node_id, unless_epoch=own_epoch)
+                except NotControllerError:
+                    pass
+            await trio.sleep(_BACKOFF_SECONDS)
 
     # Ending
 
