@@ -6,7 +6,6 @@ Ports and data directories outlive the processes of a node. The brokers listen o
 from __future__ import annotations
 
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -17,6 +16,8 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from triokafka.cli.cluster.free_ports import free_ports
 
 KAFKA_JARS: Final = Path(__file__).parent.parent / ".interop" / "jars"
 SMALL_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx320m")
@@ -251,21 +252,3 @@ class NodeGroup:
     def bootstrap(self) -> str:
         """Addresses of all brokers."""
         return ",".join(node.address for node in self.brokers)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on now, below those that systems give to connections.
-
-    While a node is down, a client that tries its port again and again would sooner or later be given a higher port for
-    its own end of a connection, and the node could not come back.
-    """
-    found: set[int] = set()
-    while len(found) < count:
-        port = random.randrange(10_000, 32_768)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.add(port)
-    return list(found)

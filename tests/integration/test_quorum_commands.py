@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from triokafka.cli.cluster.free_ports import free_ports
 
 _TRIOKAFKA = (sys.executable, "-m", "triokafka")
 _START_SECONDS = 60
@@ -21,15 +22,6 @@ def triokafka(*words: str, status: int = 0) -> str:
     done = subprocess.run([*_TRIOKAFKA, *words], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == status, done.stderr
     return done.stdout + done.stderr
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @pytest.fixture

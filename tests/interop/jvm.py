@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.broker_process import free_port
+from triokafka.cli.cluster.free_ports import free_ports
 
 HERE = Path(__file__).parent
 WORK = HERE.parent.parent / ".interop"
@@ -99,14 +99,6 @@ def run_java(main_class: str, *arguments: str, timeout: float = 300) -> str:
     )
     assert done.returncode == 0, f"{main_class} failed:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
     return done.stdout
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on now."""
-    ports: set[int] = set()
-    while len(ports) < count:
-        ports.add(free_port())
-    return list(ports)
 
 
 @contextmanager

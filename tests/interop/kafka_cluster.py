@@ -15,6 +15,7 @@ from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.interop import jvm
+from triokafka.cli.cluster.free_ports import free_ports
 
 NODES = 3
 TIMEOUT = 60.0
@@ -149,7 +150,7 @@ def kafka_cluster(directory: Path, nodes: int = NODES, *, racks: bool = False) -
     With ``racks`` each is in one of its own, named ``rack-1`` and so on, and consumers are sent to replicas in theirs.
     """
     jvm.require("mvn", "java")
-    ports = jvm.free_ports(2 * nodes)
+    ports = free_ports(2 * nodes)
     pairs = list(zip(ports[::2], ports[1::2], strict=True))
     members = [
         KafkaNode(

@@ -33,6 +33,7 @@ from confluent_kafka.admin import (
 
 from tests.interop import jvm
 from tests.support.broker_process import BrokerProcess
+from triokafka.cli.cluster.free_ports import free_ports
 
 pytestmark = pytest.mark.interop
 
@@ -271,7 +272,7 @@ def test_everything_that_apache_kafka_has_written_is_found_by_our_broker_and_aga
     tmp_path: Path,
 ) -> None:
     jvm.require("mvn", "java")
-    (port,) = jvm.free_ports(1)
+    (port,) = free_ports(1)
     topics = [*TOPICS, "transactional"]
     with apache(tmp_path, port) as bootstrap:
         write_everything(bootstrap)
@@ -299,7 +300,7 @@ def test_everything_that_our_broker_has_written_is_found_by_apache_kafka_and_aga
     tmp_path: Path,
 ) -> None:
     jvm.require("mvn", "java")
-    (port,) = jvm.free_ports(1)
+    (port,) = free_ports(1)
     topics = list(TOPICS)
     with ours(tmp_path, port) as bootstrap:
         write_everything(bootstrap)

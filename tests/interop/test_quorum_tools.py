@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.interop import jvm
+from triokafka.cli.cluster.free_ports import free_ports
 
 pytestmark = pytest.mark.interop
 
@@ -32,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes with both roles and static voters, each in a process of its own."""
     jvm.require("mvn", "java")
     directory = tmp_path_factory.mktemp("cluster")
-    ports = jvm.free_ports(6)
+    ports = free_ports(6)
     cluster_id = "MkU3OEVBNTcwNTJENDM2Qk"
     voters = ",".join(f"{number}@127.0.0.1:{ports[number + 2]}" for number in (1, 2, 3))
     running = []

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,22 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from triokafka.cli.cluster.free_ports import free_ports
+
 START_TIMEOUT = 60
-_PORTS = range(10_000, 32_768)
-"""Below the ports that operating systems give to outgoing connections. While a broker is down, a client that retries
-its port could otherwise get that port for its own end, and the broker could not restart."""
 
 
 def free_port() -> int:
     """Return a free port on loopback that no outgoing connection will get."""
-    while True:
-        with socket.socket() as probe:
-            port = random.choice(_PORTS)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+    return free_ports(1)[0]
 
 
 class BrokerProcess:

@@ -394,6 +394,25 @@ def test_version_2_ends_as_the_table_says(state: TransactionState, retry: bool, 
             rig.end(sent, commits=commits)
 
 
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("commits", [False, True])
+def test_end_of_the_next_transaction_waits_for_the_markers_of_the_last(before: bool, commits: bool) -> None:
+    """The producer has the bumped epoch with the first answer, before the markers are written: it is no zombie."""
+    rig = Rig()
+    producer = rig.init()
+    rig.add_partitions(producer)
+    following = rig.end(producer, commits=before)
+    with pytest.raises(ConcurrentTransactionsError):
+        rig.end(following, commits=commits)
+    with pytest.raises(ConcurrentTransactionsError if commits is before else InvalidTxnStateError):
+        rig.end(producer, commits=commits)
+    with pytest.raises(ProducerFencedError):
+        rig.end(producer._replace(epoch=producer.epoch - 1), commits=commits)
+    rig.complete()
+    rig.add_partitions(following)
+    assert rig.end(following, commits=commits).epoch == following.epoch + 1
+
+
 @pytest.mark.parametrize("commits", [False, True])
 def test_version_1_repeats_the_outcome_and_refuses_the_other(commits: bool) -> None:
     rig = Rig()

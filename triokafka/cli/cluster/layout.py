@@ -6,21 +6,15 @@ The properties are written at every start, from the options of the command. The 
 from __future__ import annotations
 
 import os
-import random
-import socket
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
 from triokafka.cli.broker_options import WrongUse
+from triokafka.cli.cluster.free_ports import free_ports, is_free
 
 _MOST_CONTROLLERS: Final = 3
 _MOST_REPLICAS: Final = 3
-# Below the ports that systems give to connections: while a node is down, a client that tries its port again would
-# sooner or later be given that port for its own end, and the node could not come back.
-_FREE_PORTS: Final = range(10_000, 32_768)
-_ATTEMPTS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +89,7 @@ class ClusterLayout:
         )
         ports = list(range(port, port + count)) if port else []
         former = _controller_ports_in(directory) if known else []
-        if len(former) != controllers or set(former) & set(ports) or not all(_is_free(host, one) for one in former):
+        if len(former) != controllers or set(former) & set(ports) or not all(is_free(host, one) for one in former):
             former = []
         free = former + _free_ports(host, controllers - len(former) + (0 if port else count), without={*ports, *former})
         ports = ports or free[controllers:]
@@ -154,16 +148,6 @@ def _controller_ports_in(directory: str) -> list[int]:
         return []
 
 
-def _is_free(host: str, port: int) -> bool:
-    try:
-        with socket.socket(socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0], socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except OSError:
-        return False
-    return True
-
-
 def _cluster_id_in(directory: str) -> str | None:
     """Return the id in the ``meta.properties`` of the first node that has one."""
     from triokafka.broker_stub.config.properties import parse_properties
@@ -192,22 +176,7 @@ def _new_cluster_id() -> str:
 
 def _free_ports(host: str, count: int, *, without: set[int]) -> list[int]:
     """Return ports of ``host`` on which nothing listens. Raises `WrongUse` when there are none."""
-    found: dict[int, None] = {}
     try:
-        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+        return free_ports(count, host, without=without)
     except OSError as error:
         raise WrongUse(f"--listen {host}: {error.strerror or error}.") from None
-    with ExitStack() as held:
-        for _ in range(_ATTEMPTS):
-            if len(found) == count:
-                return list(found)
-            port = random.choice(_FREE_PORTS)
-            if port in found or port in without:
-                continue
-            probe = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            try:
-                probe.bind((host, port))
-            except OSError:
-                continue
-            found[port] = None
-    raise WrongUse(f"--listen {host}: no free ports for the controllers.")

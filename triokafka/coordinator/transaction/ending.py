@@ -5,13 +5,15 @@ transaction cannot touch the next one (KIP-890). A retry of an ended transaction
 bump. In a state without an open transaction, version 2 allows an abort, because the coordinator may not know that the
 producer has begun one.
 
-==============  ==================  =====================  =====================
-EndTxn v5 in    epoch before bump   current epoch: abort   current epoch: commit
-==============  ==================  =====================  =====================
-Empty           PRODUCER_FENCED     aborts                 INVALID_TXN_STATE
-CompleteAbort   abort: done before  aborts                 INVALID_TXN_STATE
-CompleteCommit  commit: done before aborts                 INVALID_TXN_STATE
-==============  ==================  =====================  =====================
+==============  ==================  =======================  =======================
+EndTxn v5 in    epoch before bump   current epoch: abort     current epoch: commit
+==============  ==================  =======================  =======================
+Empty           PRODUCER_FENCED     aborts                   INVALID_TXN_STATE
+PrepareAbort    abort: CONCURRENT_… CONCURRENT_TRANSACTIONS  CONCURRENT_TRANSACTIONS
+PrepareCommit   commit: the same    CONCURRENT_TRANSACTIONS  CONCURRENT_TRANSACTIONS
+CompleteAbort   abort: done before  aborts                   INVALID_TXN_STATE
+CompleteCommit  commit: done before aborts                   INVALID_TXN_STATE
+==============  ==================  =======================  =======================
 
 Other combinations in these states are INVALID_TXN_STATE. Before version 5 the epoch must be the current one, and only
 the outcome that the transaction had is accepted.
@@ -72,7 +74,8 @@ def end(
         InvalidRequestError: the transactional id is empty.
         InvalidProducerIdMappingError: the transactional id is unknown or has another producer id.
         ProducerFencedError: the epoch is neither the current one nor that of a valid retry.
-        ConcurrentTransactionsError: the transaction is being ended with this outcome; repeat it to learn of the end.
+        ConcurrentTransactionsError: the transaction is being ended with this outcome, or this request is of the next
+            one; repeat it.
         InvalidTxnStateError: there is no transaction that could end in this way.
         ProducerIdNeeded: repeat the operation with a ``new_producer_id``.
     """
@@ -97,7 +100,8 @@ def end(
     _check_epoch(transactional_id, current, producer_epoch, bumps=bumps, is_retry=is_retry)
     if not shard.is_settled(transactional_id) and current.state is not TransactionState.ONGOING:
         raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: another request is in progress")
-    if current.state in PREPARED and current.commits == commits:
+    is_next = bumps and not is_retry  # the producer knows the bumped epoch, and has begun its next transaction
+    if current.state in PREPARED and (is_next or current.commits == commits):
         raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: the transaction is being ended")
     if current.state in COMPLETE and current.commits == commits and (is_retry or not bumps):
         done = ProducerIdAndEpoch(current.producer_id, current.producer_epoch) if bumps else UNCHANGED
@@ -125,8 +129,6 @@ def _check_epoch(
     is_current = epoch == current.producer_epoch
     if not bumps or current.state in (TransactionState.ONGOING, TransactionState.EMPTY):
         valid = is_current
-    elif current.state in PREPARED:
-        valid = is_retry
     else:
         valid = is_retry or is_current
     if not valid:

@@ -1,4 +1,4 @@
-"""The sticky assignor (KIP-54)."""
+"""The sticky assignor."""
 
 from __future__ import annotations
 
