@@ -170,7 +170,7 @@ class Fetcher:
             return False
         snapshot_id = quorum.log.latest_snapshot_id()
         assert snapshot_id is not None
-        quorum.history.update(quorum.log)
+        quorum.history.reload(quorum.log)
         quorum.voters_changed()
         quorum.effects.event(lambda listener: listener.load_snapshot(snapshot_id))
         quorum.advance(snapshot_id.end_offset)

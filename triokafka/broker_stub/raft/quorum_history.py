@@ -108,6 +108,13 @@ class QuorumHistory:
             if self._next_offset == before:
                 raise KafkaStorageError(f"the metadata log cannot be read at offset {before}")
 
+    def reload(self, log: RaftLog) -> None:
+        """Read everything again, after a snapshot has replaced the log: also a log that ended at the same offset may
+        have had other records. Raises as `update`.
+        """
+        self._next_offset = 0
+        self.update(log)
+
     def _load(self, log: RaftLog, snapshot_id: SnapshotId) -> None:
         self._voters, self._kraft_versions = _ByOffset(), _ByOffset()
         size = log.snapshot_size(snapshot_id) or 0
