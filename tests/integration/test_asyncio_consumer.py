@@ -153,6 +153,7 @@ def test_second_member_gets_partitions_and_listeners_may_be_coroutines(bootstrap
         first.subscribe([topic], listener=listener)
         async with first:
             assert first.assignment() == both
+            assert listener.committed.keys() == both  # `start` waits for the listener, too
             async with consumer_of(bootstrap, topic, group_id=group) as second:
                 # The first member rejoins by itself: it asks for no records meanwhile.
                 await until(lambda: len(first.assignment()) == 1 and len(second.assignment()) == 1)

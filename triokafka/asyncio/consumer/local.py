@@ -107,11 +107,20 @@ class LocalState:
         self.stopped = True
         self.wake()
 
-    def set_assignment(self, assignment: frozenset[TopicPartition]) -> None:
-        """Note the present assignment, and drop the records of all other partitions."""
+    def set_assignment(self, assignment: frozenset[TopicPartition], listener_follows: bool = False) -> None:
+        """Note the present assignment, and drop the records of all other partitions.
+
+        With ``listener_follows``, the consumer counts as assigned only after the call of its listener.
+        """
         for partition in (self.assignment | self.buffer.partitions()) - assignment:
             self._forget(partition)
-        self.assignment, self.assigned = assignment, True
+        self.assignment = assignment
+        if not listener_follows:
+            self.finish_assignment()
+
+    def finish_assignment(self) -> None:
+        """Note that the consumer has partitions and that its listener knows them."""
+        self.assigned = True
         self.wake()
 
     def _forget(self, partition: TopicPartition) -> None:

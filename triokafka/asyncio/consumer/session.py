@@ -301,11 +301,11 @@ class ConsumerSession:
             return
         self._post_assignment(assignment)
 
-    def _post_assignment(self, assignment: frozenset[TopicPartition]) -> None:
+    def _post_assignment(self, assignment: frozenset[TopicPartition], *, listener_follows: bool = False) -> None:
         for partition in (self._assignment or frozenset()) - assignment:
             self._forget(partition)
         self._assignment = assignment
-        self.bridge.post(self._state.set_assignment, assignment)
+        self.bridge.post(self._state.set_assignment, assignment, listener_follows)
 
     # ---------------------------------------------------------------- flow
 
@@ -494,8 +494,9 @@ class ConsumerSession:
         self._settled = True
         for partition in assigned:
             self._outstanding.pop(partition, None)
-        self._post_assignment(self.consumer.assignment())
+        self._post_assignment(self.consumer.assignment(), listener_follows=True)
         await self._ask_back(self._state.tell, "on_partitions_assigned", set(assigned))
+        self.bridge.post(self._state.finish_assignment)
 
     async def on_partitions_lost(self, lost: Any) -> None:
         """Drop the records; aiokafka's listeners know no loss, so they hear of a revocation."""
