@@ -35,11 +35,6 @@ def test_quorum_keeps_its_invariants(name: str) -> None:
             raise AssertionError(f"SCENARIOS[{name!r}]({seed})") from error
 
 
-def test_snapshot_that_ends_where_the_log_ended_replaces_the_voters() -> None:
-    """The records before that offset were others. With this seed a node kept their voters for ever."""
-    SCENARIOS["voters_change"](20293)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", SCENARIOS)

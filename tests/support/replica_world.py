@@ -541,9 +541,13 @@ class ReplicaWorld:
             node.end(power=False)
 
     def cut_power(self) -> None:
-        """A machine loses what was not synced, while another replica in sync is up."""
+        """A machine loses what was not synced, while another replica in sync is up, and stays in sync.
+
+        A proposal on its way may leave the node alone in the in-sync set. What it loses then is lost: these topics have
+        no eligible leader replicas (KIP-966).
+        """
         node = self._one()
-        if node is None or any(other.dirty for other in self.nodes.values()):
+        if node is None or node.altering or any(other.dirty for other in self.nodes.values()):
             return
         others = [self.nodes[replica] for replica in self.partition.isr if replica != node.node_id]
         if any(other.alive for other in others):

@@ -20,7 +20,8 @@ from triokafka.broker_stub.raft.raft_core import RaftCore
 from triokafka.broker_stub.raft.raft_log import SnapshotId
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
-from triokafka.broker_stub.raft.voter_set import VoterEndpoint, VoterSet
+from triokafka.broker_stub.raft.voter_set import Voter, VoterEndpoint, VoterSet
+from triokafka.broker_stub.storage_format import encode_format_snapshot
 from triokafka.protocol.api import add_raft_voter, begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
 from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest
 from triokafka.protocol.api.update_raft_voter import KRaftVersionFeature, Listener, UpdateRaftVoterRequest
@@ -574,3 +575,25 @@ def test_static_follower_announces_its_directory_once() -> None:
                 announced.append(send)
                 node.core.receive(send, send.request.response_type(), node.now)
     assert [send.request.voter_directory_id for send in announced] == [DIRECTORY]
+
+
+def test_snapshot_that_ends_where_the_log_ended_replaces_the_voters() -> None:
+    """The records before that offset were others: those of a leader that committed nothing."""
+
+    def voters_of(*ids: int) -> list[Voter]:
+        return [
+            Voter(ReplicaKey(one, UUID(int=one)), (VoterEndpoint("CONTROLLER", f"node{one}", 9093),), 0, 1)
+            for one in ids
+        ]
+
+    node = OneNode()
+    node.log.append(encode_format_snapshot(voters_of(1, 2), now_ms=0), now_ms=0)
+    history = node.core.quorum.history
+    history.update(node.log)
+    assert history.voters.ids == (1, 2)
+    writer = node.log.store_snapshot(SnapshotId(node.log.end_offset, 1))
+    assert writer is not None
+    writer.append(encode_format_snapshot(voters_of(1, 2, 3), now_ms=0))
+    writer.finish()
+    node.core.snapshot_finished(writer, node.now)
+    assert history.voters.ids == (1, 2, 3)
