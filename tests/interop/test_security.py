@@ -1,0 +1,183 @@
+"""TLS and SASL between the two sides: Java's clients at our broker, our clients at Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+from tests.interop import jvm
+from triokafka.blocking import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from triokafka.blocking.admin import UserScramCredentialUpsertion
+from triokafka.cli.cluster.free_ports import free_ports
+from triokafka.errors import (
+    AuthenticationError,
+    SaslAuthenticationFailedError,
+    SecurityProtocolMismatchError,
+    TlsAuthenticationError,
+    UnsupportedSaslMechanismError,
+)
+from triokafka.testing.blocking import running_broker
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+
+USER, PASSWORD = "alice", "s3cret"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+
+
+class Secured(NamedTuple):
+    """An Apache Kafka with a listener for each security protocol: addresses, and the authority's certificate."""
+
+    plaintext: str
+    tls: str
+    sasl_plaintext: str
+    sasl_tls: str
+    authority: str
+
+
+def properties(path: Path, **values: str) -> str:
+    """Write a file of properties for Java, with ``_`` for ``.``, and return its path."""
+    path.write_text("".join(f"{name.replace('_', '.')}={value}\n" for name, value in values.items()))
+    return str(path)
+
+
+def login(mechanism: str, password: str) -> str:
+    return f'{MODULES[mechanism]} required username="{USER}" password="{password}";'
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plaintext", "tls"])
+def test_java_logs_in_to_our_broker_with_every_mechanism(tls: bool, tmp_path: Path) -> None:
+    with running_broker(tls=tls, users={USER: PASSWORD}) as broker:
+        authority = tmp_path / "ca.pem"
+        authority.write_text(broker.client_options().get("ssl_cafile", ""))
+
+        def command(mechanism: str, password: str) -> str:
+            return properties(
+                tmp_path / f"{mechanism}.properties",
+                security_protocol="SASL_SSL" if tls else "SASL_PLAINTEXT",
+                sasl_mechanism=mechanism,
+                sasl_jaas_config=login(mechanism, password),
+                ssl_truststore_type="PEM",
+                ssl_truststore_location=str(authority),
+            )
+
+        servers = ("--bootstrap-server", broker.bootstrap_servers)
+        for mechanism in MECHANISMS:
+            arguments = (*servers, "--command-config", command(mechanism, PASSWORD))
+            jvm.run_java(TOPICS, *arguments, "--create", "--topic", mechanism.lower())
+        listed = jvm.run_java(TOPICS, *servers, "--command-config", command("SCRAM-SHA-512", PASSWORD), "--list")
+        assert listed.split() == sorted(mechanism.lower() for mechanism in MECHANISMS)
+        with pytest.raises(AssertionError, match="SaslAuthenticationException"):
+            jvm.run_java(TOPICS, *servers, "--command-config", command("SCRAM-SHA-256", "guess"), "--list")
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("secured")
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    key = load_pem_private_key(certificate.private_key_pem.bytes(), None)  # Kafka reads PKCS #8
+    store = directory / "server.pem"
+    store.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        + b"".join(one.bytes() for one in certificate.cert_chain_pems)
+    )
+    plaintext, tls, sasl_plaintext, sasl_tls, controller = free_ports(5)
+    addresses = {"PLAINTEXT": plaintext, "TLS": tls, "OPEN": sasl_plaintext, "SECURE": sasl_tls}
+    listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in addresses.items())
+    settings: dict[str, Any] = {
+        "controller_quorum_voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+        "advertised_listeners": listeners,
+        "listener_security_protocol_map": (
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,OPEN:SASL_PLAINTEXT,SECURE:SASL_SSL"
+        ),
+        "inter_broker_listener_name": "PLAINTEXT",
+        "ssl_keystore_type": "PEM",
+        "ssl_keystore_location": str(store),
+        "sasl_enabled_mechanisms": ",".join(MECHANISMS),
+        "connections_max_reauth_ms": "2000",
+    }
+    for listener in ("open", "secure"):
+        accounts = f'{MODULES["PLAIN"]} required user_{USER}="{PASSWORD}";'
+        settings[f"listener_name_{listener}_plain_sasl_jaas_config"] = accounts
+        for mechanism in MECHANISMS[1:]:
+            name = f"listener_name_{listener}_{mechanism.lower()}_sasl_jaas_config"
+            settings[name] = f"{MODULES[mechanism]} required;"
+    with jvm.apache_kafka(directory, port=plaintext, **settings) as bootstrap:
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        for mechanism in MECHANISMS[1:]:
+            admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, mechanism, PASSWORD)])
+        admin.close()
+        tls_server, open_server, secure_server = (f"127.0.0.1:{port}" for port in (tls, sasl_plaintext, sasl_tls))
+        yield Secured(bootstrap, tls_server, open_server, secure_server, authority.cert_pem.bytes().decode())
+
+
+def options(kafka: Secured, protocol: str, mechanism: str | None = None, password: str = PASSWORD) -> dict[str, Any]:
+    servers = {"SSL": kafka.tls, "SASL_PLAINTEXT": kafka.sasl_plaintext, "SASL_SSL": kafka.sasl_tls}[protocol]
+    found: dict[str, Any] = {"bootstrap_servers": servers, "security_protocol": protocol}
+    if protocol.endswith("SSL"):
+        found["ssl_cafile"] = kafka.authority
+    if mechanism is not None:
+        found |= {"sasl_mechanism": mechanism, "sasl_plain_username": USER, "sasl_plain_password": password}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism"),
+    [("SSL", None), *((protocol, one) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for one in MECHANISMS)],
+)
+def test_our_clients_use_apache_kafka(kafka: Secured, protocol: str, mechanism: str | None) -> None:
+    topic = f"used-{protocol}-{mechanism}".lower()
+    producer = KafkaProducer(**options(kafka, protocol, mechanism))
+    for number in range(10):
+        producer.send(topic, b"%d" % number, partition=0)
+    producer.close()
+    consumer = KafkaConsumer(
+        topic, auto_offset_reset="earliest", consumer_timeout_ms=60_000, **options(kafka, protocol, mechanism)
+    )
+    values = [next(consumer).value for _ in range(10)]
+    consumer.close()
+    assert values == [b"%d" % number for number in range(10)]
+
+
+def test_our_producer_logs_in_again_before_its_session_ends(kafka: Secured) -> None:
+    """``connections.max.reauth.ms`` is two seconds; Apache Kafka ends a connection that sends after them."""
+    producer = KafkaProducer(**options(kafka, "SASL_SSL", "SCRAM-SHA-512"), retries=0)
+    done = [producer.send("sessions", b"0", partition=0).get(30)]
+    until = done[0].timestamp + 5_000
+    while done[-1].timestamp < until:
+        done.append(producer.send("sessions", b"%d" % len(done), partition=0).get(30))
+    producer.close()
+    assert [one.offset for one in done] == list(range(len(done)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"sasl_plain_password": "guess"}, SaslAuthenticationFailedError),
+        (
+            {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": lambda: "token"},
+            UnsupportedSaslMechanismError,
+        ),
+        ({"ssl_cafile": None}, TlsAuthenticationError),
+        ({"security_protocol": "SASL_PLAINTEXT"}, SecurityProtocolMismatchError),
+    ],
+    ids=["password", "mechanism", "authority", "protocol"],
+)
+def test_refusals_of_apache_kafka_are_named_at_once(
+    kafka: Secured, changes: dict[str, Any], error: type[AuthenticationError]
+) -> None:
+    given = options(kafka, "SASL_SSL", "SCRAM-SHA-256") | changes
+    with pytest.raises(error):  # the constructor looks for a broker, as in kafka-python
+        KafkaProducer(**{name: value for name, value in given.items() if value is not None})
