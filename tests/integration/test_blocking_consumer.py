@@ -331,7 +331,7 @@ def test_without_reset_an_unknown_position_is_an_error(bootstrap: str, filled: T
         {"request_timeout_ms": 1, "fetch_max_wait_ms": 2},
         {"group_instance_id": "me"},
         {"group_id": "g", "group_instance_id": "no spaces"},
-        {"security_protocol": "SSL"},
+        {"security_protocol": "TLS"},
         {"partition_assignment_strategy": [object()]},
     ],
 )

@@ -173,7 +173,7 @@ def test_listen_stands_for_all_listeners_of_a_file(tmp_path: Path) -> None:
     here = ("broker", "--in-memory", "--listen", "127.0.0.1:0")
     says(triokafka(*here, "--set", "advertised.listeners=OTHER://a:1"), 2, "OTHER")
     config.write_text("listener.security.protocol.map=PLAINTEXT:SSL\n")
-    says(triokafka(*here, "--config", str(config)), 1, "SSL")
+    says(triokafka(*here, "--config", str(config)), 1, "PLAINTEXT: a listener with TLS needs a certificate")
 
 
 def test_what_other_machines_are_told_is_noted_where_it_is_of_no_use_to_them() -> None:

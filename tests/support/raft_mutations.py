@@ -16,8 +16,8 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "a vote is remembered through a restart",
             "quorum.py",
-            "return Unattached(election.epoch, election.leader_id, election.voted, election_at)",
-            "return Unattached(election.epoch, election.leader_id, None, election_at)",
+            "return Unattached(election.epoch, election.leader_id, election.voted, at)",
+            "return Unattached(election.epoch, election.leader_id, None, at)",
         ),
         (
             "a vote is on disk before it is given",
@@ -94,7 +94,7 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "an epoch begins only after won pre-votes",
             "quorum.py",
-            "if isinstance(state, Prospective) and state.election.is_won:",
+            "if isinstance(state, Prospective) and state.election.is_won and self.epoch < LAST_EPOCH:",
             "if isinstance(state, Prospective):",
         ),
         (

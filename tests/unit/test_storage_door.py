@@ -14,6 +14,7 @@ _OUTSIDE_ANY_WORLD = {
     "world/os_storage.py": "the door itself",
     "world/file_slice.py": "its open files",
     "world/doorbell.py": "its pipes",
+    "world/pem_memory.py": "OpenSSL reads certificates from files: these are in memory, or deleted at once",
     "world/socket_stream.py": "asks a socket of the operating system for its queue",
     "world/process_memory.py": "memory of this process, and the limit of its control group",
     "world/system.py": "the number of processors and the kernel's randomness",

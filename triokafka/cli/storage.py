@@ -41,7 +41,8 @@ def random_uuid() -> None:
     epilog=examples(
         "triokafka storage format -t MkU3OEVBNTcwNTJENDM2Qk -c server.properties",
         "triokafka storage format -t MkU3OEVBNTcwNTJENDM2Qk -c server.properties --standalone",
-        "triokafka storage format … --standalone --add-scram 'SCRAM-SHA-256=[name=admin,password=s3cret]'",
+        "triokafka storage format -t MkU3OEVBNTcwNTJENDM2Qk -c server.properties --standalone "
+        "--add-scram 'SCRAM-SHA-256=[name=admin,password=s3cret]'",
     ),
 )
 @click.option("--cluster-id", "-t", required=True, metavar="ID", help="The cluster that the node joins.")

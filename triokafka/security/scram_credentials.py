@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import hashlib
 import hmac
-from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+from triokafka.named_tuple import NamedTuple
 
 MIN_ITERATIONS: Final = 4_096
 MAX_ITERATIONS: Final = 16_384
@@ -30,17 +31,19 @@ class ScramMechanism(enum.Enum):
         return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
 
 
-@dataclass(frozen=True, slots=True)
-class ScramCredential:
+class ScramCredential(NamedTuple):
     """What a server stores of one user and mechanism. It suffices to verify the password, not to log in elsewhere.
 
     The keys do not appear in the ``repr``.
     """
 
-    salt: bytes = field(repr=False)
-    stored_key: bytes = field(repr=False)
-    server_key: bytes = field(repr=False)
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
     iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential(iterations={self.iterations})"
 
 
 class ScramCredentials(Protocol):

@@ -74,6 +74,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "FutureRecordMetadata.args": "an internal of the producer",
     "KafkaConsumer(client_id)": "names this package, not kafka-python",
     "KafkaAdminClient(client_id)": "names this package, not kafka-python",
+    "KafkaAdminClient(ssl_ciphers)": "as in the other clients; kafka-python's admin client does not have it",
     "KafkaProducer(partitioner)": "an object of this package's class",
     "KafkaConsumer(default_offset_commit_callback)": "a function of this package",
     "KafkaConsumer(partition_assignment_strategy)": "classes of this package",

@@ -151,7 +151,7 @@ async def test_a_log_that_could_not_be_made_is_made_where_it_was_begun(code: int
     async with running_node(world=world, log_dirs=directories) as node:
         # Of the deleted topic, folders stay that nobody hosts.
         for name, deleted in (("old", True), ("new", False)):
-            world.storage.inject(DiskFault("open", f"*/{name}-*.index", code))
+            world.storage.inject(DiskFault("open", f"*/{name}-*.log", code))
             await node.create(name, partitions)
             assert (await node.produce(name, batch(b"a"))).error_code == STORAGE_ERROR
             world.storage.faults.clear()

@@ -15,6 +15,7 @@ import trio.testing
 from tests.support.logged import lines
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from triokafka import errors
+from triokafka.broker_stub.authorization_audit import AuthorizationAudit
 from triokafka.broker_stub.authorizer import Access, Authorizer
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.network.authentication import (
@@ -97,6 +98,7 @@ class Bench:
             quotas=ClientQuotas(),
             authorizer=authorizer,
             allows_all=authorizer is None,
+            audit=AuthorizationAudit(self.world.now),
             advertised={key: handler.advertised for key, handler in handlers.items()},
         )
         self.dispatcher = Dispatcher(cast(Any, services), handlers, self.memory)

@@ -155,7 +155,7 @@ def test_plugin_that_cannot_be_configured_has_those_before_it_closed_and_is_name
 
 def test_producer_that_is_refused_later_has_its_plugins_never_made() -> None:
     with pytest.raises(ConfigurationError, match="security_protocol"):
-        triokafka.Producer(interceptors=[Interceptor], security_protocol="SSL")
+        triokafka.Producer(interceptors=[Interceptor], security_protocol="TLS")
     assert EVENTS == []
 
 
