@@ -124,9 +124,11 @@ def _check(directory: str, values: Mapping[str, str], node_id: int) -> None:
         raise ConfigurationError(f"{where} has version {values.get('version')}; only version {_VERSION} can be read")
     if "cluster.id" not in values:
         raise ConfigurationError(f"{where} has no cluster.id")
-    if values.get("node.id") != str(node_id):
+    if "node.id" not in values:
+        raise ConfigurationError(f"{where} has no node.id")
+    if values["node.id"] != str(node_id):
         raise ConfigurationError(
-            f"the data directory {directory} belongs to the node {values.get('node.id')}, this is {node_id} (node.id)"
+            f"the data directory {directory} belongs to the node {values['node.id']}, this is {node_id} (node.id)"
         )
     if "directory.id" in values:
         try:
