@@ -21,8 +21,9 @@ def require_trio(what: str, blocking: str = "triokafka.blocking") -> None:
 def _remedy(blocking: str) -> str:
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and asyncio._get_running_loop() is not None:
+        clients = "triokafka.asyncio has clients for it, or use " if blocking == "triokafka.blocking" else "use "
         return (
-            f"this code runs under asyncio. In an asyncio program use {blocking} in a thread"
+            f"this code runs under asyncio. In an asyncio program {clients}{blocking} in a thread"
             " (asyncio.to_thread), or run Trio beside asyncio in guest mode (trio.lowlevel.start_guest_run); a program"
             " of its own starts with trio.run(main)."
         )

@@ -15,7 +15,10 @@ from triokafka import AdminClient, Consumer, Producer, TopicPartition
 from triokafka.testing import run_simulation, running_broker, running_cluster, simulation
 
 _NOWHERE = "127.0.0.1:1"
-_IN_ASYNCIO = r"needs Trio: this code runs under asyncio\. In an asyncio program use triokafka\.(testing\.)?blocking"
+_IN_ASYNCIO = (
+    r"needs Trio: this code runs under asyncio\. In an asyncio program "
+    r"(triokafka\.asyncio has clients for it, or use triokafka\.blocking|use triokafka\.testing\.blocking)"
+)
 _NO_LOOP = r"needs Trio: no Trio run is active in this thread\. Start the program with trio\.run"
 
 _OPENED: dict[str, Callable[[], Any]] = {
