@@ -22,7 +22,7 @@ def configured_authorizer(config: BrokerConfig) -> Authorizer | None:
         ConfigurationError: the class cannot be found, created or configured. A node must not start without the access
             control that its operator asked for.
     """
-    name = (config.authorizer_class_name or "").strip()
+    name = config.authorizer_class_name.strip()
     if not name:
         return None
     try:

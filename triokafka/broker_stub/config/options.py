@@ -154,10 +154,11 @@ class NodeOptions(Options):
         "The security protocol of each listener, as NAME:PROTOCOL.",
     )
     inter_broker_listener_name: str | None = _text(None, "The listener for connections between brokers.")
-    authorizer_class_name: str | None = _class(
+    authorizer_class_name: str = _text(
+        "",
         "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer for the ACLs of the cluster, a Python "
         "class as module:Class, or the name of an entry point in the group triokafka.authorizers. Without one, "
-        "everybody may do everything."
+        "everybody may do everything.",
     )
     super_users: str = _text(
         "", "Principals that may do everything, separated by semicolons, such as User:admin;User:ANONYMOUS."
