@@ -52,7 +52,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for key, value in settings.items():
         builder = builder.config(key, value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", "")  # what it becomes is for this session alone
+        patch.setenv("SPARK_HOME", "")  # restored after this session, which sets it
         # Spark gives the process that plans a streaming query ten seconds for its imports: not much on a busy machine.
         triokafka.spark.prepare_home(str(tmp_path_factory.mktemp("home")))
         session = builder.getOrCreate()

@@ -49,7 +49,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for name, value in settings.items():
         builder = builder.config(name, value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", "")  # what it becomes is for this session alone
+        patch.setenv("SPARK_HOME", "")  # restored after this session, which sets it
         # Spark gives the process that plans a streaming query ten seconds for its imports: not much on a busy machine.
         triokafka.spark.prepare_home(str(tmp_path_factory.mktemp("home")))
         session = builder.getOrCreate()

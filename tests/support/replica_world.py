@@ -543,8 +543,8 @@ class ReplicaWorld:
     def cut_power(self) -> None:
         """A machine loses what was not synced, while another replica in sync is up, and stays in sync.
 
-        A proposal on its way may leave the node alone in the in-sync set. What it loses then is lost: these topics have
-        no eligible leader replicas (KIP-966).
+        A proposal on its way may leave the node alone in the in-sync set. Its unsynced records would be lost
+        then, also in Kafka: these topics have no eligible leader replicas (KIP-966).
         """
         node = self._one()
         if node is None or node.altering or any(other.dirty for other in self.nodes.values()):

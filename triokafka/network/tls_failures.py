@@ -1,4 +1,4 @@
-"""Which failures of TLS are final, and how to say so."""
+"""The failures of TLS that are final, and their error messages."""
 
 from __future__ import annotations
 

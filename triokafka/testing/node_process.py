@@ -260,7 +260,7 @@ class NodeProcess:
             return
         for listener in (*self.config.broker_listeners, *self.config.controller_listeners):
             placeholder = hold_port(listener.host, listener.port) if listener.port else None
-            if placeholder is not None:  # otherwise it is somebody's already: starting again will say so
+            if placeholder is not None:  # otherwise another program listens there: the next start raises
                 self._held_ports.append(placeholder)
 
     def _release_ports(self) -> None:

@@ -173,8 +173,8 @@ class RunningBroker:
     async def kill(self, *, power_cut: bool = False) -> None:
         """End it as SIGKILL does, and return when it is gone.
 
-        Connections break, nothing is flushed, and nobody is told. The other nodes of a cluster notice it by themselves:
-        the controllers after ``controller.quorum.fetch.timeout.ms`` if the active one has gone, and the active
+        Connections break, nothing is flushed, and no other node is notified. The other nodes of a cluster notice it by
+        themselves: the controllers after ``controller.quorum.fetch.timeout.ms`` if the active one has gone, and the active
         controller after ``broker.session.timeout.ms``; `stop` with ``clean=False`` does not wait for these.
 
         Args:
