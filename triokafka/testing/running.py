@@ -174,8 +174,8 @@ class RunningBroker:
         """End it as SIGKILL does, and return when it is gone.
 
         Connections break, nothing is flushed, and no other node is notified. The other nodes of a cluster notice it by
-        themselves: the controllers after ``controller.quorum.fetch.timeout.ms`` if the active one has gone, and the active
-        controller after ``broker.session.timeout.ms``; `stop` with ``clean=False`` does not wait for these.
+        themselves: the controllers after ``controller.quorum.fetch.timeout.ms`` if the active one has gone, and the
+        active controller after ``broker.session.timeout.ms``; `stop` with ``clean=False`` does not wait for these.
 
         Args:
             power_cut: the disk loses what was not synced, too; only on a simulated host of its own.
