@@ -33,7 +33,7 @@ class ForwardedRequests:
             PrincipalDeserializationFailureError: the principal cannot be read.
             UnsupportedVersionError: the API or its version is not served.
         """
-        frame = envelope.request_data
+        frame, principal = envelope.request_data, _principal(envelope)
         try:
             api_key = decode_request_header(frame).api_key
         except ProtocolError as error:
@@ -43,7 +43,7 @@ class ForwardedRequests:
         data, code = await self._dispatcher.dispatch_forwarded(
             frame,
             arrival,
-            principal=_principal(envelope),
+            principal=principal,
             peer=(_address(envelope), 0),
         )
         return EnvelopeResponse(error_code=code) if code else EnvelopeResponse(response_data=data)
