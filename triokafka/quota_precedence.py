@@ -6,7 +6,9 @@ The broker enforces the quota of the first level that has one; ``triokafka quota
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
+
+from triokafka.named_tuple import NamedTuple
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
