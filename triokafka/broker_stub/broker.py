@@ -50,7 +50,7 @@ from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
-from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook
+from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.errors import KafkaError
@@ -107,7 +107,7 @@ class Broker:
         storage: the data directories, which the node opens and closes.
         gateway: reaches the active controller.
         controller: publishes committed metadata, and knows the ids of the cluster and of the data directories.
-        authorizer, quota, authentication, faults, scram_credentials: see `Node`.
+        authorizer, authentication, faults, scram_credentials: see `Node`.
     """
 
     def __init__(
@@ -119,7 +119,6 @@ class Broker:
         gateway: ControllerGateway,
         controller: MetadataSource,
         authorizer: Authorizer | None = None,
-        quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
         scram_credentials: ScramCredentials | None = None,
@@ -158,6 +157,8 @@ class Broker:
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
             delete_purge_interval=config.delete_records_purgatory_purge_interval_requests,
             lag_ms=config.replica_lag_time_max_ms,
+            quota_windows=config.replication_quota_window_num,
+            quota_window_seconds=config.replication_quota_window_size_seconds,
         )
         self.replicas.select_replicas(config.replica_selector_class, config.broker_rack)
         self.quotas = ClientQuotas(
@@ -223,7 +224,7 @@ class Broker:
             faults=self.faults,
             advertised=handlers.advertised,
         )
-        self.dispatcher = Dispatcher(services, handlers, self.sockets.memory, quota=quota)
+        self.dispatcher = Dispatcher(services, handlers, self.sockets.memory)
         self._made_at = self.world.now()
         self.tasks = NodeTasks(self.sockets.close)
         self._started = False

@@ -31,7 +31,6 @@ from triokafka.broker_stub.node_tasks import NodeTasks
 from triokafka.broker_stub.quorum_client import quorum_client
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint
 from triokafka.broker_stub.raft_options import controller_endpoints, has_other_nodes
-from triokafka.broker_stub.request.dispatcher import QuotaHook
 from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.structs import Node as Address
 from triokafka.structs import address_text
@@ -64,7 +63,6 @@ class Node:
         config: all options, checked already.
         world: the door to the outside; the operating system when None.
         authorizer: access control; when None, that of ``authorizer.class.name``. Without either, everything is allowed.
-        quota: is called with every response, and returns how long to hold the client back; None for no such hook.
         authentication: finds the principal of a connection before its first request; all are anonymous when None.
         faults: the faults that tests arm, for requests to the broker; to the controller of a node that is no broker.
         scram_credentials: SCRAM credentials of users besides those in the cluster's metadata.
@@ -86,7 +84,6 @@ class Node:
         *,
         world: World | None = None,
         authorizer: Authorizer | None = None,
-        quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
         cluster_id: str | None = None,
@@ -130,7 +127,6 @@ class Node:
                 gateway=gateway,
                 controller=self.metadata,
                 authorizer=authorizer,
-                quota=quota,
                 authentication=authentication,
                 faults=faults,
                 scram_credentials=scram_credentials,

@@ -107,8 +107,6 @@ UNUSED_NAMES: Final = frozenset(
         "remote.log.storage.manager.impl.prefix",
         "remote.log.storage.system.enable",
         "replica.socket.receive.buffer.bytes",
-        "replication.quota.window.num",
-        "replication.quota.window.size.seconds",
         "sasl.client.callback.handler.class",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",

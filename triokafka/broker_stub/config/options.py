@@ -255,6 +255,10 @@ class NetworkOptions(Options):
         11, "Number of windows whose unused controller mutations a client may accumulate.", 1
     )
     controller_quota_window_size_seconds: int = _int(1, "Length of a controller mutation quota window.", 1)
+    replication_quota_window_num: int = _int(
+        11, "Number of windows over which the broker measures the rate of a replication quota.", 1
+    )
+    replication_quota_window_size_seconds: int = _int(1, "Length of a replication quota window.", 1)
     socket_request_max_bytes: int = _int(
         104_857_600, "Maximum size of a request. The broker closes the connection of a larger one.", 1
     )

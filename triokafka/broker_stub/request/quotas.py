@@ -8,11 +8,11 @@ each client that has a quota, and nothing for other clients. Times are arguments
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
 from triokafka.broker_stub.metadata.image import QuotaEntity
+from triokafka.broker_stub.quota_rate import QuotaRate
 from triokafka.quota_precedence import effective_quota
 
 _MANY: Final = 1000
@@ -32,41 +32,6 @@ class QuotaKind(enum.Enum):
     """Processing time of requests in percent of one thread: 100 is one full thread."""
     MUTATION = "controller_mutation_rate"
     """Created and deleted partitions per second (KIP-599)."""
-
-
-class Rate:
-    """An amount per second over the last ``samples`` windows of ``window`` seconds, the current one included."""
-
-    __slots__ = ("_samples", "_window", "_windows")
-
-    def __init__(self, samples: int, window: float) -> None:
-        self._samples = samples
-        self._window = window
-        self._windows: deque[list[float]] = deque()  # start and sum of each window with events
-
-    def record(self, amount: float, now: float) -> None:
-        """Add an amount; a negative amount undoes an earlier one."""
-        if not self._windows or now - self._windows[-1][0] >= self._window:
-            self._windows.append([now, 0.0])
-        self._windows[-1][1] += amount
-
-    def measure(self, now: float) -> tuple[float, float]:
-        """Return the rate and the seconds that it covers: at least the length of all windows but one."""
-        windows = self._windows
-        while windows and now - windows[0][0] >= self._samples * self._window:
-            windows.popleft()
-        if not windows:
-            return 0.0, self._window
-        elapsed = now - windows[0][0]
-        whole = int(elapsed / self._window)
-        if whole < self._samples - 1:
-            elapsed += (self._samples - 1 - whole) * self._window
-        elapsed = max(elapsed, self._window)
-        return sum(amount for _, amount in windows) / elapsed, elapsed
-
-    def is_over(self, now: float) -> bool:
-        """Whether all recorded amounts have expired."""
-        return not self._windows or now - self._windows[-1][0] >= self._samples * self._window
 
 
 class TokenBucket:
@@ -112,7 +77,7 @@ class ClientQuotas:
         self._quotas: Mapping[QuotaEntity, Mapping[str, float]] = {}
         self._limited: frozenset[QuotaKind] = frozenset()
         self._found: dict[tuple[QuotaKind, str, str], tuple[float, tuple[QuotaKind, str, str]] | None] = {}
-        self._rates: dict[tuple[QuotaKind, str, str], Rate] = {}
+        self._rates: dict[tuple[QuotaKind, str, str], QuotaRate] = {}
 
     def __len__(self) -> int:
         return len(self._rates)
@@ -140,8 +105,7 @@ class ClientQuotas:
     def record(self, kind: QuotaKind, user: str, client_id: str, amount: float, now: float) -> int:
         """Record an amount for a client; return its throttle time in ms, 0 for none.
 
-        With rate O, quota T and window W, the throttle time is (O - T) / T * W, after which the rate equals the quota.
-        For ``request_percentage`` it is at most one window.
+        After the throttle time the rate equals the quota. For ``request_percentage`` it is at most one window.
         """
         found = self._find(kind, user, client_id)
         if found is None:
@@ -151,10 +115,7 @@ class ClientQuotas:
         if rate is None:
             rate = self._new_rate(key, now)
         rate.record(amount, now)
-        observed, seconds = rate.measure(now)
-        if observed <= limit:
-            return 0
-        delay = (observed - limit) / limit * seconds
+        delay = rate.throttle_seconds(limit, now)
         if kind is QuotaKind.REQUEST:
             delay = min(delay, self._window)
         return _milliseconds(delay)
@@ -188,10 +149,10 @@ class ClientQuotas:
         if found is not None and found[1] in self._rates:
             self._rates[found[1]].record(-amount, now)
 
-    def _new_rate(self, key: tuple[QuotaKind, str, str], now: float) -> Rate:
+    def _new_rate(self, key: tuple[QuotaKind, str, str], now: float) -> QuotaRate:
         if len(self._rates) >= _MANY:
             self._rates = {known: rate for known, rate in self._rates.items() if not rate.is_over(now)}
-        rate = self._rates[key] = Rate(self._samples, self._window)
+        rate = self._rates[key] = QuotaRate(self._samples, self._window)
         return rate
 
     def _find(self, kind: QuotaKind, user: str, client_id: str) -> tuple[float, tuple[QuotaKind, str, str]] | None:

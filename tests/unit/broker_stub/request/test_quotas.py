@@ -10,7 +10,8 @@ import trio
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
 from triokafka.broker_stub.metadata.image import QuotaEntity
-from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind, Rate
+from triokafka.broker_stub.quota_rate import QuotaRate
+from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
 from triokafka.protocol.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -50,7 +51,7 @@ def quotas_of(*entries: tuple[QuotaEntity, float], kind: QuotaKind = PRODUCE) ->
 
 def test_a_rate_is_over_ten_whole_windows_at_least() -> None:
     """So that a client that just began is not held back for its first bytes."""
-    rate = Rate(11, 1)
+    rate = QuotaRate(11, 1)
     assert rate.measure(5.0) == (0.0, 1)
     rate.record(1000, 5.0)
     assert rate.measure(5.0) == (100.0, 10.0)
@@ -60,7 +61,7 @@ def test_a_rate_is_over_ten_whole_windows_at_least() -> None:
 
 def test_what_is_older_than_all_windows_does_not_count() -> None:
     """Eleven windows of a second."""
-    rate = Rate(11, 1)
+    rate = QuotaRate(11, 1)
     rate.record(1000, 0.0)
     rate.record(500, 10.9)
     assert rate.measure(10.9)[0] > 100
