@@ -12,6 +12,7 @@ from typing import Final
 
 from triokafka.broker_stub.quota_rate import QuotaRate
 from triokafka.errors import KafkaError
+from triokafka.metrics.metric_config import MetricConfig
 from triokafka.named_tuple import NamedTuple
 
 INT_MAX: Final = 2**31 - 1
@@ -58,10 +59,11 @@ class ConnectionLimits:
 
     def __init__(self, config: ConnectionConfig) -> None:
         self._config = config
+        self._windows = MetricConfig(samples=config.rate_samples, window_seconds=config.rate_window_seconds)
         self._ip_rate_limits: Mapping[str | None, float] = {}
         self._by_ip: dict[str, int] = {}
         self._by_listener: dict[str, int] = {}
-        self._rate = QuotaRate(config.rate_samples, config.rate_window_seconds)
+        self._rate = QuotaRate(self._windows)
         self._listener_rates: dict[str, QuotaRate] = {}
         self._ip_rates: dict[str, QuotaRate] = {}
         self.total = 0
@@ -161,4 +163,4 @@ class ConnectionLimits:
         return min(rate.throttle_seconds(limit, now), self._config.rate_window_seconds)
 
     def _new_rate(self) -> QuotaRate:
-        return QuotaRate(self._config.rate_samples, self._config.rate_window_seconds)
+        return QuotaRate(self._windows)

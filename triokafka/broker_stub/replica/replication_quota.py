@@ -10,6 +10,7 @@ from typing import Final
 
 from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
 from triokafka.broker_stub.quota_rate import QuotaRate
+from triokafka.metrics.metric_config import MetricConfig
 from triokafka.structs import TopicPartition
 
 _NO_LIMIT: Final = float("inf")
@@ -32,7 +33,7 @@ class ReplicationQuota:
         self._side = side
         self._node_id = node_id
         self._topics: dict[str, frozenset[int] | None] = {}  # None: all partitions
-        self._measured = QuotaRate(windows, window_seconds)
+        self._measured = QuotaRate(MetricConfig(samples=windows, window_seconds=window_seconds))
 
     def configure(self, image: MetadataImage) -> None:
         """Take the rate and the throttled replicas from the metadata."""
@@ -68,7 +69,7 @@ class ReplicationQuota:
 
     def is_exceeded(self, now: float) -> bool:
         """Whether throttled replicas have to wait."""
-        return self.rate < _NO_LIMIT and self._measured.measure(now)[0] > self.rate
+        return self.rate < _NO_LIMIT and self._measured.measure(now) > self.rate
 
     def holds_back(self, topic_partition: TopicPartition, now: float) -> bool:
         """Whether a replica that is not in sync has to wait."""
