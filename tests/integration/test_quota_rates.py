@@ -71,7 +71,7 @@ def librdkafka(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
     with repeated(work):
         yield
     producer.purge()
-    producer.flush(10)
+    producer.flush(0.2)
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def kafka_python(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
 
     with repeated(work):
         yield
-    producer.close(timeout=10)
+    producer.close(timeout=0.2)
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def ours(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
     )
     with repeated(lambda: producer.send("t", VALUE).add_callback(acknowledged)):
         yield
-    producer.close(timeout=10)
+    producer.close(timeout=0.2)
 
 
 CLIENTS: Final = {"librdkafka": librdkafka, "kafka-python": kafka_python, "ours": ours}
