@@ -46,7 +46,10 @@ async def broker_with_quota(name: str) -> AsyncIterator[dict[str, Any]]:
     """A broker with the topic t, whose quota ``name`` of the client id ``limited`` is `LIMIT`."""
     simulation = current_simulation()
     async with running_broker(world=simulation.host("broker").world) as broker:
-        options: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers, "world": simulation.host("client").world}
+        options: dict[str, Any] = {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "world": simulation.host("client").world,
+        }
         async with triokafka.AdminClient(**options) as admin:
             await admin.create_topics([NewTopic("t", 1, 1)])
             await admin.alter_client_quotas({LIMITED: {name: LIMIT}})
