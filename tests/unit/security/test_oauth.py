@@ -197,7 +197,7 @@ async def test_a_valid_token_stays_in_use_while_the_next_one_cannot_be_had(tmp_p
     assert "opaque text" in str(raised.value)
 
 
-@pytest.mark.parametrize("value", [math.inf, math.nan, True, "1", 1e13])
+@pytest.mark.parametrize("value", [math.inf, math.nan, True, "1", 1e15])
 def test_impossible_times_are_invalid(value: Any) -> None:
     validate = UnsecuredValidator(lambda: 0)
     with pytest.raises(InvalidTokenError, match="not a number of seconds"):

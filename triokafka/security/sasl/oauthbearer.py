@@ -20,7 +20,7 @@ _FIRST: Final = re.compile(
 _INVALID: Final = b'{"status":"invalid_token"}'
 _EXTENSION_NAME: Final = re.compile("[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
-_LATEST_SECONDS: Final = 1e12
+_LATEST_SECONDS: Final = 1e14
 
 
 class BearerToken(NamedTuple):
