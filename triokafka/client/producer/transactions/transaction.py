@@ -98,7 +98,8 @@ class Transaction:
         """Send all records, wait for their acknowledgements, and commit.
 
         Waits for the records at most ``delivery_timeout_ms``, then at most ``max_block_ms`` for partitions and offsets
-        that the coordinators have not confirmed, and as long again for the coordinator's answer. If cancelled before the commit was sent, the transaction is aborted; later, the call waits for the answer, at most
+        that the coordinators have not confirmed, and as long again for the coordinator's answer. If cancelled before
+        the commit was sent, the transaction is aborted; later, the call waits for the answer, at most
         ``close_timeout_ms``, and `committed` says what happened.
 
         Raises:
