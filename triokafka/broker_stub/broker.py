@@ -39,6 +39,7 @@ from triokafka.broker_stub.meta_properties import ClusterIdentity
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
+from triokafka.broker_stub.metadata.features import cordons_directories
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
@@ -145,6 +146,7 @@ class Broker:
             metadata_offset=lambda: self.image.offset,
             registered=self._registered,
             offline_directories=self._failed_directories,
+            cordoned_directories=self._cordoned_directories,
         )
         self.logs = storage.logs
         self.cleaner = storage.cleaner
@@ -433,6 +435,11 @@ class Broker:
     def _failed_directories(self) -> tuple[UUID, ...]:
         offline = self.logs.offline_directories()
         return tuple(known for path, known in self._directory_ids().items() if path.rstrip("/") in offline)
+
+    def _cordoned_directories(self) -> tuple[UUID, ...] | None:
+        if not cordons_directories(self.image):
+            return None
+        return tuple(known for path, known in self._directory_ids().items() if path in self.config.cordoned_directories)
 
     async def _sign_off(self) -> None:
         with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):

@@ -294,7 +294,7 @@ class Node:
             self._authorizer.follow(self.metadata.publisher, loaded=lambda: self.metadata.is_caught_up)
         if server is not None:
             server.follow_metadata()
-            start(server.run)
+            start(partial(server.run, self._acls_loaded))
         if broker is None:
             return
         await self._unless_it_fails(self.metadata.wait_caught_up)
@@ -302,6 +302,15 @@ class Node:
         broker.follow_metadata()
         self.storage.start_tasks(start)
         await self._unless_it_fails(broker.start)
+
+    async def _acls_loaded(self) -> None:
+        """Wait until the authorizer has loaded the ACLs; without any in the metadata it needs none."""
+        if self._authorizer is None or not self._authorizer.stores_acls:
+            return
+        try:
+            await self.metadata.wait_caught_up()
+        except KafkaError:
+            await trio.sleep_forever()  # the node's start fails with this error
 
     async def _unless_it_fails(self, wait: Callable[[], Awaitable[None]]) -> None:
         """Run ``wait``, but raise the failure of a task of the node if that comes first."""

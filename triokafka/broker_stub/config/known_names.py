@@ -15,12 +15,10 @@ UNUSED_NAMES: Final = frozenset(
         "controlled.shutdown.enable",
         "controller.performance.always.log.threshold.ms",
         "controller.performance.sample.period.ms",
-        "cordoned.log.dirs",
         "delegation.token.expiry.check.interval.ms",
         "delegation.token.expiry.time.ms",
         "delegation.token.max.lifetime.ms",
         "delegation.token.secret.key",
-        "early.start.listeners",
         "follower.fetch.last.tiered.offset.enable",
         "group.consumer.max.assignment.interval.ms",
         "group.consumer.min.assignment.interval.ms",
@@ -208,7 +206,6 @@ UNUSED_NAMES: Final = frozenset(
 UNUSED_DYNAMIC_NAMES: Final = frozenset(
     {
         "config.providers",
-        "cordoned.log.dirs",
         "follower.fetch.last.tiered.offset.enable",
         "group.coordinator.cached.buffer.max.bytes",
         "group.share.assignment.interval.ms",
