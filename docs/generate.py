@@ -1,8 +1,8 @@
 """Writes the generated pages: ``python -m docs.generate``, or ``make docs``.
 
 ``docs/apis.md`` and the tables of ``docs/producer.md`` and ``docs/metrics.md`` are kept in the repository and tested
-to be current; ``docs/reference/`` is made on demand, and ignored by git. Everything comes from the declarations: messages, options,
-metrics and error classes.
+to be current; ``docs/reference/`` is made on demand, and ignored by git. Everything comes from the declarations:
+messages, options, metrics and error classes.
 """
 
 from __future__ import annotations
