@@ -95,7 +95,16 @@ class Engine:
         self.lookup_times = {"commit": 0.0, "committed": 0.0}
         """Seconds in the user's calls of these names."""
         client_metrics = ClientMetrics("consumer", client_id, clock=world.now, traffic=traffic, **options.metrics())
-        self.metrics = ConsumerMetrics(client_metrics, self)
+        self.metrics = ConsumerMetrics(
+            client_metrics,
+            self.network,
+            self.subscription,
+            self.fetcher,
+            position=self.collector.position,
+            membership=lambda: self.membership,
+            committed_only=options.isolation_level == "read_committed",
+            call_times=self.lookup_times,
+        )
         self._topics = SubscribedTopics(self.network, self.subscription, self.failure_tracker)
         self.network.metadata.add_listener(self._metadata_changed)
         self._state = "new"

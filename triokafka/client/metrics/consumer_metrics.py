@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
+from triokafka.client.consumer.fetcher import Fetcher
+from triokafka.client.consumer.membership.group_membership import GroupMembership
+from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.client.metrics.catalogue import (
     CONNECTIONS,
     CONSUMER,
@@ -14,10 +18,8 @@ from triokafka.client.metrics.catalogue import (
 )
 from triokafka.client.metrics.client_metrics import ClientMetrics, MetricGroup, feed
 from triokafka.metrics import Avg, CumulativeCount, Max, MetricName, Min, Rate, Stat, TimeUnit, Value, WindowedCount
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
-
-if TYPE_CHECKING:
-    from triokafka.client.consumer.engine import Engine
 
 _MS: Final = 1000.0
 _NS: Final = 1e9
@@ -42,18 +44,33 @@ class _PartitionSensors:
 class ConsumerMetrics:
     """The metrics of one consumer."""
 
-    def __init__(self, client: ClientMetrics, engine: Engine) -> None:
+    def __init__(
+        self,
+        client: ClientMetrics,
+        network: NetworkClient,
+        subscription: SubscriptionState,
+        fetcher: Fetcher,
+        *,
+        position: Callable[[TopicPartition], int | None],
+        membership: Callable[[], GroupMembership | None],
+        committed_only: bool,
+        call_times: Mapping[str, float],
+    ) -> None:
         self._client = client
-        self._engine = engine
-        self._log = engine.fetcher.fetch_log
+        self._subscription = subscription
+        self._fetcher = fetcher
+        self._position = position
+        self._membership = membership
+        self._committed_only = committed_only
+        self._log = fetcher.fetch_log
         self._topics: dict[str, _Fetched] = {}
         self._partitions: dict[TopicPartition, _PartitionSensors] = {}
         self._rebalances = 0
-        client.watch(engine.network)
+        client.watch(network)
         main = client.group("metrics", {**CONNECTIONS, **CONSUMER})
         main.gauge("last-poll-seconds-ago", self._last_poll_age)
-        main.gauge("commit-sync-time-ns-total", lambda: engine.lookup_times["commit"] * _NS)
-        main.gauge("committed-time-ns-total", lambda: engine.lookup_times["committed"] * _NS)
+        main.gauge("commit-sync-time-ns-total", lambda: call_times["commit"] * _NS)
+        main.gauge("committed-time-ns-total", lambda: call_times["committed"] * _NS)
         fetch = client.group("fetch-manager-metrics", FETCH_MANAGER)
         self._all = _Fetched(fetch)
         self._fetch_latency = fetch.spread("fetch-latency", fetch.meter("fetch", counts=True))
@@ -72,7 +89,7 @@ class ConsumerMetrics:
         per_hour = Rate(WindowedCount(), TimeUnit.HOURS)
         self._rebalance.add(group.name("rebalance-rate-per-hour"), per_hour)
         self._rebalance.add(group.name("rebalance-total"), CumulativeCount())
-        group.gauge("assigned-partitions", lambda: float(len(engine.subscription.assignment)))
+        group.gauge("assigned-partitions", lambda: float(len(subscription.assignment)))
         group.gauge("last-heartbeat-seconds-ago", self._last_heartbeat_age)
         group.gauge("last-rebalance-seconds-ago", self._last_rebalance_age)
         client.add_part(self._drain)
@@ -91,15 +108,15 @@ class ConsumerMetrics:
         return -1.0 if at is None or at == -float("inf") else self._client.registry.clock() - at
 
     def _last_poll_age(self) -> float:
-        membership = self._engine.membership
+        membership = self._membership()
         return self._age(None if membership is None else membership.clock.last_poll)
 
     def _last_heartbeat_age(self) -> float:
-        membership = self._engine.membership
+        membership = self._membership()
         return self._age(None if membership is None else membership.clock.last_answer)
 
     def _last_rebalance_age(self) -> float:
-        membership = self._engine.membership
+        membership = self._membership()
         return self._age(None if membership is None else membership.status.timing.ended_at)
 
     # ---------------------------------------------------------------- collected values
@@ -143,25 +160,23 @@ class ConsumerMetrics:
             sensors.per_request.update(len(fetched), sum(returned), 0.0, max(returned, default=0), now)
 
     def _drain_rebalances(self, now: float) -> None:
-        membership = self._engine.membership
+        membership = self._membership()
         timing = None if membership is None else membership.status.timing
         if timing is not None and timing.durations:
             feed(self._rebalance, timing.durations, now, scale=_MS)
             timing.durations.clear()
 
     def _sample_partitions(self, now: float) -> None:
-        engine = self._engine
-        assignment = engine.subscription.assignment
+        assignment = self._subscription.assignment
         for partition in self._partitions.keys() - assignment:
             self._partitions.pop(partition).group.remove()
         for partition in assignment:
-            state = engine.subscription.state(partition)
-            position = engine.collector.position(partition)
+            state = self._subscription.state(partition)
+            position = self._position(partition)
             if position is None:
                 continue
             sensors = self._partition(partition)
-            committed = engine.options.isolation_level == "read_committed"
-            end = state.last_stable_offset if committed else state.high_watermark
+            end = state.last_stable_offset if self._committed_only else state.high_watermark
             if end >= 0:
                 lag = float(max(0, end - position))
                 for sensor in (sensors.lag, self._lag):
@@ -183,7 +198,7 @@ class ConsumerMetrics:
         if found is None:
             topic, number = partition.topic, str(partition.partition)
             group = self._client.group("fetch-manager-metrics", FETCH_MANAGER_PARTITION, topic=topic, partition=number)
-            preferred = self._engine.fetcher.preferred_replica
+            preferred = self._fetcher.preferred_replica
             group.gauge("preferred-read-replica", lambda: float(preferred(partition)))
             found = self._partitions[partition] = _PartitionSensors(group)
         return found
