@@ -18,6 +18,7 @@ from triokafka.broker_stub.network.sasl_session import MechanismOptions, SaslOpt
 from triokafka.errors import ConfigurationError
 from triokafka.security.client_security import ClientSecurity, SaslSettings
 from triokafka.security.jaas import LoginModule, parse_jaas
+from triokafka.security.jaas_file import OPTION, SERVER_SECTION, login_module
 from triokafka.security.oauth.jwks import JwksValidator
 from triokafka.security.oauth.options import (
     JWKS_URL,
@@ -247,7 +248,10 @@ def _number(options: ListenerOptions, name: str, default: int, *, mechanism: str
 
 def _login_module(options: ListenerOptions, mechanism: str) -> LoginModule | None:
     text = options.get("sasl.jaas.config", mechanism=mechanism)
-    return None if text is None else parse_jaas(text, source=f"sasl.jaas.config of {mechanism}")
+    if text is not None:
+        return parse_jaas(text, source=f"sasl.jaas.config of {mechanism}")
+    sections = (f"{options.listener}.{SERVER_SECTION}", SERVER_SECTION)
+    return login_module(options.get(OPTION), sections, mechanism)
 
 
 _HANDLER: Final = "sasl.server.callback.handler.class"
@@ -291,7 +295,8 @@ def _starter(
         module = _login_module(options, mechanism)
         if module is None:
             raise ConfigurationError(
-                "PLAIN needs the users: set plain.sasl.jaas.config to '…PlainLoginModule required user_NAME=\"…\";'"
+                "PLAIN needs the users: set plain.sasl.jaas.config to '…PlainLoginModule required user_NAME=\"…\";', or"
+                f" {OPTION} to a JAAS file with them"
             )
         users = PlainUsers(
             {name.removeprefix(_USER): value for name, value in module.options.items() if name.startswith(_USER)}
