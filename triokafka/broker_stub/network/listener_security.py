@@ -16,7 +16,9 @@ from triokafka.broker_stub.config.security_names import ListenerOptions
 from triokafka.broker_stub.network.authentication import Authenticated, Authentication, AuthenticationFailedError
 from triokafka.broker_stub.network.sasl_session import MechanismOptions, SaslOptions, SaslSession
 from triokafka.errors import ConfigurationError
+from triokafka.named_tuple import NamedTuple
 from triokafka.security.client_security import ClientSecurity, SaslSettings
+from triokafka.security.delegation_tokens import DelegationTokens
 from triokafka.security.jaas import LoginModule, parse_jaas
 from triokafka.security.principal_mapping import PrincipalMapping, distinguished_name
 from triokafka.security.sasl.mechanism import (
@@ -65,6 +67,14 @@ class ScramLookups:
         return None
 
 
+class _Lookups(NamedTuple):
+    """Users and tokens of the cluster, and the key of the salts for unknown users."""
+
+    scram: ScramCredentials
+    tokens: DelegationTokens | None
+    unknown_user_key: bytes
+
+
 def is_secure(listener: ListenerSpec) -> bool:
     """Whether the listener has TLS or SASL."""
     return listener.security_protocol != "PLAINTEXT"
@@ -75,6 +85,7 @@ class ListenerSecurity(Authentication):
 
     Args:
         scram: the SCRAM credentials of the cluster.
+        tokens: the delegation tokens of the cluster; None without ``delegation.token.secret.key``.
 
     Raises:
         ConfigurationError: an option is missing, or a file cannot be used. The message names the listener.
@@ -87,14 +98,15 @@ class ListenerSecurity(Authentication):
         world: World,
         *,
         scram: ScramCredentials | None = None,
+        tokens: DelegationTokens | None = None,
     ) -> None:
         self._world = world
+        lookups = _Lookups(scram or ScramLookups(), tokens, world.random_bytes(32))
         self._listeners: dict[str, _Listener] = {}
-        unknown_user_key = world.random_bytes(32)
         for spec in listeners:
             try:
                 self._listeners[spec.name] = _Listener(
-                    spec, ListenerOptions(config.security or {}, spec.name), world, scram, unknown_user_key
+                    spec, ListenerOptions(config.security or {}, spec.name), world, lookups
                 )
             except ConfigurationError as error:
                 raise ConfigurationError(f"listener {spec.name}: {error}") from None
@@ -133,8 +145,7 @@ class _Listener:
         spec: ListenerSpec,
         options: ListenerOptions,
         world: World,
-        scram: ScramCredentials | None,
-        unknown_user_key: bytes,
+        lookups: _Lookups,
     ) -> None:
         self.tls: TlsContexts | None = None
         self.sasl: SaslOptions | None = None
@@ -148,7 +159,7 @@ class _Listener:
             self.tls = TlsContexts(tls_settings(options, client_auth=own_auth or "none"), server_side=True)
             self.tls.context(world.storage)
         if has_sasl:
-            self.sasl = _sasl_options(options, world, scram or ScramLookups(), unknown_user_key)
+            self.sasl = _sasl_options(options, world, lookups)
 
 
 def _principal(tls: ssl.SSLObject, mapping: PrincipalMapping) -> str:
@@ -182,9 +193,7 @@ def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_h
     )
 
 
-def _sasl_options(
-    options: ListenerOptions, world: World, scram: ScramCredentials, unknown_user_key: bytes
-) -> SaslOptions:
+def _sasl_options(options: ListenerOptions, world: World, lookups: _Lookups) -> SaslOptions:
     enabled = [one.strip() for one in (options.get("sasl.enabled.mechanisms") or "").split(",") if one.strip()]
     if not enabled:
         raise ConfigurationError(f"sasl.enabled.mechanisms: no mechanism is enabled; known are {', '.join(MECHANISMS)}")
@@ -194,7 +203,7 @@ def _sasl_options(
             raise ConfigurationError(
                 f"sasl.enabled.mechanisms: {mechanism} is not supported; known are {', '.join(MECHANISMS)}"
             )
-        start = _starter(mechanism, options, world, scram, unknown_user_key)
+        start = _starter(mechanism, options, world, lookups)
         reauth = _number(options, "connections.max.reauth.ms", 0, mechanism=mechanism)
         found[mechanism] = MechanismOptions(start, reauth)
     return SaslOptions(found, _number(options, "sasl.server.max.receive.size", 524_288))
@@ -214,9 +223,7 @@ def _login_module(options: ListenerOptions, mechanism: str) -> LoginModule | Non
     return None if text is None else parse_jaas(text, source=f"sasl.jaas.config of {mechanism}")
 
 
-def _starter(
-    mechanism: str, options: ListenerOptions, world: World, scram: ScramCredentials, unknown_user_key: bytes
-) -> Callable[[], SaslServer]:
+def _starter(mechanism: str, options: ListenerOptions, world: World, lookups: _Lookups) -> Callable[[], SaslServer]:
     if mechanism == PLAIN:
         module = _login_module(options, mechanism)
         if module is None:
@@ -236,7 +243,13 @@ def _starter(
         logger.warning("OAUTHBEARER accepts unsecured tokens, which anybody can make: use it for tests only")
         return lambda: OAuthBearerServer(validate, lambda reason: logger.info("OAUTHBEARER: %s", reason))
     kind = _SCRAM[mechanism]
-    return lambda: ScramServer(kind, scram, random_bytes=world.random_bytes, unknown_user_key=unknown_user_key)
+    return lambda: ScramServer(
+        kind,
+        lookups.scram,
+        random_bytes=world.random_bytes,
+        unknown_user_key=lookups.unknown_user_key,
+        tokens=lookups.tokens,
+    )
 
 
 # The node as a client of other nodes
