@@ -134,7 +134,7 @@ def take(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     """Return the whole configuration: the given values over the defaults. Raises `ConfigurationError`."""
     unknown = set(given) - set(defaults)
     if unknown:
-        raise ConfigurationError(f"Unrecognized configs: {unknown}")
+        raise ConfigurationError(f"Unrecognized configs: {sorted(unknown)}")
     config = {**defaults, **given}
     if isinstance(config["api_version"], str):
         text = config["api_version"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.api.token_requests import allows_token_requests
+from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.metadata.delegation_tokens import USER_TYPE, created_response, owner_of
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -20,7 +21,16 @@ def _failed(
     return created_response(request, context.principal, context.version, code)
 
 
-@handles(CreateDelegationTokenRequest, versions=range(1, 4), on_error=_failed)
+def _other_owner(request: CreateDelegationTokenRequest) -> list[str]:
+    return [owner_of(request, "")] if request.owner_principal_name else []
+
+
+@handles(
+    CreateDelegationTokenRequest,
+    versions=range(1, 4),
+    accesses=[Access(AclOperation.CREATE_TOKENS, ResourceType.USER, _other_owner)],
+    on_error=_failed,
+)
 async def create_delegation_token(
     request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.api.token_requests import allows_token_requests
+from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.metadata.delegation_tokens import tokens_of
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -21,7 +22,14 @@ from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.security.delegation_tokens import token_secret
 
 
-@handles(DescribeDelegationTokenRequest, versions=range(1, 4))
+@handles(
+    DescribeDelegationTokenRequest,
+    versions=range(1, 4),
+    accesses=[
+        Access(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, lambda request: ()),
+        Access(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, lambda request: ()),
+    ],
+)
 async def describe_delegation_token(
     request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
