@@ -44,7 +44,7 @@ def _secret(text: str) -> bytes:
 @command.command(
     "create",
     epilog=examples(
-        "triokafka delegation-tokens create --command-config admin.properties",
+        "triokafka delegation-tokens create -X security.protocol=SASL_SSL -X sasl.mechanism=SCRAM-SHA-512",
         "triokafka delegation-tokens create --renewer-principal User:scheduler --max-life-time-period 86400000 --json",
     ),
 )
@@ -129,7 +129,7 @@ def expire(connection: AdminConnection, hmac: str, expiry_time_period: int) -> i
 @command.command(
     "describe",
     epilog=examples(
-        "triokafka delegation-tokens describe --command-config admin.properties",
+        "triokafka delegation-tokens describe",
         "triokafka delegation-tokens describe --owner-principal User:alice --json",
     ),
 )
