@@ -35,6 +35,7 @@ from triokafka.client.checks import (
     text,
     tls_context,
 )
+from triokafka.client.oauth_options import OAuthOptions
 from triokafka.client.option_names import unknown_option
 from triokafka.client.serializers import Deserializer, Serializer
 from triokafka.errors import ConfigurationError
@@ -49,7 +50,7 @@ _OF_SECURITY = ("security_", "ssl_", "sasl_")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClientOptions:
+class ClientOptions(OAuthOptions):
     """Options of every client."""
 
     KIND: ClassVar[str] = "client"
@@ -201,7 +202,9 @@ class ClientOptions:
 
     @classmethod
     def _options(cls) -> list[Field[Any]]:
-        return [f for f in fields(cls) if "check" in f.metadata]
+        found = [f for f in fields(cls) if "check" in f.metadata]
+        # The inherited ones come first in `fields`, and last for readers: few need them.
+        return sorted(found, key=lambda f: f.name in OAuthOptions.__dataclass_fields__)
 
     @classmethod
     def describe(cls) -> list[tuple[str, Any, str]]:

@@ -18,6 +18,8 @@ _RENAMED: Final[Mapping[str, str]] = {
 }
 _HOST_NAMES: Final = "ssl_endpoint_identification_algorithm"
 _CIPHERS: Final = "ssl_cipher_suites"
+_NUMBERS_AND_FLAGS: Final = ("_ms", "_seconds", "_factor", "_jitter", "_urlencode", "_include")
+"""Endings of the options of SASL that are no texts."""
 _CONTENT_DECIDES: Final = ("ssl_keystore_type", "ssl_truststore_type")
 SECRET_OPTIONS: Final = frozenset(
     {
@@ -28,6 +30,8 @@ SECRET_OPTIONS: Final = frozenset(
         "sasl_password",
         "sasl_plain_password",
         "sasl_jaas_config",
+        "sasl_oauthbearer_client_credentials_client_secret",
+        "sasl_oauthbearer_assertion_private_key_passphrase",
     }
 )
 """Options of clients whose values are secret."""
@@ -40,7 +44,11 @@ def is_javas(name: str) -> bool:
 
 def is_text(name: str) -> bool:
     """Whether the value of this option is always a text, also if it looks like a number: a password, say."""
-    return name in SECRET_OPTIONS or (is_javas(name) and name != _HOST_NAMES) or name.startswith("sasl_")
+    return (
+        name in SECRET_OPTIONS
+        or (is_javas(name) and name != _HOST_NAMES)
+        or (name.startswith("sasl_") and not name.endswith(_NUMBERS_AND_FLAGS))
+    )
 
 
 def python_options(given: Mapping[str, Any]) -> dict[str, Any]:

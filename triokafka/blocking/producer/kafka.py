@@ -430,7 +430,7 @@ class KafkaProducer:
         self._in_transaction = True
 
     def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], group_metadata: Any) -> None:
-        """Make offsets of a consumer group part of the transaction (KIP-447).
+        """Make offsets of a consumer group part of the transaction (KIP-447). Waits at most ``max_block_ms``.
 
         Arguments:
             offsets: TopicPartition to OffsetAndMetadata, the next offset to read.
@@ -439,6 +439,7 @@ class KafkaProducer:
         Raises:
             IllegalStateError: no ``transactional_id``, or no transaction is open.
             CommitFailedError: the consumer has left its group; abort the transaction.
+            KafkaTimeoutError: the coordinators have not confirmed the offsets; abort the transaction.
             ProducerFencedError: a newer producer with the same ``transactional_id`` is active.
             KafkaError: the transaction must be aborted, or the producer has failed.
         """

@@ -20,6 +20,15 @@ from triokafka.named_tuple import NamedTuple
 from triokafka.security.client_security import ClientSecurity, SaslSettings
 from triokafka.security.delegation_tokens import DelegationTokens
 from triokafka.security.jaas import LoginModule, parse_jaas
+from triokafka.security.oauth.jwks import JwksValidator
+from triokafka.security.oauth.options import (
+    JWKS_URL,
+    OAuthOptions,
+    claim_rules,
+    jwks_endpoint,
+    retrieved_tokens,
+)
+from triokafka.security.oauth.options import extensions as sasl_extensions
 from triokafka.security.principal_mapping import PrincipalMapping, distinguished_name
 from triokafka.security.sasl.mechanism import (
     MECHANISMS,
@@ -73,6 +82,7 @@ class _Lookups(NamedTuple):
     scram: ScramCredentials
     tokens: DelegationTokens | None
     unknown_user_key: bytes
+    jwks: JwksValidator | None = None
 
 
 def is_secure(listener: ListenerSpec) -> bool:
@@ -124,6 +134,20 @@ class ListenerSecurity(Authentication):
         session = None if own.sasl is None else SaslSession(own.sasl, self._world)
         return Authenticated(stream, principal, session)
 
+    async def prepare(self) -> None:
+        """See `Authentication`: load the keys for signed tokens."""
+        for validator in self._validators():
+            await validator.load()
+
+    async def run(self) -> None:
+        """See `Authentication`: keep the keys for signed tokens fresh."""
+        async with trio.open_nursery() as nursery:
+            for validator in self._validators():
+                nursery.start_soon(validator.run)
+
+    def _validators(self) -> list[JwksValidator]:
+        return [own.jwks for own in self._listeners.values() if own.jwks is not None]
+
     async def _shake_hands(self, stream: TlsStream) -> None:
         try:
             with trio.fail_after(_HANDSHAKE_SECONDS):
@@ -149,6 +173,7 @@ class _Listener:
     ) -> None:
         self.tls: TlsContexts | None = None
         self.sasl: SaslOptions | None = None
+        self.jwks: JwksValidator | None = None
         self.mapping = PrincipalMapping(options.get("ssl.principal.mapping.rules") or "DEFAULT")
         has_sasl = spec.security_protocol.startswith("SASL_")
         if spec.security_protocol.endswith("SSL"):
@@ -159,7 +184,9 @@ class _Listener:
             self.tls = TlsContexts(tls_settings(options, client_auth=own_auth or "none"), server_side=True)
             self.tls.context(world.storage)
         if has_sasl:
-            self.sasl = _sasl_options(options, world, lookups)
+            if OAUTHBEARER in _enabled(options):
+                self.jwks = _jwks_validator(options, world)
+            self.sasl = _sasl_options(options, world, lookups._replace(jwks=self.jwks))
 
 
 def _principal(tls: ssl.SSLObject, mapping: PrincipalMapping) -> str:
@@ -193,8 +220,12 @@ def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_h
     )
 
 
+def _enabled(options: ListenerOptions) -> list[str]:
+    return [one.strip() for one in (options.get("sasl.enabled.mechanisms") or "").split(",") if one.strip()]
+
+
 def _sasl_options(options: ListenerOptions, world: World, lookups: _Lookups) -> SaslOptions:
-    enabled = [one.strip() for one in (options.get("sasl.enabled.mechanisms") or "").split(",") if one.strip()]
+    enabled = _enabled(options)
     if not enabled:
         raise ConfigurationError(f"sasl.enabled.mechanisms: no mechanism is enabled; known are {', '.join(MECHANISMS)}")
     found: dict[str, MechanismOptions] = {}
@@ -203,6 +234,8 @@ def _sasl_options(options: ListenerOptions, world: World, lookups: _Lookups) -> 
             raise ConfigurationError(
                 f"sasl.enabled.mechanisms: {mechanism} is not supported; known are {', '.join(MECHANISMS)}"
             )
+        if mechanism != OAUTHBEARER and options.get(_HANDLER, mechanism=mechanism) is not None:
+            logger.warning("%s of %s has no effect: classes of Java are not used", _HANDLER, mechanism)
         start = _starter(mechanism, options, world, lookups)
         reauth = _number(options, "connections.max.reauth.ms", 0, mechanism=mechanism)
         found[mechanism] = MechanismOptions(start, reauth)
@@ -223,6 +256,35 @@ def _login_module(options: ListenerOptions, mechanism: str) -> LoginModule | Non
     return None if text is None else parse_jaas(text, source=f"sasl.jaas.config of {mechanism}")
 
 
+_HANDLER: Final = "sasl.server.callback.handler.class"
+_UNSECURED_HANDLER: Final = "OAuthBearerUnsecuredValidatorCallbackHandler"
+
+
+def _oauth_options(options: ListenerOptions) -> OAuthOptions:
+    module = _login_module(options, OAUTHBEARER)
+
+    def get(name: str) -> str | None:
+        return options.get(name, mechanism=OAUTHBEARER)
+
+    return OAuthOptions(get, options.name_of, {} if module is None else module.options)
+
+
+def _jwks_validator(options: ListenerOptions, world: World) -> JwksValidator | None:
+    """Return the validation of signed tokens; None where a listener has no JWKS, and so takes unsecured ones."""
+    oauth = _oauth_options(options)
+    endpoint = jwks_endpoint(oauth)
+    if endpoint is None:
+        handler = options.get(_HANDLER, mechanism=OAUTHBEARER) or _UNSECURED_HANDLER
+        if not handler.endswith(_UNSECURED_HANDLER):
+            # Unsecured tokens instead would let everybody in.
+            raise ConfigurationError(
+                f"{_HANDLER}={handler}: {OAUTHBEARER} needs {JWKS_URL}; classes of Java are not used"
+            )
+        return None
+    refresh_ms = oauth.number("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, 1)
+    return JwksValidator(world, endpoint, claim_rules(oauth), refresh_ms=refresh_ms)
+
+
 def _starter(mechanism: str, options: ListenerOptions, world: World, lookups: _Lookups) -> Callable[[], SaslServer]:
     if mechanism == PLAIN:
         module = _login_module(options, mechanism)
@@ -235,6 +297,9 @@ def _starter(mechanism: str, options: ListenerOptions, world: World, lookups: _L
         )
         return lambda: PlainServer(users.verify)
     if mechanism == OAUTHBEARER:
+        jwks = lookups.jwks
+        if jwks is not None:
+            return lambda: OAuthBearerServer(jwks, lambda reason: logger.info("OAUTHBEARER: %s", reason))
         validate = UnsecuredValidator(
             world.wall_ms,
             principal_claim=options.get("sasl.oauthbearer.sub.claim.name") or "sub",
@@ -285,7 +350,8 @@ def _node_security(config: BrokerConfig, listener: str, mechanism_option: str) -
         given = {} if module is None else module.options
         if mechanism == OAUTHBEARER:
             claims = {name.removeprefix(_CLAIM): reveal(v) for name, v in given.items() if name.startswith(_CLAIM)}
-            sasl = SaslSettings(mechanism, token_provider=UnsecuredTokens(claims))
+            provider = retrieved_tokens(_oauth_options(options)) or UnsecuredTokens(claims)
+            sasl = SaslSettings(mechanism, token_provider=provider, extensions=sasl_extensions(given))
         elif "username" not in given or "password" not in given:
             raise ConfigurationError(
                 f"sasl.jaas.config of {mechanism} on the listener {listener} needs username and password, with which"

@@ -126,9 +126,10 @@ class SocketServer:
         """Listen on an address. Clients can connect from now on; the server reads requests after `run`.
 
         Raises:
-            ConfigurationError: the listener cannot bind; the message contains the address and the reason.
+            ConfigurationError: the listener cannot bind, or the authentication is not ready; the message says why.
         """
         config = self._config
+        await self._authentication.prepare()
         try:
             listener = await self._world.listen(
                 endpoint.host,
@@ -148,6 +149,7 @@ class SocketServer:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sweep_idle)
+                nursery.start_soon(self._authentication.run)
                 nursery.start_soon(self._bad_requests.run)
                 nursery.start_soon(self._refusals.run)
                 nursery.start_soon(self._return_memory)

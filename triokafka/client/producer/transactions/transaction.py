@@ -97,13 +97,14 @@ class Transaction:
     async def commit(self) -> None:
         """Send all records, wait for their acknowledgements, and commit.
 
-        Waits for the records at most ``delivery_timeout_ms``, and for the coordinator at most ``max_block_ms``. If
-        cancelled before the commit was sent, the transaction is aborted; later, the call waits for the answer, at most
+        Waits for the records at most ``delivery_timeout_ms``, then at most ``max_block_ms`` for partitions and offsets
+        that the coordinators have not confirmed, and as long again for the coordinator's answer. If cancelled before
+        the commit was sent, the transaction is aborted; later, the call waits for the answer, at most
         ``close_timeout_ms``, and `committed` says what happened.
 
         Raises:
-            TransactionAbortableError: a record failed, or the coordinator refuses. Call `abort`; the cause is the
-                reason.
+            TransactionAbortableError: a record failed, the coordinator refuses, or offsets were not confirmed in time.
+                Call `abort`; the cause is the reason.
             KafkaTimeoutError: the coordinator has not answered, so that the outcome is unknown. The producer goes on
                 asking, and the next transaction begins after the answer.
             ProducerFencedError: a newer producer with this transactional id exists; the transaction was aborted.
