@@ -15,8 +15,6 @@ UNUSED_NAMES: Final = frozenset(
         "controlled.shutdown.enable",
         "controller.performance.always.log.threshold.ms",
         "controller.performance.sample.period.ms",
-        "cordoned.log.dirs",
-        "early.start.listeners",
         "follower.fetch.last.tiered.offset.enable",
         "group.consumer.max.assignment.interval.ms",
         "group.consumer.min.assignment.interval.ms",
@@ -103,8 +101,6 @@ UNUSED_NAMES: Final = frozenset(
         "remote.log.storage.manager.impl.prefix",
         "remote.log.storage.system.enable",
         "replica.socket.receive.buffer.bytes",
-        "replication.quota.window.num",
-        "replication.quota.window.size.seconds",
         "sasl.client.callback.handler.class",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
@@ -206,7 +202,6 @@ UNUSED_NAMES: Final = frozenset(
 UNUSED_DYNAMIC_NAMES: Final = frozenset(
     {
         "config.providers",
-        "cordoned.log.dirs",
         "follower.fetch.last.tiered.offset.enable",
         "group.coordinator.cached.buffer.max.bytes",
         "group.share.assignment.interval.ms",

@@ -199,7 +199,13 @@ class Controller:
         own_id = self.config.node_id if not self._had_term and self.metadata.is_alone else None
         self._had_term = True
         self.terms += 1
-        state.cluster.begin(state.committed, now=self.world.now(), own_id=own_id, cluster_id=self.cluster_id)
+        state.cluster.begin(
+            state.committed,
+            now=self.world.now(),
+            own_id=own_id,
+            cluster_id=self.cluster_id,
+            silent=self.metadata.raft.silence_of_last_leader,
+        )
         logger.info(
             "node %d is the active controller of cluster %s in epoch %d, %d topics, next offset %d",
             self.config.node_id,

@@ -20,7 +20,7 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (7, 31),
+    METADATA_VERSION: (7, 30),
     KRAFT_VERSION: (0, 1),
     GROUP_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
@@ -29,10 +29,10 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     "share.version": (0, 1),
     "streams.version": (0, 1),
 }
-"""Levels at which this software opens a metadata log, including logs that Kafka wrote."""
+"""Levels at which this software opens a metadata log: those of Kafka 4.3."""
 
 SERVED: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (7, 25),
+    METADATA_VERSION: (7, 30),
     KRAFT_VERSION: (0, 1),
     GROUP_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
