@@ -141,7 +141,7 @@ def take(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     """Return the whole configuration: the given values over the defaults. Raises `ConfigurationError`."""
     unknown = {name for name in given if name not in defaults and not _is_of_the_sdk(name)}
     if unknown:
-        raise ConfigurationError(f"Unrecognized configs: {unknown}")
+        raise ConfigurationError(f"Unrecognized configs: {sorted(unknown)}")
     config = {**defaults, **given}
     if isinstance(config["api_version"], str):
         text = config["api_version"]
