@@ -126,6 +126,12 @@ class ClientOptions(OAuthOptions):
         secret(),
         'Java\'s login text instead of user name and password: \'Module required username="…" password="…";\'.',
     )
+    sasl_jaas_file: str | None = option(
+        None,
+        text(optional=True),
+        "Java's login file, whose section KafkaClient has the login; the environment variable TRIOKAFKA_JAAS_FILE names"
+        " one, too.",
+    )
     client_dns_lookup: str = option(
         "use_all_dns_ips",
         choice("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),

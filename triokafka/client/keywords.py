@@ -75,6 +75,7 @@ class ClientKeywords(OAuthKeywords, total=False):
     sasl_plain_password: str | Callable[[], str] | None
     sasl_oauth_token_provider: Any
     sasl_jaas_config: str | None
+    sasl_jaas_file: str | None
     client_dns_lookup: str
     request_timeout_ms: float
     retry_backoff_ms: float

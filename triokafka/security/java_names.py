@@ -1,4 +1,4 @@
-"""Java's names of the options of TLS, for properties files, the command line and Spark."""
+"""Java's names of the options of TLS and of logins, for properties files, the command line and Spark."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _RENAMED: Final[Mapping[str, str]] = {
     "ssl_keystore_key": "ssl_keyfile",
     "ssl_keystore_password": "ssl_password",
     "ssl_key_password": "ssl_password",
+    "java_security_auth_login_config": "sasl_jaas_file",
 }
 _HOST_NAMES: Final = "ssl_endpoint_identification_algorithm"
 _CIPHERS: Final = "ssl_cipher_suites"
@@ -38,7 +39,7 @@ SECRET_OPTIONS: Final = frozenset(
 
 
 def is_javas(name: str) -> bool:
-    """Whether ``name``, in snake_case, is an option of TLS in Java with another name here."""
+    """Whether ``name``, in snake_case, is an option in Java with another name here: of TLS, or the login file."""
     return name in _RENAMED or name in (_HOST_NAMES, _CIPHERS) or name in _CONTENT_DECIDES
 
 

@@ -71,7 +71,7 @@ class KafkaProducer:
         self._closed = True
         unknown = {name: value for name, value in configs.items() if name not in self.DEFAULT_CONFIG}
         if unknown:
-            raise ValueError(f"Unrecognized configs: {unknown}")
+            raise ValueError(f"Unrecognized configs: {sorted(unknown)}")
         self.config = config = take(self.DEFAULT_CONFIG, configs)
         for name in ("key_serializer", "value_serializer"):
             if config[name] is not None and not isinstance(config[name], Serializer):

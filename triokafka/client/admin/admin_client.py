@@ -19,6 +19,7 @@ from triokafka.client.admin.offsets import OffsetAdmin
 from triokafka.client.admin.partitions import PartitionAdmin
 from triokafka.client.admin.quotas import QuotaAdmin
 from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.tokens import TokenAdmin
 from triokafka.client.admin.topics import TopicAdmin
 from triokafka.client.admin.transactions import TransactionAdmin
 from triokafka.client.admin.users import UserAdmin
@@ -86,6 +87,7 @@ class AdminClient:
             GroupAdmin,
             GroupOffsetAdmin,
             TransactionAdmin,
+            TokenAdmin,
             QuotaAdmin,
             AclAdmin,
             UserAdmin,
@@ -157,6 +159,11 @@ class AdminClient:
 
     describe_user_scram_credentials = _method(UserAdmin, UserAdmin.describe_user_scram_credentials)
     alter_user_scram_credentials = _method(UserAdmin, UserAdmin.alter_user_scram_credentials)
+
+    create_delegation_token = _method(TokenAdmin, TokenAdmin.create_delegation_token)
+    renew_delegation_token = _method(TokenAdmin, TokenAdmin.renew_delegation_token)
+    expire_delegation_token = _method(TokenAdmin, TokenAdmin.expire_delegation_token)
+    describe_delegation_tokens = _method(TokenAdmin, TokenAdmin.describe_delegation_tokens)
 
     describe_log_dirs = _method(BrokerAdmin, BrokerAdmin.describe_log_dirs)
     alter_replica_log_dirs = _method(BrokerAdmin, BrokerAdmin.alter_replica_log_dirs)
