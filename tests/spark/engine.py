@@ -25,7 +25,7 @@ class Query(Protocol):
 
     batches: dict[int, list[Row]]
 
-    def start(self, trigger: Trigger = "continual", **more: str) -> None:
+    def start(self, trigger: Trigger = "continual", /, **more: str) -> None:
         """Start it, or start it again from its checkpoint; with ``more`` options."""
 
     def process_all(self) -> None:
@@ -72,7 +72,7 @@ class StandInQuery:
         self._tells_start = tells_start
         self._reader: Any = None
 
-    def start(self, trigger: Trigger = "continual", **more: str) -> None:
+    def start(self, trigger: Trigger = "continual", /, **more: str) -> None:
         """Make the reader, as a new process of the driver's."""
         from pyspark.sql.streaming import datasource  # new in Spark 4.2
 
@@ -154,7 +154,7 @@ class SparkQuery:
         self._spark = spark
         self._query: Any = None
 
-    def start(self, trigger: Trigger = "continual", **more: str) -> None:
+    def start(self, trigger: Trigger = "continual", /, **more: str) -> None:
         """Start a query from the checkpoint."""
         frame = self._spark.readStream.format("triokafka").options(**self.options, **more).load()
         writer = frame.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self.checkpoint))

@@ -459,7 +459,7 @@ def test_a_topic_that_is_recreated_between_batches(query: Start, bootstrap: str)
     topic.create()
     topic.add([3])
     with pytest.raises(Exception, match="was changed from 2 to 1"):
-        asked.start(**{"fetchOffset.retryIntervalMs": "10"})  # type: ignore[arg-type]
+        asked.start(**{"fetchOffset.retryIntervalMs": "10"})
         asked.process_all()
 
 
