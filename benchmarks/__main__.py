@@ -33,6 +33,7 @@ TABLES: Final[dict[str, tuple[str, Bar] | None]] = {
     "rebalance": None,
     "spark": None,
     "blocking": ("times kafka-python (processor time)", lambda row: (row.scenario, row.cpu_ratio)),
+    "asyncio": ("times aiokafka (CPU, or latency)", lambda row: (f"{row.scenario}, {row.loop}", row.ratio)),
     "consume": ("CPU seconds a million records", lambda row: (row.client, row.cpu_seconds_per_million)),
 }
 """For each table, what its picture shows: the axis, and label and value of a row; None where the table's module has

@@ -333,7 +333,10 @@ class TestConfigs:
         file.write_text("producer_byte_rate=1000000\n")
         tool.ok("configs", "alter", "--user", "alice", "--client-defaults", "--add-config-file", str(file))
         shown = tool.ok("configs", "describe", "--entity-type", "users", "--entity-type", "clients")
-        assert shown == "Quota configs for default client-id, user 'alice' are producer_byte_rate=1000000.0\n"
+        assert (
+            shown
+            == "Quota configs for user-principal 'alice', the default client-id are producer_byte_rate=1000000.0\n"
+        )
         assert tool.ok("configs", "describe", "--user", "alice") == ""
         assert "takes a number" in tool.fails(
             "configs", "alter", "--ip", "10.0.0.1", "--add-config", "connection_creation_rate=many", status=2

@@ -72,6 +72,10 @@ class SimulatedNode:
         """Whether a node runs on the host, also one that is starting."""
         return not self._stopped.is_set() and not self.host.world.is_halted
 
+    def configure(self, **settings: Any) -> None:
+        """Change settings; the next start uses them."""
+        self._settings |= settings
+
     def start(self) -> None:
         """Start the node's process."""
         self._stop, self._stopped = trio.Event(), trio.Event()

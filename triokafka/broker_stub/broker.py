@@ -256,6 +256,7 @@ class Broker:
     def reopened(self, change: LeadershipChange) -> None:
         """See `ReplicaListener`."""
         self.coordinators.replica_reopened(change)
+        self._assignments.look_at([change.topic_partition])
 
     # What it is
 
@@ -375,7 +376,6 @@ class Broker:
             cluster_id=self.cluster_id,
             endpoints=self._advertised(),
             directory_ids=self._directory_ids(),
-            missed_directories=self.replicas.missed_directories,
             previous_broker_epoch=self.logs.previous_broker_epoch,
         )
         await self.lifecycle.start(registration, timeout_ms=self.config.initial_broker_registration_timeout_ms)

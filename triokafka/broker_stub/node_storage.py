@@ -190,10 +190,10 @@ class NodeStorage:
                 theirs: list[TopicPartition] = []
                 hosts.append((host, theirs))
                 for states in (local.leaders, local.followers):
-                    for topic_partition, (topic_id, _) in states.items():
+                    for topic_partition, (topic_id, state) in states.items():
                         if self.logs.get(topic_partition) is None:
                             config = self.logs.config_for(image.topic_configs(topic_partition.topic))
-                            if not host.replicas.may_be_made(topic_partition, topic_id, config):
+                            if not host.replicas.may_be_made(topic_partition, topic_id, state, config):
                                 continue
                             wanted[topic_partition] = topic_id, config
                             theirs.append(topic_partition)

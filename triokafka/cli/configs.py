@@ -3,75 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from triokafka.cli.completing import group_names, topic_names
+from triokafka.cli.config_entities import (
+    ALL_TYPES,
+    QUOTA_PARTS,
+    Entity,
+    chosen_entities,
+    entity_options,
+    quota_entity,
+    words,
+)
 from triokafka.cli.connection import AdminConnection, admin_options, pair, read_properties_text
 from triokafka.cli.output import CommandGroup, examples, output_options
+from triokafka.cli.quotas import print_quotas, quota_number
 from triokafka.cli.values import INT32, whole_number
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
-    from triokafka.client.admin import ConfigEntry, ConfigResource, QuotaEntity
+    from triokafka.client.admin import ConfigEntry, ConfigResource
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_TYPES: Final = (
-    "topics", "brokers", "broker-loggers", "groups", "client-metrics", "users", "clients", "ips",
-)  # fmt: skip
-_QUOTA_PARTS: Final = {"users": "user", "clients": "client_id", "ips": "ip"}
-_SHORT: Final = {
-    "topic": "topics", "broker": "brokers", "broker_logger": "broker-loggers", "group": "groups",
-    "client_metrics": "client-metrics", "user": "users", "client": "clients", "ip": "ips",
-}  # fmt: skip
-_DEFAULTS: Final = {
-    "broker_defaults": "brokers", "user_defaults": "users", "client_defaults": "clients", "ip_defaults": "ips",
-}  # fmt: skip
 _SOURCES: Final = {
     1: "DYNAMIC_TOPIC_CONFIG", 2: "DYNAMIC_BROKER_CONFIG", 3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
     4: "STATIC_BROKER_CONFIG", 5: "DEFAULT_CONFIG", 6: "DYNAMIC_BROKER_LOGGER_CONFIG",
     7: "DYNAMIC_CLIENT_METRICS_CONFIG", 8: "DYNAMIC_GROUP_CONFIG",
 }  # fmt: skip
-
-
-_COMPLETED: Final = {"topics": topic_names, "groups": group_names}
-
-
-class _Entity(NamedTuple):
-    """One entity; ``name`` is None for the type's default, ``every`` is true for all entities of the type."""
-
-    kind: str
-    name: str | None
-    every: bool = False
-
-
-def _entity_options(function: F) -> F:
-    """Add the entity options: ``--topic NAME`` and its siblings, and Kafka's --entity-type and --entity-name."""
-    for flag, kind in reversed(_SHORT.items()):
-        by = "id" if kind.startswith("broker") else "name"
-        function = click.option(
-            f"--{flag.replace('_', '-')}",
-            flag,
-            metavar=by.upper(),
-            shell_complete=_COMPLETED.get(kind),
-            help=f"One of the {kind.replace('-', ' ')}, by its {by}.",
-        )(function)
-    for flag, kind in reversed(_DEFAULTS.items()):
-        function = click.option(f"--{flag.replace('_', '-')}", flag, is_flag=True, help=f"The default of {kind}.")(
-            function
-        )
-    function = click.option("--entity-default", is_flag=True, multiple=False, hidden=True)(function)
-    function = click.option("--entity-name", "entity_names", multiple=True, metavar="NAME", hidden=True)(function)
-    return click.option(
-        "--entity-type",
-        "entity_types",
-        multiple=True,
-        type=click.Choice(_TYPES),
-        help="All entities of a type, or one with --entity-name.",
-    )(function)
 
 
 @click.group("configs", cls=CommandGroup)
@@ -87,7 +46,7 @@ def command() -> None:
     ),
 )
 @admin_options
-@_entity_options
+@entity_options(ALL_TYPES)
 @click.option("--all", "everything", is_flag=True, help="Include default values.")
 @output_options
 def describe(
@@ -100,11 +59,11 @@ def describe(
     **flags: Any,
 ) -> int:
     """Print configurations, with the source of each value and its synonyms."""
-    entities = _entities(entity_types, entity_names, entity_default, flags, needs_name=False)
+    entities = chosen_entities(entity_types, entity_names, entity_default, flags, needs_name=False)
 
     async def work(admin: AdminClient) -> None:
-        if entities[0].kind in _QUOTA_PARTS:
-            await _describe_quotas(admin, entities, output)
+        if entities[0].kind in QUOTA_PARTS:
+            await print_quotas(admin, entities, output)
         else:
             await _describe_resources(admin, entities[0], everything, output)
 
@@ -120,7 +79,7 @@ def describe(
     ),
 )
 @admin_options
-@_entity_options
+@entity_options(ALL_TYPES)
 @click.option(
     "--add-config", "added", multiple=True, metavar="NAME=VALUE,…", help="Set values; lists in brackets: a=1,b=[x,y]."
 )
@@ -143,7 +102,7 @@ def alter(
     **flags: Any,
 ) -> int:
     """Change single values of one configuration."""
-    entities = _entities(entity_types, entity_names, entity_default, flags, needs_name=True)
+    entities = chosen_entities(entity_types, entity_names, entity_default, flags, needs_name=True)
     values = {} if add_config_file is None else read_properties_text(add_config_file)
     for text in added:
         values.update(split_configs(text))
@@ -159,60 +118,24 @@ def alter(
         raise click.UsageError(f"{', '.join(both)} cannot be both set and deleted.")
 
     async def work(admin: AdminClient) -> None:
-        if entities[0].kind in _QUOTA_PARTS:
+        if entities[0].kind in QUOTA_PARTS:
             if appended or subtracted:
                 raise click.UsageError("--append-config and --subtract-config change lists, but quotas are numbers.")
-            numbers: dict[str, float | None] = {name: _number(name, text) for name, text in values.items()}
+            numbers: dict[str, float | None] = {name: quota_number(name, text) for name, text in values.items()}
             numbers.update(dict.fromkeys(gone))
-            await admin.alter_client_quotas({_quota_entity(entities): numbers}, validate_only=dry_run)
+            await admin.alter_client_quotas({quota_entity(entities): numbers}, validate_only=dry_run)
         else:
             await _alter_resource(admin, entities[0], values, gone, lists, dry_run)
         verb = "could be changed" if dry_run else "is changed"
-        click.echo(f"The configuration of {_words(entities)} {verb}.")
+        click.echo(f"The configuration of {words(entities)} {verb}.")
 
     return connection.run(work)
-
-
-# Which entity
-
-
-def _entities(
-    types: tuple[str, ...], names: tuple[str, ...], default: bool, flags: Mapping[str, Any], *, needs_name: bool
-) -> list[_Entity]:
-    found = [_Entity(_SHORT[flag], flags[flag]) for flag in _SHORT if flags[flag] is not None]
-    found += [_Entity(kind, None) for flag, kind in _DEFAULTS.items() if flags[flag]]
-    if len(names) + default > len(types):
-        raise click.UsageError("--entity-name and --entity-default need a preceding --entity-type.")
-    given: list[str | None] = [*names, *([None] if default else [])]
-    for number, kind in enumerate(types):
-        known = number < len(given)
-        found.append(_Entity(kind, given[number] if known else None, every=not known))
-    kinds = [entity.kind for entity in found]
-    if not found:
-        raise click.UsageError("No entity: give --topic NAME, --broker ID, --user NAME, …")
-    if len(set(kinds)) < len(kinds) or (len(kinds) > 1 and set(kinds) != {"users", "clients"}):
-        raise click.UsageError("More than one entity: give one, or a user together with a client.")
-    for entity in found:
-        if entity.every and needs_name:
-            raise click.UsageError(f"--entity-type {entity.kind} needs --entity-name.")
-        if entity.name is None and not entity.every and entity.kind not in (*_QUOTA_PARTS, "brokers"):
-            raise click.UsageError(f"--entity-default: {entity.kind} have no default.")
-    return found
-
-
-def _words(entities: list[_Entity]) -> str:
-    return " and ".join(
-        f"{entity.kind.removesuffix('s').replace('-', ' ')} {entity.name}"
-        if entity.name is not None
-        else f"the default of {entity.kind}"
-        for entity in entities
-    )
 
 
 # Resources
 
 
-def _resource(entity: _Entity) -> ConfigResource:
+def _resource(entity: Entity) -> ConfigResource:
     from triokafka.client.admin import ConfigResource
 
     name = entity.name or ""
@@ -232,22 +155,22 @@ def _resource(entity: _Entity) -> ConfigResource:
             return ConfigResource.broker(broker) if entity.kind == "brokers" else ConfigResource.broker_logger(broker)
 
 
-async def _all_of(admin: AdminClient, kind: str) -> list[_Entity]:
+async def _all_of(admin: AdminClient, kind: str) -> list[Entity]:
     from triokafka.client.admin import ConfigResourceType
 
     match kind:
         case "topics":
-            return [_Entity(kind, t.name) for t in await admin.list_topics(include_internal=True)]
+            return [Entity(kind, t.name) for t in await admin.list_topics(include_internal=True)]
         case "brokers" | "broker-loggers":
             nodes = sorted(node.node_id for node in (await admin.describe_cluster()).nodes)
-            default = [_Entity(kind, None)] if kind == "brokers" else []
-            return [*(_Entity(kind, str(node)) for node in nodes), *default]
+            default = [Entity(kind, None)] if kind == "brokers" else []
+            return [*(Entity(kind, str(node)) for node in nodes), *default]
         case _:
             resource_type = ConfigResourceType.GROUP if kind == "groups" else ConfigResourceType.CLIENT_METRICS
-            return [_Entity(kind, found.name) for found in await admin.list_config_resources([resource_type])]
+            return [Entity(kind, found.name) for found in await admin.list_config_resources([resource_type])]
 
 
-async def _describe_resources(admin: AdminClient, entity: _Entity, everything: bool, output: str) -> None:
+async def _describe_resources(admin: AdminClient, entity: Entity, everything: bool, output: str) -> None:
     from triokafka.client.admin import ConfigSource
 
     entities = await _all_of(admin, entity.kind) if entity.every else [entity]
@@ -271,7 +194,7 @@ async def _describe_resources(admin: AdminClient, entity: _Entity, everything: b
         click.echo(json.dumps(rows, indent=2))
         return
     for one, entries in shown.items():
-        click.echo(f"{'All' if everything else 'Dynamic'} configs for {_words([one])} are:")
+        click.echo(f"{'All' if everything else 'Dynamic'} configs for {words([one])} are:")
         for entry in entries:
             synonyms = ", ".join(f"{_SOURCES.get(s.source, 'UNKNOWN')}:{s.name}={s.value}" for s in entry.synonyms)
             click.echo(
@@ -294,7 +217,7 @@ def _entry_json(entry: ConfigEntry) -> dict[str, Any]:
 
 async def _alter_resource(
     admin: AdminClient,
-    entity: _Entity,
+    entity: Entity,
     values: Mapping[str, str],
     gone: list[str],
     lists: tuple[list[tuple[str, str]], list[tuple[str, str]]],
@@ -307,46 +230,12 @@ async def _alter_resource(
     entries = (await admin.describe_configs([resource]))[resource]
     unset = [name for name in gone if name not in entries]
     if unset:
-        raise InvalidConfigurationError(f"{', '.join(unset)} is not a configuration of {_words([entity])}")
+        raise InvalidConfigurationError(f"{', '.join(unset)} is not a configuration of {words([entity])}")
     changes = [AlterConfig(name, value) for name, value in values.items()]
     changes += [AlterConfig(name, operation=ConfigOperation.DELETE) for name in gone]
     for operation, items in zip((ConfigOperation.APPEND, ConfigOperation.SUBTRACT), lists, strict=True):
         changes += [AlterConfig(name, value, operation) for name, value in items]
     await admin.incremental_alter_configs({resource: changes}, validate_only=dry_run)
-
-
-# Quotas
-
-
-def _quota_entity(entities: list[_Entity]) -> QuotaEntity:
-    from triokafka.client.admin import QuotaEntity
-
-    return QuotaEntity.of(**{_QUOTA_PARTS[entity.kind]: entity.name for entity in entities})
-
-
-async def _describe_quotas(admin: AdminClient, entities: list[_Entity], output: str) -> None:
-    from triokafka.client.admin import QuotaMatch
-
-    parts: dict[str, str | QuotaMatch] = {}
-    for entity in entities:
-        wanted = QuotaMatch.ANY if entity.every else QuotaMatch.DEFAULT if entity.name is None else entity.name
-        parts[_QUOTA_PARTS[entity.kind]] = wanted
-    found = await admin.describe_client_quotas(parts, strict=True)
-    if output == "json":
-        click.echo(json.dumps([{"entity": dict(e.parts), "quotas": quotas} for e, quotas in found.items()], indent=2))
-        return
-    for whom, quotas in found.items():
-        who = ", ".join(f"{kind} '{name}'" if name is not None else f"default {kind}" for kind, name in whom.parts)
-        click.echo(
-            f"Quota configs for {who} are {', '.join(f'{key}={value}' for key, value in sorted(quotas.items()))}"
-        )
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise click.UsageError(f"Quota {name} takes a number, not {text!r}.") from None
 
 
 def split_configs(text: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from triokafka.broker_stub.authorizer import cluster
-from triokafka.broker_stub.metadata.image import CLIENT_ID, IP, USER, MetadataImage
+from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.errors import InvalidRequestError, UnsupportedVersionError
@@ -21,6 +21,7 @@ from triokafka.protocol.api.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from triokafka.quota_precedence import CLIENT_ID, IP, USER
 from triokafka.security.acl import AclOperation
 
 _EXACT: Final = 0

@@ -7,11 +7,12 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
-from triokafka.broker_stub.metadata.image import CLIENT_ID, IP, USER, MetadataImage, QuotaEntity
+from triokafka.broker_stub.metadata.image import MetadataImage, QuotaEntity
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.errors import BrokerResponseError, InvalidRequestError
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ClientQuotaEntityData, ClientQuotaRecord
+from triokafka.quota_precedence import CLIENT_ID, IP, USER
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.alter_client_quotas import (

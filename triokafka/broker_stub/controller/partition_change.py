@@ -69,12 +69,12 @@ class LivenessChange(NamedTuple):
         """Whether the change takes the broker out of in-sync sets."""
         return broker_id in (self.removed, self.unclean)
 
-    def acceptable(self, image: MetadataImage, partition: PartitionImage, broker_id: int) -> bool:
-        """Whether a broker may lead a partition after the change."""
+    def acceptable(self, image: MetadataImage, broker_id: int, directory: UUID) -> bool:
+        """Whether a broker may lead a partition whose replica it has in ``directory``, after the change."""
         broker = image.brokers.get(broker_id)
         if broker is None or self.leaves(broker_id) or not (broker.active or broker_id == self.added):
             return False
-        return broker.has_online(partition.directory_of(broker_id))
+        return broker.has_online(directory)
 
 
 class Wanted(NamedTuple):
@@ -194,7 +194,10 @@ def partition_change(
     target.elect(
         partition,
         election,
-        lambda replica: replica in target.replicas and liveness.acceptable(image, partition, replica),
+        lambda replica: (
+            replica in target.replicas
+            and liveness.acceptable(image, replica, wanted.directories.get(replica) or partition.directory_of(replica))
+        ),
         with_elr=with_elr,
     )
     if not target.isr and not with_elr:

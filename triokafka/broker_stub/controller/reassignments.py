@@ -125,7 +125,11 @@ def _cancel(
         )
     wanted = Wanted(replicas=replicas, isr=isr, adding_replicas=(), removing_replicas=())
     if not isr:  # an unclean election: the new leader may lack records
-        alive = [replica for replica in replicas if LivenessChange().acceptable(image, partition, replica)]
+        alive = [
+            replica
+            for replica in replicas
+            if LivenessChange().acceptable(image, replica, partition.directory_of(replica))
+        ]
         if not alive:
             raise errors.InvalidReplicationAssignmentError(
                 f"Unable to revert partition assignment for {topic.name}:{partition.partition} because none of the "

@@ -15,6 +15,7 @@ import trio
 
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
+from triokafka.broker_stub.metadata.features import assigns_directories
 from triokafka.errors import KafkaError, for_code
 from triokafka.structs import TopicPartition
 
@@ -53,9 +54,10 @@ class DirectoryAssignments:
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Look at the replicas that are new or changed; the broker has applied ``image``."""
+        newly_known = assigns_directories(image) and not assigns_directories(self._image)
         self._image = image
         local = delta.local_changes(self._node_id)
-        self.look_at([*local.leaders, *local.followers])
+        self.look_at(image.replicas_on(self._node_id) if newly_known else [*local.leaders, *local.followers])
 
     def look_at(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Report the directories of these replicas if they differ from the metadata."""
@@ -67,7 +69,12 @@ class DirectoryAssignments:
     def _difference(self, topic_partition: TopicPartition) -> UUID | None:
         state = self._image.partition(*topic_partition)
         directory = self._directory_of(topic_partition)
-        if state is None or directory is None or self._node_id not in state.replicas:
+        if (
+            state is None
+            or directory is None
+            or self._node_id not in state.replicas
+            or not assigns_directories(self._image)
+        ):
             return None
         return directory if state.directory_of(self._node_id) != directory else None
 

@@ -30,16 +30,13 @@ def registration_of(
     cluster_id: str,
     endpoints: Iterable[EndpointImage],
     directory_ids: Mapping[str, UUID],
-    missed_directories: Iterable[UUID],
     previous_broker_epoch: int = -1,
 ) -> BrokerRegistration:
     """Return the registration of this process.
 
-    It has the directories in use and the ``missed_directories``, which an earlier start used and this one lacks, so
-    that the next start finds them. A configured directory without an id is offline. ``previous_broker_epoch`` is that
-    of the last stop if it was clean, otherwise -1.
+    Its directories are those in use: the controller elects no replica in another one. A configured directory without
+    an id is offline. ``previous_broker_epoch`` is that of the last stop if it was clean, otherwise -1.
     """
-    online = [directory_ids[path] for path in config.data_directories if path in directory_ids]
     return BrokerRegistration(
         broker_id=config.node_id,
         incarnation_id=incarnation_id,
@@ -47,6 +44,6 @@ def registration_of(
         endpoints=tuple(endpoints),
         features=features.SUPPORTED,
         rack=config.broker_rack,
-        directories=(*online, *missed_directories),
+        directories=tuple(directory_ids[path] for path in config.data_directories if path in directory_ids),
         previous_broker_epoch=previous_broker_epoch,
     )

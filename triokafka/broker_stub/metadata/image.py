@@ -16,6 +16,7 @@ from typing import Any, Final
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord, RegisterControllerRecord
 from triokafka.protocol.stored.metadata_record import MetadataRecord
+from triokafka.quota_precedence import EntityParts
 from triokafka.security.acl import AclBinding
 from triokafka.structs import TopicPartition
 
@@ -53,11 +54,7 @@ class ResourceType(enum.IntEnum):
 ConfigResource = tuple[int, str]
 """A `ResourceType` value and a name; the name of the cluster-wide broker default is the empty string."""
 
-USER: Final = "user"
-CLIENT_ID: Final = "client-id"
-IP: Final = "ip"
-
-QuotaEntity = tuple[tuple[str, str | None], ...]
+QuotaEntity = EntityParts
 """The entity of a quota: sorted pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default."""
 
 SecurityKey = tuple[str, str, int]

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.metadata.image import IP, QuotaEntity
+from triokafka.broker_stub.metadata.image import QuotaEntity
 from triokafka.broker_stub.network.limits import ConnectionConfig
 from triokafka.broker_stub.network.socket_server import SocketConfig
+from triokafka.quota_precedence import IP
 
 _SHARE_OF_MEMORY: Final = 8
 _MOST_REQUEST_BYTES: Final = 192 << 20

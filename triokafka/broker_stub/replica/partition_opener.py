@@ -13,7 +13,7 @@ from triokafka import errors
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.disk_guard import gets_better
 from triokafka.broker_stub.log.log_manager import LogManager
-from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, is_reserved_directory
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange, ReplicaListener
@@ -37,6 +37,7 @@ class PartitionOpener:
     Args:
         now: the world's monotonic clock in seconds.
         lag_seconds: see `Partition`.
+        follow: starts to fetch partitions from their leaders.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class PartitionOpener:
         *,
         now: Callable[[], float],
         lag_seconds: float,
+        follow: Callable[[Iterable[Partition], MetadataImage], None],
     ) -> None:
         self.image = EMPTY_IMAGE
         self._node_id = node_id
@@ -56,12 +58,12 @@ class PartitionOpener:
         self._listener = listener
         self._now = now
         self._lag_seconds = lag_seconds
+        self._follow = follow
         self._ahead: dict[TopicPartition, Partition] = {}  # opened before their change is applied
         self._retryable: set[tuple[str, int]] = set()  # failed partitions whose next opening may succeed
         self._became_retryable = trio.Event()
         self._checkpointed: Mapping[TopicPartition, int] | None = None
         self._inherited: Set[tuple[UUID, int]] = frozenset()  # may have logs in directories that were never online
-        self._gone_directories: tuple[UUID, ...] = ()  # usable at the last start, and not at this one
 
     # -- lookup
 
@@ -165,7 +167,7 @@ class PartitionOpener:
     def _new_partition(self, topic_partition: TopicPartition, image: MetadataImage) -> Partition:
         topic = image.topics[topic_partition.topic]
         config = self._logs.config_for(image.topic_configs(topic_partition.topic))
-        self._check_not_missed(topic_partition, topic.topic_id, config)
+        self._check_not_missed(topic_partition, topic.topic_id, topic.partitions[topic_partition.partition], config)
         # Also for an existing log: it was opened with the defaults, perhaps for an earlier topic with that name.
         log = self._logs.create(
             topic_partition,
@@ -245,9 +247,12 @@ class PartitionOpener:
             self._hosted.failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
             return None
         logger.info("%s: the log was opened, and the partition is online", topic_partition)
-        if self.change_role(partition, state) and self._listener is not None:
+        if self.change_role(partition, state):
             leads = state.leader == self._node_id
-            self._listener.reopened(LeadershipChange(topic_partition, leads=leads, leader_epoch=state.leader_epoch))
+            if not leads:
+                self._follow([partition], self.image)
+            if self._listener is not None:
+                self._listener.reopened(LeadershipChange(topic_partition, leads=leads, leader_epoch=state.leader_epoch))
         return partition
 
     # -- logs in missing directories
@@ -259,60 +264,61 @@ class PartitionOpener:
         for topic_partition in self._logs.all():
             if image.partition(*topic_partition) is None:
                 self._logs.put_aside(topic_partition)
-        missing = [str(known) for known in image.replicas_on(self._node_id) if self._logs.get(known) is None]
+        missing = [known for known in image.replicas_on(self._node_id) if self._logs.get(known) is None]
         if not missing:
             return
-        named = ", ".join(missing[:_NAMED])
+        named = ", ".join(map(str, missing[:_NAMED]))
         named += f" and {len(missing) - _NAMED} other partitions" if len(missing) > _NAMED else ""
-        before = image.brokers.get(self._node_id)
-        self._gone_directories = tuple(
-            directory
-            for directory in (before.directories if before is not None else ())
-            if directory not in self._logs.directory_ids
-        )
-        if self._gone_directories:
-            self._inherited = {(topic.topic_id, state.partition) for topic, state in image.partitions()}
-            logger.error("no data directory has a log of %s; %s", named, self._way_out)
+        gone = {directory: None for known in missing if (directory := self._gone_directory(image.partition(*known)))}
+        if gone:
+            logger.error("no data directory has a log of %s; %s", named, _way_out(gone))
         elif not self._inherited:
             logger.warning("no data directory has a log that can be used of %s; what is not damaged begins anew", named)
 
-    @property
-    def missed_directories(self) -> tuple[UUID, ...]:
-        """Data directories of the last start that are missing now, while partitions that may have logs there are
-        offline.
-        """
-        return self._gone_directories if self._hosted.failed else ()
+    def _gone_directory(self, state: PartitionImage | None) -> UUID | None:
+        """Return the data directory of a replica according to the metadata if this broker does not have it."""
+        directory = None if state is None else state.directory_of(self._node_id)
+        if directory is None or is_reserved_directory(directory) or directory in self._logs.directory_ids:
+            return None
+        return directory
 
-    @property
-    def _way_out(self) -> str:
-        gone = ", ".join(map(format_uuid, self._gone_directories))
-        return (
-            f"the data directory with the id {gone} (meta.properties) was there before, and is not among those of "
-            f"log.dirs that can be used: restore or repair it; or, if it is lost, delete the topics, or allow them to "
-            f"start empty (unclean.leader.election.enable)"
-        )
-
-    def may_be_made(self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig) -> bool:
+    def may_be_made(
+        self, topic_partition: TopicPartition, topic_id: UUID, state: PartitionImage, config: LogConfig
+    ) -> bool:
         """Whether a log may be created for a partition that has none."""
         try:
-            self._check_not_missed(topic_partition, topic_id, config)
+            self._check_not_missed(topic_partition, topic_id, state, config)
         except MissedLogError:
             return False
         return True
 
-    def _check_not_missed(self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig) -> None:
-        """Prevent an empty log in place of one that may be in a missing directory.
+    def _check_not_missed(
+        self, topic_partition: TopicPartition, topic_id: UUID, state: PartitionImage, config: LogConfig
+    ) -> None:
+        """Prevent an empty log in place of one that is in a missing directory, where it could be elected.
 
-        It would lose all records of the only replica. As with replicas out of sync, no broker may lead that partition
-        unless the topic allows unclean elections.
+        The controller would count its records as present, and they may be the only ones. As with replicas out of sync,
+        no broker may lead that partition unless the topic allows unclean elections. A replica that could not be
+        elected anyway begins anew, and copies its leader.
         """
-        if not self._gone_directories or config.unclean_leader_election_enable:
+        directory = self._gone_directory(state)
+        if directory is None or config.unclean_leader_election_enable:
+            return
+        if self._node_id not in {*state.isr, *state.eligible_leader_replicas, *state.last_known_elr}:
             return
         here = self._logs.is_offline(topic_partition) or (
             self._logs.get(topic_partition) is not None and self._logs.topic_id_of(topic_partition) in (None, topic_id)
         )
-        if not here and (topic_id, topic_partition.partition) in self._inherited:
-            raise MissedLogError(f"there is no log of {topic_partition}; {self._way_out}")
+        if not here:
+            raise MissedLogError(f"there is no log of {topic_partition}; {_way_out([directory])}")
+
+
+def _way_out(gone: Iterable[UUID]) -> str:
+    return (
+        f"the data directory with the id {', '.join(map(format_uuid, gone))} (meta.properties) was there before, and "
+        f"is not among those of log.dirs that can be used: restore or repair it; or, if it is lost, delete the topics, "
+        f"or allow them to start empty (unclean.leader.election.enable)"
+    )
 
 
 def _may_get_better(error: Exception) -> bool:

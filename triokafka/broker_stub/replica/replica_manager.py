@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from uuid import UUID
 
 import trio
 
@@ -92,7 +91,7 @@ class ReplicaManager:
         leader_quota, follower_quota = ReplicationQuota("leader", node_id), ReplicationQuota("follower", node_id)
         self.fetchers = fetchers = FetcherManager(node_id, world, hosted, self.traffic, follower_quota)
         self._opener = opener = PartitionOpener(
-            node_id, logs, hosted, listener, now=world.now, lag_seconds=lag_ms / 1000
+            node_id, logs, hosted, listener, now=world.now, lag_seconds=lag_ms / 1000, follow=fetchers.follow
         )
         self.partition = opener.partition
         self.is_offline = opener.is_offline
@@ -136,11 +135,6 @@ class ReplicaManager:
     def partitions(self) -> Iterable[Partition]:
         """Every partition that is online."""
         return self._hosted.online.values()
-
-    @property
-    def missed_directories(self) -> tuple[UUID, ...]:
-        """See `PartitionOpener.missed_directories`."""
-        return self._opener.missed_directories
 
     def select_replicas(self, selector_class: str | None, rack: str | None) -> None:
         """Set how consumers are sent to other replicas: ``replica.selector.class`` and ``broker.rack``."""

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from triokafka.broker_stub.metadata.image import CLIENT_ID, USER, QuotaEntity
+from triokafka.broker_stub.metadata.image import QuotaEntity
+from triokafka.quota_precedence import effective_quota
 
 _MANY: Final = 1000
 """Number of rates above which expired rates are removed."""
@@ -201,28 +202,13 @@ class ClientQuotas:
         if len(self._found) >= _MANY:
             self._found.clear()
         found = None
-        for entity, shared_by in _candidates(user, client_id):
-            value = self._quotas.get(entity, {}).get(kind.value)
-            if value is not None:
-                found = (value, (kind, *shared_by))
-                break
+        effective = effective_quota(self._quotas, kind.value, user, client_id)
+        if effective is not None:
+            value, level = effective
+            found = (value, (kind, *level.shared_by))
         self._found[asked] = found
         return found
 
 
 def _milliseconds(seconds: float) -> int:
     return round(min(seconds * 1000, _LONGEST_MS))
-
-
-def _candidates(user: str, client_id: str) -> list[tuple[QuotaEntity, tuple[str, str]]]:
-    """Return the quota entities that match a client, the most specific first, and the user and client id of each."""
-    candidates: list[tuple[QuotaEntity, tuple[str, str]]] = []
-    for user_name in (user, None):
-        if client_id:
-            for client_name in (client_id, None):
-                candidates.append((((CLIENT_ID, client_name), (USER, user_name)), (user, client_id)))
-        candidates.append((((USER, user_name),), (user, "")))
-    if client_id:
-        candidates.append((((CLIENT_ID, client_id),), ("", client_id)))
-        candidates.append((((CLIENT_ID, None),), ("", client_id)))
-    return candidates

@@ -15,7 +15,10 @@ from triokafka.structs import OffsetAndTimestamp, TopicPartition
 EARLIEST: Final = -2
 LATEST: Final = -1
 MAX_TIMESTAMP: Final = -3
-_MIN_VERSION_FOR: Final = {MAX_TIMESTAMP: 7}
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+_MIN_VERSION_FOR: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _ISOLATION: Final = {"read_uncommitted": 0, "read_committed": 1}
 _SPECS: Final = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 

@@ -8,13 +8,13 @@ from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
 from triokafka.broker_stub.authorizer import AllowAll
 from triokafka.broker_stub.faults.faults import Fault
-from triokafka.broker_stub.metadata.image import USER
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.registry import CloseConnectionError
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from triokafka.protocol.api.produce import ProduceResponse
 from triokafka.protocol.frames import decode_response
 from triokafka.protocol.repeated_requests import RepeatedRequests
+from triokafka.quota_precedence import USER
 from triokafka.records import decode_records
 from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition

@@ -1,0 +1,156 @@
+"""``quotas``, ``get-offsets`` and ``delete-records`` against a broker in a process of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_cli import Tool
+from tests.support.broker_process import BrokerProcess
+from triokafka.cli.app import run
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    process = BrokerProcess(None)
+    yield process.start()
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
+    return Tool(broker, capfdbinary, monkeypatch)
+
+
+class TestQuotas:
+    def test_quotas_are_set_described_and_removed(self, tool: Tool) -> None:
+        tool.ok("quotas", "alter", "--user", "zoe", "--client", "loader", "--producer-byte-rate", "1000000")
+        tool.ok("quotas", "alter", "--user-defaults", "--request-percentage", "12.5")
+        tool.ok("quotas", "alter", "--ip-defaults", "--connection-creation-rate", "20")
+        assert tool.ok("quotas", "describe").splitlines() == [
+            "Quota configs for user-principal 'zoe', client-id 'loader' are producer_byte_rate=1000000.0",
+            "Quota configs for the default user-principal are request_percentage=12.5",
+            "Quota configs for the default ip are connection_creation_rate=20.0",
+        ]
+        assert json.loads(tool.ok("quotas", "describe", "--entity-type", "ips", "--json")) == [
+            {"entity": {"ip": None}, "quotas": {"connection_creation_rate": 20.0}}
+        ]
+        tool.ok("quotas", "alter", "--user", "zoe", "--client", "loader", "--remove", "all")
+        tool.ok("quotas", "alter", "--user-defaults", "--remove", "request-percentage")
+        tool.ok("quotas", "alter", "--ip-defaults", "--remove", "connection_creation_rate")
+        assert tool.ok("quotas", "describe") == ""
+
+    def test_resolve_prints_the_quota_that_applies_and_where_it_is_from(self, tool: Tool) -> None:
+        tool.ok("quotas", "alter", "--user", "zoe", "--producer-byte-rate", "1000")
+        tool.ok("quotas", "alter", "--client-defaults", "--consumer-byte-rate", "2000")
+        assert tool.ok("quotas", "resolve", "--user", "zoe", "--client", "x").splitlines() == [
+            "producer_byte_rate\t1000\tfrom user-principal 'zoe'",
+            "consumer_byte_rate\t2000\tfrom the default client-id",
+            "request_percentage\tunlimited",
+            "controller_mutation_rate\tunlimited",
+        ]
+        found = json.loads(tool.ok("quotas", "resolve", "--client", "x", "--json"))
+        assert found["producer_byte_rate"] is None
+        assert found["consumer_byte_rate"] == {"value": 2000.0, "entity": {"client-id": None}}
+        assert tool.ok("quotas", "resolve", "--ip", "192.0.2.1") == "connection_creation_rate\tunlimited\n"
+        tool.ok("quotas", "alter", "--user", "zoe", "--remove", "producer_byte_rate")
+        tool.ok("quotas", "alter", "--client-defaults", "--remove", "consumer_byte_rate")
+
+    def test_wrong_use_says_what_to_give(self, tool: Tool) -> None:
+        assert "Nothing to change" in tool.fails("quotas", "alter", "--user", "zoe", status=2)
+        assert "No entity: give --user NAME" in tool.fails("quotas", "alter", "--producer-byte-rate", "1", status=2)
+        assert "did you mean producer_byte_rate?" in tool.fails(
+            "quotas", "alter", "--user", "zoe", "--remove", "producer_byterate", status=2
+        )
+        assert "connection_creation_rate is no quota of user zoe" in tool.fails(
+            "quotas", "alter", "--user", "zoe", "--connection-creation-rate", "1", status=2
+        )
+        assert "fractional" in tool.fails("quotas", "alter", "--user", "zoe", "--producer-byte-rate", "1.5")
+
+    def test_dry_run_changes_nothing(self, tool: Tool) -> None:
+        tool.ok("quotas", "alter", "--user", "zoe", "--producer-byte-rate", "1", "--dry-run")
+        assert tool.ok("quotas", "describe") == ""
+
+
+@pytest.fixture(scope="module")
+def topics(broker: str) -> None:
+    """The topic gauge with three records in its partition 1, and gauge2 without records."""
+    for topic in ("gauge", "gauge2"):
+        assert run(["topics", "create", topic, "--partitions", "2", "-b", broker]) == 0
+    for value in ("one", "two", "three"):
+        assert run(["produce", "gauge", "--partition", "1", "--value", value, "-b", broker]) == 0
+
+
+@pytest.mark.usefixtures("topics")
+class TestOffsets:
+    def test_offsets_are_lines_of_topic_partition_and_offset(self, tool: Tool) -> None:
+        assert tool.ok("get-offsets", "--topic", "gauge.*").splitlines() == [
+            "gauge:0:0",
+            "gauge:1:3",
+            "gauge2:0:0",
+            "gauge2:1:0",
+        ]
+        assert tool.ok("get-offsets", "--topic-partitions", "gauge:1-", "--time", "-2") == "gauge:1:0\n"
+        assert tool.ok("get-offsets", "--topic", "gauge", "--time", "max-timestamp") == "gauge:1:2\n"
+        assert (
+            tool.ok("get-offsets", "--topic", "gauge", "--partitions", "1", "--time", "earliest-local") == "gauge:1:0\n"
+        )
+        assert tool.ok("get-offsets", "--topic", "gauge", "--time", "latest-tiered") == ""
+        assert tool.ok("get-offsets", "--topic", "gauge", "--time", "1000") == "gauge:1:0\n"
+        assert json.loads(tool.ok("get-offsets", "--topic", "gauge", "--time", "0", "--json")) == [
+            {"topic": "gauge", "partition": 1, "offset": 0}
+        ]
+
+    def test_filters_that_match_nothing_fail(self, tool: Tool) -> None:
+        assert "no partition matches" in tool.fails("get-offsets", "--topic", "nothing")
+        assert "cannot be used with" in tool.fails("get-offsets", "--topic", "a", "--topic-partitions", "b", status=2)
+        assert "--time takes" in tool.fails("get-offsets", "--time", "yesterday", status=2)
+
+    def test_records_before_an_offset_are_deleted(self, tool: Tool, tmp_path: Path) -> None:
+        file = tmp_path / "offsets.json"
+        asked = [{"topic": "gauge", "partition": 1, "offset": 2}]
+        file.write_text(json.dumps({"partitions": asked, "version": 1}))
+        shown = tool.ok("delete-records", "--offset-json-file", str(file), "--dry-run")
+        assert shown == "partition: gauge-1\tlog: 0 to 3\twould delete 2 offsets\n"
+        shown = tool.ok("delete-records", "--offset-json-file", str(file))
+        assert shown.splitlines() == [
+            "Executing records delete operation",
+            "Records delete operation completed:",
+            "partition: gauge-1\tlow_watermark: 2",
+        ]
+        assert tool.ok("get-offsets", "--topic", "gauge", "--partitions", "1", "--time", "earliest") == "gauge:1:2\n"
+
+    def test_partition_that_fails_does_not_stop_the_others(self, tool: Tool, tmp_path: Path) -> None:
+        file = tmp_path / "offsets.json"
+        asked = [{"topic": "gauge2", "partition": number, "offset": offset} for number, offset in ((0, -1), (1, 99))]
+        file.write_text(json.dumps({"partitions": asked}))
+        done = tool("delete-records", "--offset-json-file", str(file))
+        assert done.status == 1
+        lines = done.out.splitlines()[2:]
+        assert lines[0] == "partition: gauge2-0\tlow_watermark: 0"
+        assert lines[1].startswith("partition: gauge2-1\terror: ")
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ('{"partitions": [], "version": 1}', "at least one entry"),
+            ('{"partitions": [{"topic": "t", "partition": 0}]}', '"offset" must be a number'),
+            ('{"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": 2}', "reads version 1"),
+            ("nonsense", "is not JSON"),
+        ],
+    )
+    def test_unreadable_files_are_usage_errors(self, tool: Tool, tmp_path: Path, text: str, problem: str) -> None:
+        file = tmp_path / "offsets.json"
+        file.write_text(text)
+        assert problem in tool.fails("delete-records", "--offset-json-file", str(file), status=2)
+
+    def test_partition_named_twice_is_a_usage_error(self, tool: Tool, tmp_path: Path) -> None:
+        file = tmp_path / "offsets.json"
+        entry = {"topic": "gauge", "partition": 0, "offset": 0}
+        file.write_text(json.dumps({"partitions": [entry, entry]}))
+        assert "duplicate topic partitions: gauge-0" in tool.fails(
+            "delete-records", "--offset-json-file", str(file), status=2
+        )

@@ -1,0 +1,75 @@
+"""Nodes of a cluster whose disks are lost, in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+import triokafka
+from tests.support.simulated import current_simulation, simulated
+from tests.support.simulated_cluster import SimulatedCluster
+from triokafka.structs import TopicPartition
+
+TOPIC = {"orders": 4}
+DIRECTORIES = ("/data", "/more")
+
+
+async def produce(cluster: SimulatedCluster, count: int) -> None:
+    """Send records to every partition, and wait until all are acknowledged."""
+    async with triokafka.Producer(
+        bootstrap_servers=cluster.bootstrap, world=cluster.client_world(), delivery_timeout_ms=60_000
+    ) as producer:
+        deliveries = [await producer.send("orders", b"%d" % n, partition=n % 4) for n in range(count)]
+        for delivery in deliveries:
+            await delivery
+
+
+async def read(cluster: SimulatedCluster) -> int:
+    """Return the number of records that a new reader finds."""
+    async with triokafka.Consumer(
+        bootstrap_servers=cluster.bootstrap, world=cluster.client_world(), auto_offset_reset="earliest"
+    ) as consumer:
+        partitions = [TopicPartition("orders", number) for number in range(4)]
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        found = 0
+        while found < sum(ends.values()):
+            found += sum(map(len, (await consumer.poll(timeout_ms=500)).values()))
+        return found
+
+
+@pytest.mark.parametrize("what", ["replaced", "taken out", "all replaced"])
+def test_replicas_of_a_lost_directory_begin_anew_and_copy_their_leaders(what: str) -> None:
+    """The broker does not register the directory, so nothing there is elected; acknowledged records survive."""
+
+    @simulated
+    async def run() -> None:
+        cluster = SimulatedCluster(current_simulation(), log_dirs=DIRECTORIES)
+        cluster.start()
+        await cluster.create_topics(TOPIC)
+        await produce(cluster, 40)
+        node = cluster.nodes[1]
+        assert node.node is not None
+        known = node.node.metadata.image.brokers[2].directories
+        await node.kill()
+        for path in DIRECTORIES if what == "all replaced" else DIRECTORIES[1:]:
+            node.host.disk.remove_tree(path)
+        if what == "taken out":
+            node.configure(log_dirs=DIRECTORIES[:1])
+        await produce(cluster, 40)
+        node.start()
+        await cluster.wait_in_sync(TOPIC)
+        other = cluster.nodes[0].node
+        assert other is not None
+        directories = set(other.metadata.image.brokers[2].directories)
+        assert len(directories & set(known)) == (0 if what == "all replaced" else 1)
+        with trio.fail_after(30):  # the broker has reported where its replicas are
+            while any(
+                partition.directory_of(2) not in directories for _, partition in other.metadata.image.partitions()
+            ):
+                await trio.sleep(0.1)
+        await cluster.nodes[0].kill()
+        assert await read(cluster) == 80
+        await cluster.stop()
+
+    run()
