@@ -223,6 +223,13 @@ class TransactionManager:
             self._offsets.append(pending)
         return pending
 
+    @property
+    def unanswered(self) -> str:
+        """What the coordinators must still confirm before EndTxn can be sent, for an error message."""
+        if self._offsets:
+            return f"the offsets of group {self._offsets[0].group.group_id!r} were not added to the transaction"
+        return "the coordinator has not confirmed the partitions of the transaction"
+
     def begin_commit(self) -> None:
         """Commit once all batches are acknowledged. Raises as `check_can_send`."""
         if self.state is not _S.IN_TRANSACTION:

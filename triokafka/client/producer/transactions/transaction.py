@@ -90,20 +90,22 @@ class Transaction:
         """
         if self._state != "new":
             raise IllegalStateError("a transaction can be used once; call producer.transaction() again")
-        await self._transactions.begin()
+        with self._transactions.times.measure("txn-begin"):
+            await self._transactions.begin()
         self._number = self._manager.number
         self._state = "open"
 
     async def commit(self) -> None:
         """Send all records, wait for their acknowledgements, and commit.
 
-        Waits for the records at most ``delivery_timeout_ms``, and for the coordinator at most ``max_block_ms``. If
-        cancelled before the commit was sent, the transaction is aborted; later, the call waits for the answer, at most
+        Waits for the records at most ``delivery_timeout_ms``, then at most ``max_block_ms`` for partitions and offsets
+        that the coordinators have not confirmed, and as long again for the coordinator's answer. If cancelled before
+        the commit was sent, the transaction is aborted; later, the call waits for the answer, at most
         ``close_timeout_ms``, and `committed` says what happened.
 
         Raises:
-            TransactionAbortableError: a record failed, or the coordinator refuses. Call `abort`; the cause is the
-                reason.
+            TransactionAbortableError: a record failed, the coordinator refuses, or offsets were not confirmed in time.
+                Call `abort`; the cause is the reason.
             KafkaTimeoutError: the coordinator has not answered, so that the outcome is unknown. The producer goes on
                 asking, and the next transaction begins after the answer.
             ProducerFencedError: a newer producer with this transactional id exists; the transaction was aborted.
@@ -111,7 +113,8 @@ class Transaction:
         """
         self._check_open()
         try:
-            await self._transactions.commit()
+            with self._transactions.times.measure("txn-commit"):
+                await self._transactions.commit()
         except TransactionAbortableError:
             raise
         except BaseException:
@@ -132,7 +135,8 @@ class Transaction:
         """
         self._check_open()
         self._state = "aborted"
-        await self._transactions.abort()
+        with self._transactions.times.measure("txn-abort"):
+            await self._transactions.abort()
 
     def _check_open(self) -> None:
         if self._state != "open":
@@ -193,7 +197,8 @@ class Transaction:
                 for partition, offset in wanted.items()
             },
         )
-        await self._transactions.send_offsets(pending)
+        with self._transactions.times.measure("txn-send-offsets"):
+            await self._transactions.send_offsets(pending)
 
 
 def _checked(partition: TopicPartition, offset: object) -> int:

@@ -10,6 +10,7 @@ import trio
 
 from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.call_times import CallTimes
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall
 from triokafka.client.producer.transactions.coordinator_task import CoordinatorTask
@@ -46,6 +47,7 @@ class Transactions:
         fail: Callable[[Exception], None],
         wake_sender: Callable[[], None],
         set_identity: Callable[..., None],
+        times: CallTimes,
     ) -> None:
         self.manager = TransactionManager(transactional_id, timeout_ms, lambda: client.finalized_feature(_FEATURE))
         self.task = CoordinatorTask(
@@ -59,6 +61,7 @@ class Transactions:
         self._fail = fail
         self._wake_sender = wake_sender
         self._set_identity = set_identity
+        self.times = times
         self._changed = trio.Event()
         self._waiting_for_end = 0
         self._implicit = self.manager.implicit
@@ -227,7 +230,7 @@ class Transactions:
         try:
             self._wake_sender()
             self.task.wake()
-            await self._while(lambda: manager.state is _S.COMMITTING and not manager.end_sent, float("inf"), "")
+            await self._prepare_end()
             await self._wait_for_end(self._max_block, f"max_block_ms={self._max_block * 1000:.0f}")
         except trio.Cancelled:
             with trio.CancelScope(shield=True):
@@ -239,6 +242,24 @@ class Transactions:
         self._check_usable()
         if manager.state is _S.ABORTABLE_ERROR:
             raise manager.abortable_error()
+
+    async def _prepare_end(self) -> None:
+        """Wait until EndTxn is sent or the commit has failed.
+
+        Records are settled within ``delivery_timeout_ms``. What the coordinators have not answered ``max_block_ms``
+        later fails the transaction, for example offsets whose `send_offsets` was cancelled.
+        """
+        manager = self.manager
+
+        def is_pending() -> bool:
+            return manager.state is _S.COMMITTING and not manager.end_sent
+
+        await self._while(lambda: is_pending() and bool(self._batches.unreleased), float("inf"), "")
+        try:
+            missing = f"{manager.unanswered} within max_block_ms={self._max_block * 1000:.0f}"
+            await self._while(is_pending, self._max_block, missing)
+        except KafkaTimeoutError as error:
+            manager.fail_transaction(error)
 
     async def _settle_cancelled_commit(self) -> None:
         """The caller was cancelled: abort if that is still possible, else wait for the commit's answer."""
