@@ -30,6 +30,7 @@ from triokafka.client.checks import (
     mapping,
     number,
     option,
+    reporter_objects,
     secret,
     serializer,
     text,
@@ -40,6 +41,7 @@ from triokafka.client.option_names import unknown_option
 from triokafka.client.serializers import Deserializer, Serializer
 from triokafka.errors import ConfigurationError
 from triokafka.hooks import HookChain, Hooks
+from triokafka.metrics.reporter import MetricsReporter
 from triokafka.network.config import NetworkConfig, StreamFactory
 from triokafka.security.sasl.mechanism import MECHANISMS
 
@@ -193,6 +195,15 @@ class ClientOptions(OAuthOptions):
         (), hook_objects, "One Hooks object, or several: receive events of connections, requests, batches and failures."
     )
 
+    metrics_num_samples: int = option(2, integer(1), "Number of samples of the metrics' sliding window.")
+    metrics_sample_window_ms: float = option(30_000, number(1), "Length of one sample of the metrics' sliding window.")
+    metrics_recording_level: str = option(
+        "INFO", choice("INFO", "DEBUG", "TRACE"), "Most detailed level of the metrics that are recorded."
+    )
+    metric_reporters: tuple[MetricsReporter, ...] = option(
+        (), reporter_objects, "A MetricsReporter object, or several: receive added, changed and removed metrics."
+    )
+
     given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The options as the user gave them; all others are defaults."""
 
@@ -245,6 +256,15 @@ class ClientOptions(OAuthOptions):
 
         options = {f.name: getattr(self, f.name) for f in self._options()}
         return client_security({name: value for name, value in options.items() if name.startswith(_OF_SECURITY)})
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the options of the metrics, as the keyword arguments of `ClientMetrics`."""
+        return {
+            "samples": self.metrics_num_samples,
+            "window_seconds": self.metrics_sample_window_ms / 1000,
+            "level": self.metrics_recording_level,
+            "reporters": self.metric_reporters,
+        }
 
     def network(self, *, client_id: str, **more: Any) -> NetworkConfig:
         """Return the options of the network client."""

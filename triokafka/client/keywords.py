@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from triokafka.client.producer.partitioner import Partitioner
     from triokafka.client.serializers import Deserializer, Serializer
     from triokafka.hooks import Hooks
+    from triokafka.metrics.reporter import MetricsReporter
     from triokafka.network.config import StreamFactory
     from triokafka.structs import Buffer
 
@@ -96,6 +97,10 @@ class ClientKeywords(OAuthKeywords, total=False):
     receive_message_max_bytes: int
     close_timeout_ms: float
     hooks: Hooks | Sequence[Hooks]
+    metrics_num_samples: int
+    metrics_sample_window_ms: float
+    metrics_recording_level: str
+    metric_reporters: MetricsReporter | Sequence[MetricsReporter]
 
 
 class ProducerKeywords(ClientKeywords, total=False):

@@ -146,7 +146,7 @@ def test_names_of_old_kafka_and_of_other_clients_are_refused_with_the_name_here(
     ("name", "why"),
     [
         ("transaction.two.phase.commit.enable", "KIP-939"),
-        ("metric.reporters", "hooks="),
+        ("metric.reporters", "did you mean 'metric_reporters'"),
         ("enable.metrics.push", "KIP-714"),
     ],
 )
