@@ -168,12 +168,13 @@ def test_every_wrong_store_is_named_with_its_option(stores: Stores) -> None:
         assert "hunter2" not in str(raised.value)
         with pytest.raises(ConfigurationError, match=r"ssl\.k"):
             context(server=True, chain=path, names=KAFKAS_NAMES, **passwords)
-    for content, settings, words in (
+    trusts: tuple[tuple[bytes, dict[str, Any], str], ...] = (
         (TRUST_STORE, {"trust_password": "hunter2"}, r"password of the store \(ssl_truststore_password\) is wrong"),
         (p12, {}, "needs the password of the store: set ssl_truststore_password"),
         (key, {}, "contains no certificates"),
         (b"x", {}, "is neither PEM"),
-    ):
+    )
+    for content, settings, words in trusts:
         path = stores.write("trust", content)
         with pytest.raises(ConfigurationError, match=words) as raised:
             context(trust=path, **settings)
