@@ -467,11 +467,13 @@ class Broker:
         """Return TLS and SASL of the listeners; None when all are PLAINTEXT."""
         if all(listener.security_protocol == "PLAINTEXT" for listener in config.broker_listeners):
             return None
-        from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials  # not for PLAINTEXT
+        from triokafka.broker_stub.metadata.delegation_tokens import delegation_tokens  # not for PLAINTEXT
+        from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
         from triokafka.broker_stub.network.listener_security import ListenerSecurity, ScramLookups
 
         scram = ScramLookups(self._scram_credentials, MetadataScramCredentials(lambda: self.image))
-        return ListenerSecurity(config, config.broker_listeners, self.world, scram=scram)
+        tokens = delegation_tokens(config, lambda: self.image, self.world)
+        return ListenerSecurity(config, config.broker_listeners, self.world, scram=scram, tokens=tokens)
 
     def _security_of_peers(self, config: BrokerConfig) -> ClientSecurity | None:
         """Return TLS and SASL of connections to other brokers; None when they are PLAINTEXT."""

@@ -12,6 +12,7 @@ COMMANDS: Final = {
     "completion": "print the script for command completion in a shell",
     "configs": "show and change configurations of topics, brokers, groups, clients",
     "consume": "print a topic's records",
+    "delegation-tokens": "create, renew, expire and describe delegation tokens",
     "delete-records": "delete the records of partitions before an offset",
     "demo": "send real flight data through broker, group and Spark, and check the result",
     "features": "show, upgrade, downgrade and disable features of the cluster",

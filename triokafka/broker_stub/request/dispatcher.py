@@ -134,6 +134,7 @@ class Dispatcher:
         *,
         slot: Slot,
         principal: str,
+        token_authenticated: bool = False,
         listener: str,
         peer: tuple[str, int],
         received_at: float | None = None,
@@ -179,6 +180,7 @@ class Dispatcher:
             header=header,
             services=self.services,
             principal=principal,
+            token_authenticated=token_authenticated,
             listener=listener,
             peer=peer,
             now=now,
@@ -249,7 +251,13 @@ class Dispatcher:
         return answer
 
     async def dispatch_forwarded(
-        self, frame: Buffer, envelope: EnvelopeArrival, *, principal: str, peer: tuple[str, int]
+        self,
+        frame: Buffer,
+        envelope: EnvelopeArrival,
+        *,
+        principal: str,
+        peer: tuple[str, int],
+        token_authenticated: bool = False,
     ) -> tuple[bytes, int]:
         """Answer a request that a broker forwards for a client (KIP-590).
 
@@ -260,6 +268,7 @@ class Dispatcher:
             frame: the client's request: header and body.
             envelope: the arrival of the Envelope that contains it.
             principal, peer: the client's principal and address.
+            token_authenticated: whether the client used a delegation token.
 
         Raises:
             InvalidRequestError: the frame is not a request.
@@ -281,6 +290,8 @@ class Dispatcher:
             header=header,
             services=self.services,
             principal=principal,
+            token_authenticated=token_authenticated,
+            forwarded=True,
             listener=envelope.listener,
             peer=peer,
             now=envelope.now,

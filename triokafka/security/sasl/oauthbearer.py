@@ -81,6 +81,7 @@ class OAuthBearerServer:
         self._refused = False
         self.user: str | None = None
         self.expires_at_ms: int | None = None
+        self.token_authenticated = False
 
     def evaluate(self, token: bytes) -> bytes:
         if self._refused:
