@@ -1,4 +1,4 @@
-"""Compiles the modules of ``triokafka.kernels.TWINS`` into the wheel, or in place for an editable install.
+"""Compiles the modules that ``triokafka.kernels`` lists into the wheel, or in place for an editable install.
 
 Without a C compiler, ``Python.h`` or Cython, or with ``TRIOKAFKA_PURE=1``, the wheel is a pure one in which the plain
 twins serve; that costs speed and nothing else, so it is one line of warning and never an error.
@@ -29,12 +29,12 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         kernels = _kernel_table(Path(self.root))
         in_place = version == "editable"
         if in_place:
-            _remove_extensions(Path(self.root), kernels.TWINS)
+            _remove_extensions(Path(self.root), {**kernels.TWINS, **kernels.INDEPENDENT})
         if kernels.wants_plain():
             return
         self._directory = tempfile.mkdtemp(prefix="triokafka-build-")
         try:
-            extensions = _compile(Path(self.root), list(kernels.TWINS), Path(self._directory))
+            extensions = _compile(Path(self.root), [*kernels.TWINS, *kernels.INDEPENDENT], Path(self._directory))
         except (Exception, SystemExit) as failure:
             reason = textwrap.shorten(str(failure) or type(failure).__name__, 100)
             self.app.display_warning(f"triokafka is built without its compiled kernels, which costs speed: {reason}")

@@ -27,7 +27,12 @@ TWINS: Final[dict[str, str]] = {
     "triokafka.records._kernel": "triokafka.records.plain_kernel",
     "triokafka.records._survey": "triokafka.records.plain_survey",
 }
-"""Module to compile -> its plain twin."""
+"""Module to compile -> its plain twin. All run compiled, or none: they share types."""
+
+INDEPENDENT: Final[dict[str, str]] = {
+    "triokafka.asyncio.producer._sending": "triokafka.asyncio.producer.plain_sending",
+}
+"""As `TWINS`, for modules that share no types with others: each runs compiled if its own extension is usable."""
 
 
 def wants_plain() -> bool:
@@ -50,19 +55,22 @@ def _extension(name: str) -> str:
 
 def load(name: str) -> ModuleType:
     """The compiled module of that name, or its plain twin."""
+    if name in INDEPENDENT:
+        compiled = not wants_plain() and _extensions_are_usable((name,))
+        return importlib.import_module(name if compiled else INDEPENDENT[name])
     return importlib.import_module(name if implementation() == "compiled" else TWINS[name])
 
 
 def implementation() -> Literal["compiled", "plain"]:
-    """The kind that runs. All modules of the table run compiled, or none: they share types."""
-    return "compiled" if not wants_plain() and _extensions_are_usable() else "plain"
+    """The kind that runs of the modules of `TWINS`."""
+    return "compiled" if not wants_plain() and _extensions_are_usable(tuple(TWINS)) else "plain"
 
 
 @cache
-def _extensions_are_usable() -> bool:
-    if not all(is_compiled(name) for name in TWINS):
+def _extensions_are_usable(names: tuple[str, ...]) -> bool:
+    if not all(is_compiled(name) for name in names):
         return False
-    stale = _stale()
+    stale = _stale(names)
     if stale:
         warnings.warn(
             f"{', '.join(stale)}: the source is newer than the compiled extension, so plain Python runs;"
@@ -73,16 +81,16 @@ def _extensions_are_usable() -> bool:
     return not stale
 
 
-def _stale() -> list[str]:
+def _stale(names: tuple[str, ...]) -> list[str]:
     """Modules of a checkout whose source changed after its compilation. Installed files are never stale."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not os.path.exists(os.path.join(root, "pyproject.toml")):
         return []
-    folders = {os.path.join(root, *name.split(".")[:-1]) for name in TWINS}
+    folders = {os.path.join(root, *name.split(".")[:-1]) for name in names}
     shared = [os.path.join(folder, file) for folder in folders for file in os.listdir(folder) if file.endswith(".pxd")]
     declared = max(map(os.path.getmtime, shared), default=0.0)  # what kernels declare for each other
     found = []
-    for name in TWINS:
+    for name in names:
         source = os.path.join(root, *name.split(".")) + ".py"
         if max(declared, os.path.getmtime(source)) > os.path.getmtime(_extension(name)):
             found.append(name)

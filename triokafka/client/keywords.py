@@ -13,11 +13,47 @@ if TYPE_CHECKING:
     from triokafka.client.producer.partitioner import Partitioner
     from triokafka.client.serializers import Deserializer, Serializer
     from triokafka.hooks import Hooks
+    from triokafka.metrics.reporter import MetricsReporter
     from triokafka.network.config import StreamFactory
     from triokafka.structs import Buffer
 
 
-class ClientKeywords(TypedDict, total=False):
+class OAuthKeywords(TypedDict, total=False):
+    """Keyword arguments about tokens for OAUTHBEARER; see `OAuthOptions`."""
+
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_allowed_urls: str | None
+    sasl_oauthbearer_allowed_files: str | None
+    sasl_oauthbearer_jwt_retriever_class: str | None
+    sasl_oauthbearer_client_credentials_client_id: str | Callable[[], str] | None
+    sasl_oauthbearer_client_credentials_client_secret: str | Callable[[], str] | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_header_urlencode: bool
+    sasl_oauthbearer_scope_claim_name: str
+    sasl_oauthbearer_sub_claim_name: str
+    sasl_oauthbearer_assertion_file: str | None
+    sasl_oauthbearer_assertion_private_key_file: str | None
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None
+    sasl_oauthbearer_assertion_template_file: str | None
+    sasl_oauthbearer_assertion_algorithm: str
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    sasl_oauthbearer_assertion_claim_sub: str | None
+    sasl_oauthbearer_assertion_claim_aud: str | None
+    sasl_oauthbearer_assertion_claim_exp_seconds: int
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int
+    sasl_oauthbearer_assertion_claim_jti_include: bool
+    sasl_login_callback_handler_class: str | None
+    sasl_login_connect_timeout_ms: float
+    sasl_login_read_timeout_ms: float
+    sasl_login_retry_backoff_ms: float
+    sasl_login_retry_backoff_max_ms: float
+    sasl_login_refresh_window_factor: float
+    sasl_login_refresh_window_jitter: float
+    sasl_login_refresh_min_period_seconds: float
+    sasl_login_refresh_buffer_seconds: float
+
+
+class ClientKeywords(OAuthKeywords, total=False):
     """Keyword arguments of every client; see `ClientOptions`."""
 
     bootstrap_servers: str | Sequence[str | tuple[str, int]]
@@ -29,6 +65,7 @@ class ClientKeywords(TypedDict, total=False):
     ssl_certfile: str | None
     ssl_keyfile: str | None
     ssl_password: str | Callable[[], str] | None
+    ssl_keystore_password: str | Callable[[], str] | None
     ssl_truststore_password: str | Callable[[], str] | None
     ssl_crlfile: str | None
     ssl_ciphers: str | None
@@ -39,6 +76,7 @@ class ClientKeywords(TypedDict, total=False):
     sasl_plain_password: str | Callable[[], str] | None
     sasl_oauth_token_provider: Any
     sasl_jaas_config: str | None
+    sasl_jaas_file: str | None
     client_dns_lookup: str
     request_timeout_ms: float
     retry_backoff_ms: float
@@ -59,6 +97,10 @@ class ClientKeywords(TypedDict, total=False):
     receive_message_max_bytes: int
     close_timeout_ms: float
     hooks: Hooks | Sequence[Hooks]
+    metrics_num_samples: int
+    metrics_sample_window_ms: float
+    metrics_recording_level: str
+    metric_reporters: MetricsReporter | Sequence[MetricsReporter]
 
 
 class ProducerKeywords(ClientKeywords, total=False):

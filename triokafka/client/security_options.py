@@ -7,17 +7,22 @@ from typing import Any, Final, TypeAlias
 
 from triokafka.errors import ConfigurationError
 from triokafka.security.client_security import ClientSecurity, SaslSettings
-from triokafka.security.jaas import parse_jaas
-from triokafka.security.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+from triokafka.security.jaas import LoginModule, parse_jaas
+from triokafka.security.jaas_file import CLIENT_SECTION, LOGIN_MODULES, login_module
+from triokafka.security.oauth.options import (
+    ALLOWED_FILES,
+    ALLOWED_URLS,
+    OAuthOptions,
+    retrieved_tokens,
+)
+from triokafka.security.oauth.options import extensions as sasl_extensions
+from triokafka.security.oauth.retrieved_tokens import RetrievedTokens
+from triokafka.security.sasl.mechanism import OAUTHBEARER
+from triokafka.security.sasl.oauthbearer import check_extensions
 from triokafka.security.sasl.unsecured_login import UnsecuredTokens
 from triokafka.security.secret import reveal
 from triokafka.security.tls import TlsContexts, TlsSettings
 
-_LOGIN_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
-    "PlainLoginModule": (PLAIN,),
-    "ScramLoginModule": (SCRAM_SHA_256, SCRAM_SHA_512),
-    "OAuthBearerLoginModule": (OAUTHBEARER,),
-}
 _UNSECURED_CLAIM: Final = "unsecuredLoginStringClaim_"
 
 
@@ -44,7 +49,8 @@ def _tls_settings(options: Options) -> TlsSettings:
         trust_password=options["ssl_truststore_password"],
         chain=options["ssl_certfile"],
         key=options["ssl_keyfile"],
-        password=options["ssl_password"],
+        password=options["ssl_password"] or options["ssl_keystore_password"],
+        store_password=options["ssl_keystore_password"],
         revoked=options["ssl_crlfile"],
         ciphers=options["ssl_ciphers"],
         check_hostname=options["ssl_check_hostname"],
@@ -62,11 +68,10 @@ def _sasl_settings(options: Options) -> SaslSettings:
     password = _either(options, "sasl_password", "sasl_plain_password")
     provider = options["sasl_oauth_token_provider"]
     extensions: dict[str, str] = {}
-    if options["sasl_jaas_config"] is not None:
-        module = parse_jaas(options["sasl_jaas_config"], source="sasl_jaas_config")
-        allowed = _LOGIN_MODULES.get(module.name)
-        if allowed is None or mechanism not in allowed:
-            raise ConfigurationError(f"sasl_jaas_config: the login module {module.name} does not fit {mechanism}")
+    module = _login_module(
+        options, mechanism, has_credentials=any(one is not None for one in (user, password, provider))
+    )
+    if module is not None:
         user = module.options.get("username", user)
         password = module.options.get("password", password)
         if reveal(module.options.get("tokenauth", "")).lower() == "true":
@@ -78,15 +83,63 @@ def _sasl_settings(options: Options) -> SaslSettings:
         }
         if claims and provider is None:
             provider = UnsecuredTokens(claims)
+        if mechanism == OAUTHBEARER:
+            extensions |= _extensions(module.options)
     if mechanism == OAUTHBEARER:
         if provider is None:
-            raise ConfigurationError("sasl_mechanism='OAUTHBEARER' needs sasl_oauth_token_provider")
+            provider = retrieved_tokens(_oauth_options(options, {} if module is None else module.options))
+        if provider is None:
+            raise ConfigurationError(
+                "sasl_mechanism='OAUTHBEARER' needs sasl_oauth_token_provider or sasl_oauthbearer_token_endpoint_url"
+            )
+        if isinstance(provider, RetrievedTokens):
+            return SaslSettings(mechanism, token_provider=provider, extensions=extensions)
         if not callable(provider) and not callable(getattr(provider, "token", None)):
             raise ConfigurationError("sasl_oauth_token_provider must be a function, or an object with a method token()")
     elif user is None or password is None:
         missing = "sasl_username" if user is None else "sasl_password"
         raise ConfigurationError(f"sasl_mechanism={mechanism!r} needs {missing}")
     return SaslSettings(mechanism, user, password, provider, extensions)
+
+
+def _login_module(options: Options, mechanism: str, *, has_credentials: bool) -> LoginModule | None:
+    """Return the login module of the text or the JAAS file; that of the environment gives way to credentials."""
+    if options["sasl_jaas_config"] is not None:
+        given = parse_jaas(options["sasl_jaas_config"], source="sasl_jaas_config")
+        if mechanism not in LOGIN_MODULES.get(given.name, ()):
+            raise ConfigurationError(f"sasl_jaas_config: the login module {given.name} does not fit {mechanism}")
+        return given
+    path = options["sasl_jaas_file"]
+    if path is None and has_credentials:
+        return None
+    module = login_module(path, (CLIENT_SECTION,), mechanism, option_name="sasl_jaas_file")
+    if module is None and path is not None:
+        raise ConfigurationError(f"sasl_jaas_file: {path} has no login module for {mechanism} in {CLIENT_SECTION}")
+    return module
+
+
+_ALLOW_LIST: Final = {ALLOWED_URLS: "sasl_oauthbearer_allowed_urls", ALLOWED_FILES: "sasl_oauthbearer_allowed_files"}
+_HANDLER: Final = "sasl_login_callback_handler_class"
+
+
+def _oauth_options(options: Options, jaas: Mapping[str, str]) -> OAuthOptions:
+    handler = options[_HANDLER]
+    if handler is not None and not handler.endswith("OAuthBearerLoginCallbackHandler"):
+        raise ConfigurationError(f"{_HANDLER}={handler}: classes of Java cannot be used; set sasl_oauth_token_provider")
+
+    def named(name: str) -> str:
+        return _ALLOW_LIST.get(name) or name.replace(".", "_")
+
+    return OAuthOptions(lambda name: options.get(named(name)), named, jaas)
+
+
+def _extensions(jaas: Mapping[str, str]) -> dict[str, str]:
+    found = sasl_extensions(jaas)
+    try:
+        check_extensions(found)
+    except ValueError as error:
+        raise ConfigurationError(f"sasl_jaas_config: {error}") from None
+    return found
 
 
 def _either(options: Options, name: str, other: str) -> Any:

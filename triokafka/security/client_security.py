@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
+from triokafka.security.oauth.retrieved_tokens import RetrievedTokens
+from triokafka.security.oauth.token_claims import expiry_of
 from triokafka.security.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SaslClient
-from triokafka.security.sasl.oauthbearer import OAuthBearerClient
+from triokafka.security.sasl.oauthbearer import OAuthBearerClient, check_extensions
 from triokafka.security.sasl.plain import PlainClient
 from triokafka.security.sasl.scram import ScramClient
 from triokafka.security.scram_credentials import ScramMechanism
@@ -26,8 +28,8 @@ Credential = str | Callable[[], str]
 class SaslSettings:
     """The mechanism and the credentials of a client. Credentials do not appear in the ``repr``.
 
-    ``token_provider`` is a function, or an object with a method ``token`` and optionally ``extensions``, as in
-    kafka-python. Functions may be asynchronous.
+    ``token_provider`` is a function, a `TokenProvider`, or the `RetrievedTokens` of a token endpoint. Functions may be
+    asynchronous.
     """
 
     mechanism: str
@@ -53,6 +55,8 @@ class SaslSettings:
 
     async def _token(self, world: World) -> tuple[str, Mapping[str, str]]:
         provider = self.token_provider
+        if isinstance(provider, RetrievedTokens):
+            return await provider.token(world), {}
         fetch = provider.token if hasattr(provider, "token") else provider
         try:
             # A synchronous provider usually asks a server over HTTP, so it runs in a thread.
@@ -70,6 +74,16 @@ class SaslSettings:
             raise SaslAuthenticationFailedError(
                 f"sasl_oauth_token_provider returned {type(token).__name__}, not a token as a string"
             )
+        expires_ms = expiry_of(token)
+        if expires_ms is not None and expires_ms <= world.wall_ms():
+            raise SaslAuthenticationFailedError(
+                "sasl_oauth_token_provider returned a token that expired"
+                f" {(world.wall_ms() - expires_ms) / 1000:.0f} s ago, by this machine's clock"
+            )
+        try:
+            check_extensions(extensions or {})
+        except (ValueError, AttributeError) as error:
+            raise SaslAuthenticationFailedError(f"sasl_oauth_token_provider: {error}") from None
         return token, extensions or {}
 
 

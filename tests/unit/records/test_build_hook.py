@@ -40,6 +40,7 @@ def source(tmp_path: Path) -> Path:
     records = tmp_path / "triokafka" / "records"
     records.mkdir(parents=True)
     (tmp_path / "triokafka" / "client" / "producer").mkdir(parents=True)
+    (tmp_path / "triokafka" / "asyncio" / "producer").mkdir(parents=True)
     (tmp_path / "triokafka" / "kernels.py").write_text((ROOT / "triokafka" / "kernels.py").read_text())
     (records / f"_kernel{SUFFIX}").write_text("old")
     return tmp_path
@@ -73,7 +74,8 @@ def test_wheel_holds_every_extension_of_the_table(
 ) -> None:
     monkeypatch.setattr(module, "_compile", compiles)
     data, warnings = initialize(module, source, "standard")
-    names = [f"{name.replace('.', '/')}{SUFFIX}" for name in module._kernel_table(source).TWINS]
+    table = module._kernel_table(source)
+    names = [f"{name.replace('.', '/')}{SUFFIX}" for name in [*table.TWINS, *table.INDEPENDENT]]
     assert f"triokafka/records/_kernel{SUFFIX}" in names
     assert sorted(data["force_include"].values()) == sorted(names)
     assert (data["pure_python"], data["infer_tag"], warnings) == (False, True, [])

@@ -16,6 +16,7 @@ import pytest
 import triokafka
 from triokafka import kernels
 
+ALL = kernels.TWINS | kernels.INDEPENDENT
 COMPILED = [name for name in kernels.TWINS if kernels.is_compiled(name)]
 
 
@@ -44,7 +45,8 @@ def without_extensions(self, name, target=None):
     return None if ours and not spec.origin.endswith(".py") else spec
 FileFinder.find_spec = without_extensions
 from triokafka import kernels, records
-print(kernels.implementation(), sorted(name for name in sys.modules if name in kernels.TWINS))
+import triokafka.asyncio
+print(kernels.implementation(), sorted(name for name in sys.modules if name in {*kernels.TWINS, *kernels.INDEPENDENT}))
 """
     assert run(code, TRIOKAFKA_PURE="").strip() == "plain []"
 
@@ -68,10 +70,10 @@ def public(module: object) -> Iterator[tuple[str, list[str]]]:
             yield name, list(inspect.signature(item).parameters)
 
 
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("name", [name for name in ALL if kernels.is_compiled(name)])
 def test_compiled_module_has_the_interface_of_its_twin(name: str) -> None:
     ours = dict(public(importlib.import_module(name)))
-    twin = dict(public(importlib.import_module(kernels.TWINS[name])))
+    twin = dict(public(importlib.import_module(ALL[name])))
     assert ours, "no public names"
     for item, parameters in ours.items():
         assert twin.get(item) == parameters, item
@@ -79,7 +81,7 @@ def test_compiled_module_has_the_interface_of_its_twin(name: str) -> None:
 
 def test_every_source_of_the_table_and_its_twin_exist() -> None:
     root = Path(triokafka.__file__).parent.parent
-    for name in [*kernels.TWINS, *kernels.TWINS.values()]:
+    for name in [*ALL, *ALL.values()]:
         assert root.joinpath(*name.split(".")).with_suffix(".py").is_file()
 
 

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -20,8 +21,8 @@ from triokafka.asyncio.offsets import checked_offsets
 from triokafka.asyncio.options import network_options
 from triokafka.asyncio.partitioner import DefaultPartitioner
 from triokafka.asyncio.producer.batch_builder import BatchBuilder
-from triokafka.asyncio.producer.chunk import Chunk
 from triokafka.asyncio.producer.room import StagingRoom
+from triokafka.asyncio.producer.sending import CHEAP_TO_AWAIT, Chunk, SendFuture, SendPath, Topic
 from triokafka.asyncio.producer.serialization import serialized
 from triokafka.asyncio.producer.session import ProducerSession
 from triokafka.asyncio.producer.transaction import TransactionContext, TransactionState
@@ -39,14 +40,13 @@ _OVERHEAD: Final = 82
 _MAX_INT32: Final = 2**31 - 1
 
 
-class _Topic:
+class _Topic(Topic):
     """A topic's partitions, as the producer knows them, and the chunk that is being filled."""
 
-    __slots__ = ("available", "chunk", "count", "learned_at", "numbers")
+    __slots__ = ("available", "learned_at", "numbers")
 
     def __init__(self) -> None:
-        self.chunk: Chunk | None = None
-        self.count = 0
+        super().__init__()
         self.numbers: list[int] = []
         self.available: list[int] = []
         self.learned_at = 0.0
@@ -133,6 +133,7 @@ class AIOKafkaProducer:
         self._serializes = key_serializer is not None or value_serializer is not None
         self._partitioner = None if partitioner is _DEFAULT_PARTITIONER else partitioner
         self._max_request_size = max_request_size
+        self._most_bytes = min(_MOST_BYTES, max_request_size)
         self._max_batch_size = max_batch_size
         self._request_timeout = request_timeout_ms / 1000
         self._max_age = metadata_max_age_ms / 1000
@@ -171,8 +172,15 @@ class AIOKafkaProducer:
         self._session = ProducerSession(self._bridge, options, self._room.release)
         self._topics: dict[str, _Topic] = {}
         self._open: list[_Topic] = []
-        self._create_future = loop.create_future
+        self._path = SendPath(self._topics, _slow_path(self), _OVERHEAD, _MOST_RECORDS, self._most_bytes)
         self._closed = False
+        self._choose_path()
+        if CHEAP_TO_AWAIT and type(self).send is AIOKafkaProducer.send:
+            self.__dict__["send"] = self._path.send
+
+    def _choose_path(self) -> None:
+        """Let records of a plain producer take the fast path; those of a transactional one during a transaction."""
+        self._path.enabled = not (self._serializes or self._partitioner is not None or self._state.guarded)
 
     def __del__(self, _warnings: Any = warnings) -> None:
         if self._closed is False:
@@ -253,42 +261,38 @@ class AIOKafkaProducer:
             IllegalOperation: a transactional producer has no open transaction.
             ProducerClosed: the producer was stopped.
         """
+        future = None
+        if timestamp_ms is None and not headers:
+            future = self._path.append(topic, value, key, partition)
+        if future is None:
+            future = await self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
+        return future  # type: ignore[return-value] # it has the methods of a future
+
+    async def _send_slowly(
+        self, topic: str, value: Any, key: Any, partition: int | None, timestamp_ms: int | None, headers: Any
+    ) -> SendFuture:
+        assert not (value is None and key is None), "Need at least one: key or value"
         known = self._topics.get(topic)
         if known is None or self._state.guarded:
-            assert not (value is None and key is None), "Need at least one: key or value"
             known = await self._learn(topic)
             self._state.check_can_send()
-        if self._serializes or type(value) is not bytes or (key is not None and type(key) is not bytes):
-            assert not (value is None and key is None), "Need at least one: key or value"
-            key = serialized(self._key_serializer, key, "key")
-            value = serialized(self._value_serializer, value, "value")
-        size = _OVERHEAD
-        if value is not None:
-            size += len(value)
-        if key is not None:
-            size += len(key)
+        key = serialized(self._key_serializer, key, "key")
+        value = serialized(self._value_serializer, value, "value")
+        size = _OVERHEAD + len(value or b"") + len(key or b"")
         if headers or size > self._max_request_size:
             headers = self._check_record(size, headers)
         if partition is not None:
             partition = await self._check_partition(topic, known, partition)
         elif self._partitioner is not None:
             partition = self._partitioner(key, list(known.numbers), list(known.available))
+        chunk = known.chunk
+        if chunk is not None and (len(chunk.values) >= _MOST_RECORDS or chunk.size + size > self._most_bytes):
+            self._hand_over()
+            await asyncio.sleep(0)  # let the loop settle futures
         if self._room.is_full:
             await self._wait_for_room()
-        chunk = known.chunk
-        if chunk is None:
-            chunk = self._begin(topic, known)
-        future: asyncio.Future[RecordMetadata] = self._create_future()
-        values = chunk.values
-        values.append(value)
-        chunk.futures.append(future)
-        chunk.size += size
-        if key is not None or partition is not None or timestamp_ms is not None or headers:
-            chunk.put_extras(len(values) - 1, key, partition, timestamp_ms, headers)
-        if len(values) >= _MOST_RECORDS or chunk.size >= _MOST_BYTES:
-            self._hand_over()
-            await asyncio.sleep(0)  # the record is accepted: let the loop settle futures
-        return future
+        chunk = known.chunk or self._begin(topic, known)
+        return chunk.append(value, key, partition, timestamp_ms, headers, size)
 
     async def send_and_wait(
         self,
@@ -321,23 +325,18 @@ class AIOKafkaProducer:
             await self._wait_for_room()
         batch.close()
         if not batch.values:
-            empty: asyncio.Future[RecordMetadata] = self._create_future()
+            empty: asyncio.Future[RecordMetadata] = self._loop.create_future()
             empty.set_result(None)  # type: ignore[arg-type] # as in aiokafka: nothing was written
             return empty
         self._hand_over()
         chunk = self._begin(topic, known)
-        chunk.values = list(batch.values)
-        chunk.keys = list(batch.keys)
-        chunk.timestamps = list(batch.timestamps)
-        chunk.headers = list(batch.headers)
-        chunk.partitions = [partition] * len(batch.values)
-        chunk.futures = [self._create_future() for _ in batch.values]
-        chunk.size = batch.size()
-        for future in chunk.futures[1:]:
-            future.add_done_callback(_retrieve)
-        first = chunk.futures[0]
+        size, future = batch.size(), None
+        for value, key, at, headers in zip(batch.values, batch.keys, batch.timestamps, batch.headers, strict=True):
+            following = chunk.append(value, key, partition, at, headers, size)
+            future, size = future or following, 0
+        chunk.forget()
         self._hand_over()
-        return first
+        return future  # type: ignore[return-value] # it has the methods of a future
 
     # ---------------------------------------------------------------- the parts of a send
 
@@ -386,7 +385,7 @@ class AIOKafkaProducer:
         """Open a chunk, to be handed over in the next pass of the loop."""
         if self._closed:
             raise ProducerClosed()
-        chunk = known.chunk = Chunk(topic, acked=self._acked)
+        chunk = known.chunk = Chunk(self._loop, topic, self._acked)
         if not self._open:
             self._loop.call_soon(self._hand_over)
         self._open.append(known)
@@ -418,15 +417,18 @@ class AIOKafkaProducer:
             self._state.not_begun(error)
             raise
         self._state.begun()
+        self._choose_path()
 
     async def commit_transaction(self) -> None:
         """Send all records and commit the transaction. Raises as `begin_transaction`."""
         self._state.end("commit")
+        self._choose_path()
         await self._end(self._session.commit)
 
     async def abort_transaction(self) -> None:
         """Abort the transaction. Raises as `begin_transaction`."""
         self._state.end("abort")
+        self._choose_path()
         await self._end(self._session.abort)
 
     async def _end(self, work: Callable[[], Any]) -> None:
@@ -435,8 +437,10 @@ class AIOKafkaProducer:
             await asyncio.shield(self._bridge.call(work))
         except BaseException as error:
             self._state.failed(error)
+            self._choose_path()
             raise
         self._state.ended()
+        self._choose_path()
 
     def transaction(self) -> TransactionContext:
         """Return a block that begins a transaction, and commits it, or aborts it if the body raises."""
@@ -462,7 +466,14 @@ class AIOKafkaProducer:
             raise
 
 
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    # The batch's future reports the failure; these have no other reader.
-    if not future.cancelled():
-        future.exception()
+def _slow_path(producer: AIOKafkaProducer) -> Callable[..., Coroutine[Any, Any, SendFuture]]:
+    """Return the slow path of the producer's sends, without a reference that would keep it alive."""
+    reference = weakref.ref(producer)
+
+    async def send_slowly(*arguments: Any) -> SendFuture:
+        producer = reference()
+        if producer is None:
+            raise ProducerClosed()
+        return await producer._send_slowly(*arguments)
+
+    return send_slowly

@@ -13,7 +13,8 @@ import trio
 import triokafka
 from triokafka.asyncio.bridge import LOOP_CHECK_SECONDS, Bridge, reach, usable_error
 from triokafka.asyncio.errors import ProducerClosed
-from triokafka.asyncio.producer.chunk import Chunk
+from triokafka.asyncio.producer.outcomes import settle_part
+from triokafka.asyncio.producer.sending import Chunk
 from triokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class ProducerSession:
         self._received += 1
         if self._closing and self._producer is None:
             self._accepted += 1
-            self._refuse(chunk, 0, ProducerClosed())
+            self._refuse(chunk, 0, len(chunk.values), ProducerClosed())
             return
         self._chunks.append(chunk)
         self._arrived.set()
@@ -163,7 +164,7 @@ class ProducerSession:
 
     async def _accept(self, producer: Producer, chunk: Chunk) -> None:
         """Send the records. If one is refused, its future fails, and the rest goes on."""
-        columns, told, count = chunk.columns(), 0, len(chunk.values)
+        count, told, columns = len(chunk.values), 0, chunk.columns()
         try:
             while told < count:
                 part = columns if not told else {name: column[told:] for name, column in columns.items()}
@@ -176,31 +177,29 @@ class ProducerSession:
                         told += len(accepted)
                     one = accepted is not None and isinstance(error, _OF_ONE_RECORD)
                     refused = told + 1 if one else count
-                    self._refuse(chunk, told, error, refused)
+                    self._refuse(chunk, told, refused, error)
                     told = refused
                 else:
                     self._await_outcome(chunk, told, deliveries)
                     told = count
         finally:
             if told < count:
-                self._refuse(chunk, told, ProducerClosed())
-            chunk.values = []
-            chunk.keys = chunk.headers = None
+                self._refuse(chunk, told, count, ProducerClosed())
 
     def _await_outcome(self, chunk: Chunk, first: int, deliveries: Deliveries) -> None:
         for part in deliveries.parts():
-            outcome = partial(chunk.settle_part, first, part, deliveries)
+            outcome = partial(settle_part, chunk, first, part, deliveries)
             part.add_callback(partial(self._report, outcome))
 
-    def _refuse(self, chunk: Chunk, first: int, error: Exception, end: int | None = None) -> None:
+    def _refuse(self, chunk: Chunk, first: int, end: int, error: Exception) -> None:
         error.__traceback__ = None
-        self._report(partial(chunk.fail, first, len(chunk.futures) if end is None else end, error))
+        self._report(partial(chunk.settle, first, end, error))
 
     def _fail_queued(self) -> None:
         while self._chunks:
             chunk = self._chunks.popleft()
             self._accepted += 1
-            self._refuse(chunk, 0, ProducerClosed())
+            self._refuse(chunk, 0, len(chunk.values), ProducerClosed())
         self._progress.set()
 
     def _report(self, outcome: Callable[[], None]) -> None:

@@ -65,6 +65,8 @@ class LogDirectories:
         self._all = [LogDirectory(world.storage, path.rstrip("/") or "/") for path in paths]
         self.hosted: dict[TopicPartition, HostedLog] = {}
         self.started = False
+        self.cordoned: frozenset[str] = frozenset()
+        """The paths of the directories that get no new logs (KIP-1066)."""
         self.files = OpenFiles(world.storage, max_open_files)
         self._unreported: list[tuple[list[TopicPartition], str]] = []  # logs that went offline
         self._went_offline = trio.Event()

@@ -46,6 +46,18 @@ class Authentication(ABC):
             OSError: the connection broke.
         """
 
+    async def prepare(self) -> None:
+        """Get ready before the first listener opens. May be called several times; the default needs nothing.
+
+        Raises:
+            ConfigurationError: something that the configuration names is not there.
+        """
+        return
+
+    async def run(self) -> None:
+        """Do periodic work while the broker serves, until cancelled. The default has none, and returns at once."""
+        return
+
 
 class NoAuthentication(Authentication):
     """Accepts every connection as ``User:ANONYMOUS``."""

@@ -16,8 +16,20 @@ from triokafka.broker_stub.config.security_names import ListenerOptions
 from triokafka.broker_stub.network.authentication import Authenticated, Authentication, AuthenticationFailedError
 from triokafka.broker_stub.network.sasl_session import MechanismOptions, SaslOptions, SaslSession
 from triokafka.errors import ConfigurationError
+from triokafka.named_tuple import NamedTuple
 from triokafka.security.client_security import ClientSecurity, SaslSettings
+from triokafka.security.delegation_tokens import DelegationTokens
 from triokafka.security.jaas import LoginModule, parse_jaas
+from triokafka.security.jaas_file import OPTION, SERVER_SECTION, login_module
+from triokafka.security.oauth.jwks import JwksValidator
+from triokafka.security.oauth.options import (
+    JWKS_URL,
+    OAuthOptions,
+    claim_rules,
+    jwks_endpoint,
+    retrieved_tokens,
+)
+from triokafka.security.oauth.options import extensions as sasl_extensions
 from triokafka.security.principal_mapping import PrincipalMapping, distinguished_name
 from triokafka.security.sasl.mechanism import (
     MECHANISMS,
@@ -33,7 +45,7 @@ from triokafka.security.sasl.scram import ScramServer
 from triokafka.security.sasl.unsecured_login import UnsecuredTokens
 from triokafka.security.scram_credentials import ScramCredential, ScramCredentials, ScramMechanism
 from triokafka.security.secret import reveal
-from triokafka.security.tls import TlsContexts, TlsSettings
+from triokafka.security.tls import KAFKAS_NAMES, TlsContexts, TlsSettings
 from triokafka.world import Stream, World
 from triokafka.world.tls_stream import TlsStream
 
@@ -65,6 +77,15 @@ class ScramLookups:
         return None
 
 
+class _Lookups(NamedTuple):
+    """Users and tokens of the cluster, and the key of the salts for unknown users."""
+
+    scram: ScramCredentials
+    tokens: DelegationTokens | None
+    unknown_user_key: bytes
+    jwks: JwksValidator | None = None
+
+
 def is_secure(listener: ListenerSpec) -> bool:
     """Whether the listener has TLS or SASL."""
     return listener.security_protocol != "PLAINTEXT"
@@ -75,6 +96,7 @@ class ListenerSecurity(Authentication):
 
     Args:
         scram: the SCRAM credentials of the cluster.
+        tokens: the delegation tokens of the cluster; None without ``delegation.token.secret.key``.
 
     Raises:
         ConfigurationError: an option is missing, or a file cannot be used. The message names the listener.
@@ -87,14 +109,15 @@ class ListenerSecurity(Authentication):
         world: World,
         *,
         scram: ScramCredentials | None = None,
+        tokens: DelegationTokens | None = None,
     ) -> None:
         self._world = world
+        lookups = _Lookups(scram or ScramLookups(), tokens, world.random_bytes(32))
         self._listeners: dict[str, _Listener] = {}
-        unknown_user_key = world.random_bytes(32)
         for spec in listeners:
             try:
                 self._listeners[spec.name] = _Listener(
-                    spec, ListenerOptions(config.security or {}, spec.name), world, scram, unknown_user_key
+                    spec, ListenerOptions(config.security or {}, spec.name), world, lookups
                 )
             except ConfigurationError as error:
                 raise ConfigurationError(f"listener {spec.name}: {error}") from None
@@ -111,6 +134,20 @@ class ListenerSecurity(Authentication):
             stream = secured
         session = None if own.sasl is None else SaslSession(own.sasl, self._world)
         return Authenticated(stream, principal, session)
+
+    async def prepare(self) -> None:
+        """See `Authentication`: load the keys for signed tokens."""
+        for validator in self._validators():
+            await validator.load()
+
+    async def run(self) -> None:
+        """See `Authentication`: keep the keys for signed tokens fresh."""
+        async with trio.open_nursery() as nursery:
+            for validator in self._validators():
+                nursery.start_soon(validator.run)
+
+    def _validators(self) -> list[JwksValidator]:
+        return [own.jwks for own in self._listeners.values() if own.jwks is not None]
 
     async def _shake_hands(self, stream: TlsStream) -> None:
         try:
@@ -133,11 +170,11 @@ class _Listener:
         spec: ListenerSpec,
         options: ListenerOptions,
         world: World,
-        scram: ScramCredentials | None,
-        unknown_user_key: bytes,
+        lookups: _Lookups,
     ) -> None:
         self.tls: TlsContexts | None = None
         self.sasl: SaslOptions | None = None
+        self.jwks: JwksValidator | None = None
         self.mapping = PrincipalMapping(options.get("ssl.principal.mapping.rules") or "DEFAULT")
         has_sasl = spec.security_protocol.startswith("SASL_")
         if spec.security_protocol.endswith("SSL"):
@@ -148,7 +185,9 @@ class _Listener:
             self.tls = TlsContexts(tls_settings(options, client_auth=own_auth or "none"), server_side=True)
             self.tls.context(world.storage)
         if has_sasl:
-            self.sasl = _sasl_options(options, world, scram or ScramLookups(), unknown_user_key)
+            if OAUTHBEARER in _enabled(options):
+                self.jwks = _jwks_validator(options, world)
+            self.sasl = _sasl_options(options, world, lookups._replace(jwks=self.jwks))
 
 
 def _principal(tls: ssl.SSLObject, mapping: PrincipalMapping) -> str:
@@ -163,7 +202,7 @@ def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_h
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
         kind = (options.get(name) or "PEM").upper()
         if kind not in _STORES:
-            raise ConfigurationError(f"{options.name_of(name)}={kind}: supported are {', '.join(_STORES[:2])}")
+            raise ConfigurationError(f"{options.name_of(name)}={kind}: supported are {', '.join(_STORES)}")
     if client_auth not in ("required", "requested", "none"):
         raise ConfigurationError(f"ssl.client.auth={client_auth}: expected required, requested or none")
     ciphers = options.get("ssl.cipher.suites")
@@ -175,6 +214,8 @@ def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_h
         key=options.get("ssl.keystore.key"),
         password=options.get("ssl.key.password") or options.get("ssl.keystore.password"),
         store_password=options.get("ssl.keystore.password"),
+        revoked=options.get("ssl.crl.location"),
+        names=KAFKAS_NAMES,
         ciphers=ciphers.replace(",", ":") if ciphers else None,
         protocols=tuple(one.strip() for one in protocols),
         check_hostname=check_hostname,
@@ -182,10 +223,12 @@ def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_h
     )
 
 
-def _sasl_options(
-    options: ListenerOptions, world: World, scram: ScramCredentials, unknown_user_key: bytes
-) -> SaslOptions:
-    enabled = [one.strip() for one in (options.get("sasl.enabled.mechanisms") or "").split(",") if one.strip()]
+def _enabled(options: ListenerOptions) -> list[str]:
+    return [one.strip() for one in (options.get("sasl.enabled.mechanisms") or "").split(",") if one.strip()]
+
+
+def _sasl_options(options: ListenerOptions, world: World, lookups: _Lookups) -> SaslOptions:
+    enabled = _enabled(options)
     if not enabled:
         raise ConfigurationError(f"sasl.enabled.mechanisms: no mechanism is enabled; known are {', '.join(MECHANISMS)}")
     found: dict[str, MechanismOptions] = {}
@@ -194,7 +237,9 @@ def _sasl_options(
             raise ConfigurationError(
                 f"sasl.enabled.mechanisms: {mechanism} is not supported; known are {', '.join(MECHANISMS)}"
             )
-        start = _starter(mechanism, options, world, scram, unknown_user_key)
+        if mechanism != OAUTHBEARER and options.get(_HANDLER, mechanism=mechanism) is not None:
+            logger.warning("%s of %s has no effect: classes of Java are not used", _HANDLER, mechanism)
+        start = _starter(mechanism, options, world, lookups)
         reauth = _number(options, "connections.max.reauth.ms", 0, mechanism=mechanism)
         found[mechanism] = MechanismOptions(start, reauth)
     return SaslOptions(found, _number(options, "sasl.server.max.receive.size", 524_288))
@@ -211,23 +256,57 @@ def _number(options: ListenerOptions, name: str, default: int, *, mechanism: str
 
 def _login_module(options: ListenerOptions, mechanism: str) -> LoginModule | None:
     text = options.get("sasl.jaas.config", mechanism=mechanism)
-    return None if text is None else parse_jaas(text, source=f"sasl.jaas.config of {mechanism}")
+    if text is not None:
+        return parse_jaas(text, source=f"sasl.jaas.config of {mechanism}")
+    sections = (f"{options.listener}.{SERVER_SECTION}", SERVER_SECTION)
+    return login_module(options.get(OPTION), sections, mechanism)
 
 
-def _starter(
-    mechanism: str, options: ListenerOptions, world: World, scram: ScramCredentials, unknown_user_key: bytes
-) -> Callable[[], SaslServer]:
+_HANDLER: Final = "sasl.server.callback.handler.class"
+_UNSECURED_HANDLER: Final = "OAuthBearerUnsecuredValidatorCallbackHandler"
+
+
+def _oauth_options(options: ListenerOptions) -> OAuthOptions:
+    module = _login_module(options, OAUTHBEARER)
+
+    def get(name: str) -> str | None:
+        return options.get(name, mechanism=OAUTHBEARER)
+
+    return OAuthOptions(get, options.name_of, {} if module is None else module.options)
+
+
+def _jwks_validator(options: ListenerOptions, world: World) -> JwksValidator | None:
+    """Return the validation of signed tokens; None where a listener has no JWKS, and so takes unsecured ones."""
+    oauth = _oauth_options(options)
+    endpoint = jwks_endpoint(oauth)
+    if endpoint is None:
+        handler = options.get(_HANDLER, mechanism=OAUTHBEARER) or _UNSECURED_HANDLER
+        if not handler.endswith(_UNSECURED_HANDLER):
+            # Unsecured tokens instead would let everybody in.
+            raise ConfigurationError(
+                f"{_HANDLER}={handler}: {OAUTHBEARER} needs {JWKS_URL}; classes of Java are not used"
+            )
+        return None
+    refresh_ms = oauth.number("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, 1)
+    return JwksValidator(world, endpoint, claim_rules(oauth), refresh_ms=refresh_ms)
+
+
+def _starter(mechanism: str, options: ListenerOptions, world: World, lookups: _Lookups) -> Callable[[], SaslServer]:
     if mechanism == PLAIN:
         module = _login_module(options, mechanism)
         if module is None:
             raise ConfigurationError(
-                "PLAIN needs the users: set plain.sasl.jaas.config to '…PlainLoginModule required user_NAME=\"…\";'"
+                "PLAIN needs the users: set plain.sasl.jaas.config to '…PlainLoginModule required user_NAME=\"…\";', or"
+                f" {OPTION} to a JAAS file with them"
             )
         users = PlainUsers(
             {name.removeprefix(_USER): value for name, value in module.options.items() if name.startswith(_USER)}
         )
         return lambda: PlainServer(users.verify)
     if mechanism == OAUTHBEARER:
+        jwks = lookups.jwks
+        if jwks is not None:
+            return lambda: OAuthBearerServer(jwks, lambda reason: logger.info("OAUTHBEARER: %s", reason))
         validate = UnsecuredValidator(
             world.wall_ms,
             principal_claim=options.get("sasl.oauthbearer.sub.claim.name") or "sub",
@@ -236,7 +315,13 @@ def _starter(
         logger.warning("OAUTHBEARER accepts unsecured tokens, which anybody can make: use it for tests only")
         return lambda: OAuthBearerServer(validate, lambda reason: logger.info("OAUTHBEARER: %s", reason))
     kind = _SCRAM[mechanism]
-    return lambda: ScramServer(kind, scram, random_bytes=world.random_bytes, unknown_user_key=unknown_user_key)
+    return lambda: ScramServer(
+        kind,
+        lookups.scram,
+        random_bytes=world.random_bytes,
+        unknown_user_key=lookups.unknown_user_key,
+        tokens=lookups.tokens,
+    )
 
 
 # The node as a client of other nodes
@@ -272,7 +357,8 @@ def _node_security(config: BrokerConfig, listener: str, mechanism_option: str) -
         given = {} if module is None else module.options
         if mechanism == OAUTHBEARER:
             claims = {name.removeprefix(_CLAIM): reveal(v) for name, v in given.items() if name.startswith(_CLAIM)}
-            sasl = SaslSettings(mechanism, token_provider=UnsecuredTokens(claims))
+            provider = retrieved_tokens(_oauth_options(options)) or UnsecuredTokens(claims)
+            sasl = SaslSettings(mechanism, token_provider=provider, extensions=sasl_extensions(given))
         elif "username" not in given or "password" not in given:
             raise ConfigurationError(
                 f"sasl.jaas.config of {mechanism} on the listener {listener} needs username and password, with which"

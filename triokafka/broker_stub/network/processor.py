@@ -125,6 +125,7 @@ class ConnectionProcessor:
         self.listener = listener
         self.idle_since = shared.world.now()
         self.principal = ANONYMOUS
+        self.token_authenticated = False
         self._stream = stream
         self._shared = shared
         self._session: SaslSession | None = None
@@ -199,6 +200,7 @@ class ConnectionProcessor:
             raise AuthenticationFailedError(step.refusal)
         if session.is_complete:
             self.principal = session.principal or ANONYMOUS
+            self.token_authenticated = session.token_authenticated
             reader.limit(self._shared.max_frame_bytes)
         await self._stream.send_parts(step.parts)
         if session.is_complete:
@@ -256,6 +258,7 @@ class ConnectionProcessor:
                     frame,
                     slot=slot,
                     principal=self.principal,
+                    token_authenticated=self.token_authenticated,
                     listener=self.listener,
                     peer=peer,
                     received_at=received_at,

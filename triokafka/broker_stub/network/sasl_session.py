@@ -68,6 +68,7 @@ class SaslSession:
 
     def __init__(self, options: SaslOptions, world: World) -> None:
         self.principal: str | None = None
+        self.token_authenticated = False
         self._options = options
         self._world = world
         self._state = _State.HANDSHAKE
@@ -109,7 +110,7 @@ class SaslSession:
 
     @property
     def _may_start_again(self) -> bool:
-        return self._options.mechanisms[self._mechanism].max_reauth_ms > 0
+        return self._expires_at is not None
 
     def _refuse(self, parts: Sequence[Buffer], why: str, *, delayed: bool = False) -> Step:
         self._state = _State.FAILED
@@ -155,19 +156,20 @@ class SaslSession:
         principal = f"User:{server.user}"
         if self.principal is not None and principal != self.principal:
             return self._fail(header, "the principal may not change when a client authenticates again")
-        self.principal = principal
+        self.principal, self.token_authenticated = principal, server.token_authenticated
         self._server = None
         self._state = _State.COMPLETE
         lifetime_ms = self._lifetime_ms(server)
         return Step(_encode(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms), header))
 
     def _lifetime_ms(self, server: SaslServer) -> int:
-        """Return the lifetime for the client, and note when the session expires. Only a configured limit is forced."""
+        """Return the lifetime for the client, and note when the session expires: 0 and None for never."""
         limit = self._options.mechanisms[self._mechanism].max_reauth_ms
         left = None if server.expires_at_ms is None else max(server.expires_at_ms - self._world.wall_ms(), 1)
-        if not limit:
-            return left or 0
-        lifetime_ms = limit if left is None else min(limit, left)
+        lifetime_ms = min(limit or left or 0, left or limit)
+        self._expires_at = None
+        if not lifetime_ms:
+            return 0
         self._expires_at = self._world.now() + lifetime_ms / 1000
         return lifetime_ms
 

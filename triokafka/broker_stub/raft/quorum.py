@@ -84,6 +84,8 @@ class Quorum:
         )
         self.high_watermark = -1
         self.shutting_down = False
+        self.last_heard: tuple[int, float] | None = None
+        """The last leader that this node followed and heard from, and when."""
         self.on_become_leader: Callable[[Leader, float], None] = lambda leader, now: None
         self.on_leave_leadership: Callable[[Leader], None] = lambda leader: None
         self._reported: LeaderAndEpoch | None = None
@@ -219,6 +221,11 @@ class Quorum:
         """
         timeout = self.config.fetch_timeout_ms / 1000
         return now + self.random.uniform(_EARLIEST_FETCH_TIMEOUT * timeout, timeout)
+
+    def heard_from_leader(self, state: Follower, now: float) -> None:
+        """The leader has answered: follow it for another fetch timeout."""
+        state.fetch_timeout_at = self.fetch_timeout_at(now)
+        self.last_heard = state.leader_id, now
 
     # Transitions
 

@@ -41,5 +41,9 @@ class SaslServer(Protocol):
         """The authenticated name; None before the exchange is complete."""
 
     @property
+    def token_authenticated(self) -> bool:
+        """Whether the client used a delegation token (KIP-48)."""
+
+    @property
     def expires_at_ms(self) -> int | None:
         """When the credentials expire, in milliseconds since 1970; None for never."""

@@ -18,6 +18,9 @@ _FIRST: Final = re.compile(
     r"n,(?:a=(?P<authorization>(?:[^\x00,=]|=2C|=3D)+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)+)\x01"
 )
 _INVALID: Final = b'{"status":"invalid_token"}'
+_EXTENSION_NAME: Final = re.compile("[A-Za-z]+")
+_EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
+_LATEST_SECONDS: Final = 1e14
 
 
 class BearerToken(NamedTuple):
@@ -35,6 +38,15 @@ TokenValidator = Callable[[str], BearerToken]
 """Validates a token; raises `InvalidTokenError`."""
 
 
+def check_extensions(extensions: Mapping[str, str]) -> None:
+    """Raise `ValueError` unless these are SASL extensions as RFC 7628 has them; the message shows no value."""
+    for name, value in extensions.items():
+        if not isinstance(name, str) or not _EXTENSION_NAME.fullmatch(name) or name.lower() == "auth":
+            raise ValueError(f"{name!r} is no name of a SASL extension: letters only, and not 'auth'")
+        if not isinstance(value, str) or not _EXTENSION_VALUE.fullmatch(reveal(value)):
+            raise ValueError(f"the value of the SASL extension {name!r} is no printable ASCII text")
+
+
 class OAuthBearerClient:
     """The client's end, with a token that was fetched before the exchange."""
 
@@ -44,7 +56,10 @@ class OAuthBearerClient:
         self._refusal: str | None = None
 
     def first(self) -> bytes:
-        pairs = [f"auth=Bearer {reveal(self._token)}", *(f"{key}={value}" for key, value in self._extensions.items())]
+        pairs = [
+            f"auth=Bearer {reveal(self._token)}",
+            *(f"{key}={reveal(value)}" for key, value in self._extensions.items()),
+        ]
         return f"n,,{_SEPARATOR}{_SEPARATOR.join(pairs)}{_SEPARATOR}{_SEPARATOR}".encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
@@ -66,6 +81,7 @@ class OAuthBearerServer:
         self._refused = False
         self.user: str | None = None
         self.expires_at_ms: int | None = None
+        self.token_authenticated = False
 
     def evaluate(self, token: bytes) -> bytes:
         if self._refused:
@@ -145,19 +161,24 @@ def check_claims(claims: Mapping[str, Any], now_ms: int, principal_claim: str, s
     principal = claims.get(principal_claim)
     if not isinstance(principal, str) or not principal:
         raise InvalidTokenError(f"the token has no claim {principal_claim!r} with a name")
-    times = {}
-    for name in ("exp", "nbf", "iat"):
-        value = claims.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise InvalidTokenError(f"the claim {name!r} is not a number")
-        times[name] = None if value is None else int(value * 1000)
-    expires = times["exp"]
+    expires = claimed_time_ms(claims, "exp")
     if expires is None:
         raise InvalidTokenError("the token has no expiration time ('exp')")
     if expires + skew_ms <= now_ms:
         raise InvalidTokenError("the token has expired")
     for name in ("nbf", "iat"):
-        begin = times[name]
+        begin = claimed_time_ms(claims, name)
         if begin is not None and begin - skew_ms > now_ms:
             raise InvalidTokenError(f"the token is not valid yet ({name!r})")
     return BearerToken(principal, expires)
+
+
+def claimed_time_ms(claims: Mapping[str, Any], name: str) -> int | None:
+    """Return a time that a token claims, in milliseconds since 1970; None without one. Raises `InvalidTokenError`."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    # JSON of Python has Infinity and NaN, too.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _LATEST_SECONDS:
+        raise InvalidTokenError(f"the claim {name!r} is not a number of seconds since 1970")
+    return int(value * 1000)

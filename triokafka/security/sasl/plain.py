@@ -33,6 +33,7 @@ class PlainServer:
         self._verify = verify
         self.user: str | None = None
         self.expires_at_ms: int | None = None
+        self.token_authenticated = False
 
     def evaluate(self, token: bytes) -> bytes:
         try:

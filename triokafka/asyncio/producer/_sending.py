@@ -1,0 +1,424 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# mypy: ignore-errors
+"""The path of a record from `send` into the open chunk, and its future, to be compiled. Never imported as Python
+(``triokafka.kernels``).
+
+The twin, ``plain_sending``, has the same interface with types and docstrings.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import cython
+from cython.cimports.cpython.bytes import PyBytes_CheckExact, PyBytes_GET_SIZE
+from cython.cimports.cpython.dict import PyDict_GetItem
+from cython.cimports.cpython.list import PyList_GET_ITEM, PyList_GET_SIZE
+from cython.cimports.cpython.long import PyLong_AsLong, PyLong_CheckExact
+from cython.cimports.cpython.object import PyObject
+from cython.cimports.cpython.ref import Py_INCREF
+from cython.cimports.cpython.unicode import PyUnicode_CheckExact
+from cython.cimports.triokafka.client.producer._coroutine import PYGEN_NEXT, PYGEN_RETURN, set_resume
+
+from triokafka.asyncio.structs import RecordMetadata
+
+CHEAP_TO_AWAIT = True
+
+_new_tuple = cython.declare(object, tuple.__new__)
+_metadata_type = cython.declare(object, RecordMetadata)
+
+
+@cython.final
+@cython.cclass
+class Acknowledged:
+    """The outcome of consecutive records of a chunk, from index ``first`` on, that were written with one batch."""
+
+    _place = cython.declare(object)
+    _topic = cython.declare(object)
+    _partition = cython.declare(object)
+    _offsets = cython.declare(object)
+    _timestamps = cython.declare(object)
+    _stamped = cython.declare(object)
+    _first = cython.declare(cython.Py_ssize_t)
+    _one_offset = cython.declare(cython.bint)
+    _one_timestamp = cython.declare(cython.bint)
+
+    def __init__(self, place, first, offsets, timestamps, stamped):
+        self._place = place
+        if place is not None:
+            self._topic, self._partition = place
+        self._first = first
+        self._offsets = offsets
+        self._timestamps = timestamps
+        self._stamped = stamped
+        self._one_offset = isinstance(offsets, int)
+        self._one_timestamp = isinstance(timestamps, int)
+
+    @cython.ccall
+    def metadata(self, index: cython.Py_ssize_t):
+        """Return the metadata of the record at ``index`` of the chunk."""
+        if self._place is None:
+            return None
+        index -= self._first
+        offset = self._offsets if self._one_offset else self._offsets[index]
+        timestamp = self._timestamps if self._one_timestamp else self._timestamps[index]
+        row = (self._topic, self._partition, self._place, offset, timestamp, self._stamped, None)
+        return _new_tuple(_metadata_type, row)
+
+
+@cython.final
+@cython.cclass
+class Chunk:
+    """Records of one topic that cross to the loop thread together, in columns, and their outcomes."""
+
+    loop = cython.declare(object, visibility="readonly")
+    topic = cython.declare(object, visibility="readonly")
+    acked = cython.declare(cython.bint, visibility="readonly")
+    values = cython.declare(list, visibility="readonly")
+    keys = cython.declare(list, visibility="readonly")
+    partitions = cython.declare(list, visibility="readonly")
+    timestamps = cython.declare(list, visibility="readonly")
+    headers = cython.declare(list, visibility="readonly")
+    size = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    _outcomes = cython.declare(list)
+    _waited_for = cython.declare(dict)
+    _failed = cython.declare(cython.bint)
+    _dropped = cython.declare(cython.bint)
+
+    def __init__(self, loop, topic, acked):
+        self.loop = loop
+        self.topic = topic
+        self.acked = acked
+        self.values = []
+        self._outcomes = []
+        self._waited_for = {}
+
+    def append(self, value, key, partition, timestamp_ms, headers, size: cython.Py_ssize_t):
+        """Add a record of ``size`` bytes, and return its future."""
+        index: cython.Py_ssize_t = PyList_GET_SIZE(self.values)
+        if timestamp_ms is not None:
+            self.timestamps = _put(self.timestamps, index, timestamp_ms)
+        if headers:
+            self.headers = _put(self.headers, index, headers)
+        return self._append(value, key, partition, size)
+
+    @cython.cfunc
+    def _append(self, value, key, partition, size: cython.Py_ssize_t):
+        index: cython.Py_ssize_t = PyList_GET_SIZE(self.values)
+        self.values.append(value)
+        if key is not None:
+            self.keys = _put(self.keys, index, key)
+        if partition is not None:
+            self.partitions = _put(self.partitions, index, partition)
+        self.size += size
+        future: SendFuture = SendFuture.__new__(SendFuture)
+        future._chunk = self
+        future._index = index
+        return future
+
+    def columns(self):
+        """Return the arguments of `Producer.send_many`; the chunk drops the columns."""
+        count: cython.Py_ssize_t = PyList_GET_SIZE(self.values)
+        columns = {"values": self.values}
+        if self.keys is not None:
+            columns["keys"] = _padded(self.keys, count)
+        if self.partitions is not None:
+            columns["partition"] = _padded(self.partitions, count)
+        if self.timestamps is not None:
+            columns["timestamp_ms"] = _padded(self.timestamps, count)
+        if self.headers is not None:
+            columns["headers"] = [one or [] for one in _padded(self.headers, count)]
+        self.values = []
+        self.keys = self.partitions = self.timestamps = self.headers = None
+        return columns
+
+    def settle(self, first: cython.Py_ssize_t, end: cython.Py_ssize_t, outcome):
+        """Give the records from ``first`` to before ``end`` an outcome: `Acknowledged`, `RecordMetadata`, an error."""
+        outcomes = self._outcomes
+        if PyList_GET_SIZE(outcomes) < end:
+            outcomes.extend([None] * (end - PyList_GET_SIZE(outcomes)))
+        index: cython.Py_ssize_t
+        for index in range(first, end):
+            outcomes[index] = outcome
+        if isinstance(outcome, Exception):
+            self._failed = True
+            if self._dropped:
+                self._report(first)
+        if self._waited_for:
+            for index in range(first, end):
+                future = self._waited_for.pop(index, None)
+                if future is not None:
+                    self._give(future, index)
+
+    def forget(self):
+        """Do not report the failures of futures that were dropped so far."""
+        self._dropped = False
+
+    @cython.cfunc
+    @cython.inline
+    def _outcome(self, index: cython.Py_ssize_t):
+        if index < PyList_GET_SIZE(self._outcomes):
+            return cython.cast(object, PyList_GET_ITEM(self._outcomes, index))
+        return None
+
+    @cython.cfunc
+    def _value(self, index: cython.Py_ssize_t):
+        outcome = cython.cast(object, PyList_GET_ITEM(self._outcomes, index))
+        if type(outcome) is Acknowledged:
+            acknowledged: Acknowledged = outcome
+            return acknowledged.metadata(index)
+        if isinstance(outcome, Exception):
+            raise copy.copy(outcome)
+        return outcome
+
+    @cython.cfunc
+    def _future(self, index: cython.Py_ssize_t):
+        future = self.loop.create_future()
+        if self._outcome(index) is None:
+            self._waited_for[index] = future
+        else:
+            self._give(future, index)
+        return future
+
+    @cython.cfunc
+    def _give(self, future, index: cython.Py_ssize_t):
+        if future.done():
+            return None
+        try:
+            value = self._value(index)
+        except Exception as error:
+            future.set_exception(error.with_traceback(None))
+        else:
+            future.set_result(value)
+        return None
+
+    @cython.cfunc
+    def _report(self, index: cython.Py_ssize_t):
+        outcome = self._outcome(index)
+        if isinstance(outcome, Exception) and not self.loop.is_closed():
+            self.loop.call_exception_handler(
+                {"message": "SendFuture exception was never retrieved", "exception": copy.copy(outcome)}
+            )
+        return None
+
+
+@cython.final
+@cython.freelist(1024)
+@cython.auto_pickle(False)
+@cython.cclass
+class SendFuture:
+    """The outcome of one record: an `asyncio.Future` for awaiting, `asyncio.wait`, `asyncio.gather` and callbacks.
+
+    It is its own iterator, without a state: the first resumption returns the result of a settled record, or the real
+    future, for which the task waits; the next one returns the result.
+    """
+
+    _chunk = cython.declare(Chunk)
+    _future = cython.declare(object)
+    _index = cython.declare(cython.Py_ssize_t)
+    _seen = cython.declare(cython.bint)
+    __weakref__ = cython.declare(object)
+
+    def __init__(self, chunk: Chunk, index: cython.Py_ssize_t):
+        self._chunk = chunk
+        self._index = index
+
+    def __dealloc__(self):
+        if self._chunk is not None and self._future is None and not self._seen:
+            if self._chunk._outcome(self._index) is None:
+                self._chunk._dropped = True
+            elif self._chunk._failed:
+                self._chunk._report(self._index)
+
+    @cython.cfunc
+    def _real(self):
+        if self._future is None:
+            self._future = self._chunk._future(self._index)
+        return self._future
+
+    def done(self):
+        """Whether the record is acknowledged or has failed, or the future was cancelled."""
+        if self._future is not None:
+            return self._future.done()
+        return self._chunk._outcome(self._index) is not None
+
+    def result(self):
+        """Return the metadata, or raise the error. Raises `InvalidStateError` before."""
+        if self._future is not None or self._chunk._outcome(self._index) is None:
+            return self._real().result()
+        self._seen = True
+        return self._chunk._value(self._index)
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def exception(self):
+        """Return the error, or None. Raises `InvalidStateError` before."""
+        return self._real().exception()
+
+    def cancelled(self):
+        """Whether the future was cancelled."""
+        return self._future is not None and self._future.cancelled()
+
+    def cancel(self, msg=None):
+        """Cancel the future, not the record. Return False if it is done."""
+        return self._real().cancel(msg)
+
+    def add_done_callback(self, fn, *, context=None):
+        """Call ``fn`` with this future from the loop, when it is done."""
+        self._real().add_done_callback(_Callback(fn, self), context=context)
+
+    def remove_done_callback(self, fn):
+        """Remove a callback; return how many times it was there."""
+        return self._real().remove_done_callback(_Callback(fn, self))
+
+    def get_loop(self):
+        """Return the future's loop."""
+        return self._chunk.loop
+
+    def __getattr__(self, name):
+        return getattr(self._real(), name)
+
+    @property
+    def _asyncio_future_blocking(self):
+        return self._real()._asyncio_future_blocking
+
+    @_asyncio_future_blocking.setter
+    def _asyncio_future_blocking(self, value):
+        self._real()._asyncio_future_blocking = value
+
+    def __repr__(self):
+        return f"<SendFuture of {self._chunk.topic} {'done' if self.done() else 'pending'}>"
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _resume(
+    awaited: cython.pointer(PyObject),
+    value: cython.pointer(PyObject),
+    result: cython.pointer(cython.pointer(PyObject)),
+) -> cython.int:
+    future: SendFuture = cython.cast(SendFuture, awaited)
+    result[0] = cython.NULL
+    if future._future is None and future._chunk._outcome(future._index) is None:
+        future._real()
+    if future._future is None:
+        future._seen = True
+        answer = future._chunk._value(future._index)
+    elif future._future.done():
+        answer = future._future.result()
+    else:
+        answer = future._future
+        answer._asyncio_future_blocking = True
+        Py_INCREF(answer)
+        result[0] = cython.cast(cython.pointer(PyObject), answer)
+        return PYGEN_NEXT
+    Py_INCREF(answer)
+    result[0] = cython.cast(cython.pointer(PyObject), answer)
+    return PYGEN_RETURN
+
+
+set_resume(SendFuture, _resume)
+
+
+@cython.final
+@cython.cclass
+class _Callback:
+    _function = cython.declare(object)
+    _future = cython.declare(SendFuture)
+
+    def __init__(self, function, future: SendFuture):
+        self._function = function
+        self._future = future
+
+    def __call__(self, real):
+        return self._function(self._future)
+
+    def __eq__(self, other):
+        if type(other) is not _Callback:
+            return False
+        another: _Callback = other
+        return self._future is another._future and self._function == another._function
+
+    def __hash__(self):
+        return hash(self._function)
+
+
+@cython.cclass
+class Topic:
+    """A topic as the fast path knows it: the number of partitions, and the chunk that is being filled."""
+
+    chunk = cython.declare(Chunk, visibility="public")
+    count = cython.declare(cython.long, visibility="public")
+
+
+@cython.final
+@cython.cclass
+class SendPath:
+    """Puts records into open chunks; anything unusual takes ``slow_path``, which has the arguments of `send`."""
+
+    enabled = cython.declare(cython.bint, visibility="public")
+    _topics = cython.declare(dict)
+    _slow_path = cython.declare(object)
+    _overhead = cython.declare(cython.Py_ssize_t)
+    _most_records = cython.declare(cython.Py_ssize_t)
+    _most_bytes = cython.declare(cython.Py_ssize_t)
+
+    def __init__(self, topics: dict, slow_path, overhead, most_records, most_bytes):
+        self._topics = topics
+        self._slow_path = slow_path
+        self._overhead = overhead
+        self._most_records = most_records
+        self._most_bytes = most_bytes
+
+    async def send(self, topic, value=None, key=None, partition=None, timestamp_ms=None, headers=None):
+        """Send one record; `AIOKafkaProducer.send` has the contract."""
+        future = self._append(topic, value, key, partition) if timestamp_ms is None and not headers else None
+        if future is not None:
+            return future
+        return await self._slow_path(topic, value, key, partition, timestamp_ms, headers)
+
+    def append(self, topic, value, key, partition):
+        """Return the future, or None without any effect if the record must take the slow path."""
+        return self._append(topic, value, key, partition)
+
+    @cython.cfunc
+    def _append(self, topic, value, key, partition):
+        if not self.enabled or not PyUnicode_CheckExact(topic) or not PyBytes_CheckExact(value):
+            return None
+        found: cython.pointer(PyObject) = PyDict_GetItem(self._topics, topic)
+        if found == cython.NULL:
+            return None
+        known: Topic = cython.cast(Topic, found)
+        chunk: Chunk = known.chunk
+        if chunk is None:
+            return None
+        size: cython.Py_ssize_t = self._overhead + PyBytes_GET_SIZE(value)
+        if key is not None:
+            if not PyBytes_CheckExact(key):
+                return None
+            size += PyBytes_GET_SIZE(key)
+        if partition is not None and not (PyLong_CheckExact(partition) and 0 <= PyLong_AsLong(partition) < known.count):
+            return None
+        if PyList_GET_SIZE(chunk.values) >= self._most_records or chunk.size + size > self._most_bytes:
+            return None
+        return chunk._append(value, key, partition, size)
+
+
+@cython.cfunc
+def _put(column, index: cython.Py_ssize_t, value) -> list:
+    found: list = [] if column is None else column
+    if PyList_GET_SIZE(found) < index:
+        _padded(found, index)
+    found.append(value)
+    return found
+
+
+@cython.cfunc
+def _padded(column: list, count: cython.Py_ssize_t) -> list:
+    if PyList_GET_SIZE(column) < count:
+        column.extend([None] * (count - PyList_GET_SIZE(column)))
+    return column
