@@ -83,7 +83,14 @@ _TAKEN_AS_THEY_ARE: Final = (
     "sasl_plain_password",
     "sasl_oauth_token_provider",
 )
-_OF_THE_SDK: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "sasl_jaas_file", "ssl_truststore_password")
+_OF_THE_SDK: Final = (
+    "sasl_username",
+    "sasl_password",
+    "sasl_jaas_config",
+    "sasl_jaas_file",
+    "ssl_keystore_password",
+    "ssl_truststore_password",
+)
 _OF_THE_SDK_PREFIXES: Final = ("sasl_oauthbearer_", "sasl_login_")
 """Options of security that kafka-python does not have, and that go to the SDK."""
 _ABSENT: Final[Mapping[str, str]] = {

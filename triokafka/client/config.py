@@ -79,21 +79,26 @@ class ClientOptions(OAuthOptions):
     ssl_cafile: str | None = option(
         None,
         text(optional=True),
-        "Authorities to trust: a PEM file, the text of one, or a PKCS #12 store. None: those of the system.",
+        "Authorities to trust: a PEM file, the text of one, or a PKCS #12 or JKS store. None: those of the system.",
     )
     ssl_certfile: str | None = option(
         None,
         secret(),
-        "The client's certificate with its chain: a PEM file, the text of one, or a PKCS #12 store with the key.",
+        "The client's certificate with its chain: a PEM file, the text of one, or a store with the key.",
     )
     ssl_keyfile: str | None = option(
         None, secret(), "The private key: a PEM file or the text of one. None: ssl_certfile contains it."
     )
     ssl_password: str | Callable[[], str] | None = option(
-        None, secret(callable_too=True), "Password of the private key or the PKCS #12 store, or a function for it."
+        None, secret(callable_too=True), "Password of the private key or of its store, or a function for it."
+    )
+    ssl_keystore_password: str | Callable[[], str] | None = option(
+        None,
+        secret(callable_too=True),
+        "Password of ssl_certfile if that is a store, or a function for it; None: ssl_password.",
     )
     ssl_truststore_password: str | Callable[[], str] | None = option(
-        None, secret(callable_too=True), "Password of ssl_cafile if that is a PKCS #12 store, or a function for it."
+        None, secret(callable_too=True), "Password of ssl_cafile if that is a store, or a function for it."
     )
     ssl_crlfile: str | None = option(
         None, text(optional=True), "A PEM file with the revocation list of the brokers' certificates."

@@ -65,6 +65,7 @@ class ClientKeywords(OAuthKeywords, total=False):
     ssl_certfile: str | None
     ssl_keyfile: str | None
     ssl_password: str | Callable[[], str] | None
+    ssl_keystore_password: str | Callable[[], str] | None
     ssl_truststore_password: str | Callable[[], str] | None
     ssl_crlfile: str | None
     ssl_ciphers: str | None

@@ -57,7 +57,6 @@ RENAMED: Final[Mapping[str, str]] = {
     "ssl_keystore_location": "ssl_certfile",
     "ssl_keystore_certificate_chain": "ssl_certfile",
     "ssl_keystore_key": "ssl_keyfile",
-    "ssl_keystore_password": "ssl_password",
     "sasl_mechanisms": "sasl_mechanism",
     # aiokafka's
     "max_batch_size": "batch_size",

@@ -325,6 +325,7 @@ def test_javas_names_of_tls_become_the_options_here() -> None:
     assert {name: reveal(value) if isinstance(value, str) else value for name, value in options.items()} == {
         "ssl_cafile": "/ca.pem",
         "ssl_certfile": "/me.p12",
+        "ssl_keystore_password": "store",
         "ssl_password": "key",
         "ssl_check_hostname": False,
         "ssl_ciphers": "A:B",

@@ -57,6 +57,7 @@ SECURITY_NAMES: Final = frozenset(
         "security.inter.broker.protocol",
         "ssl.cipher.suites",
         "ssl.client.auth",
+        "ssl.crl.location",
         "ssl.enabled.protocols",
         "ssl.endpoint.identification.algorithm",
         "ssl.key.password",

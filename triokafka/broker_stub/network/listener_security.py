@@ -45,7 +45,7 @@ from triokafka.security.sasl.scram import ScramServer
 from triokafka.security.sasl.unsecured_login import UnsecuredTokens
 from triokafka.security.scram_credentials import ScramCredential, ScramCredentials, ScramMechanism
 from triokafka.security.secret import reveal
-from triokafka.security.tls import TlsContexts, TlsSettings
+from triokafka.security.tls import KAFKAS_NAMES, TlsContexts, TlsSettings
 from triokafka.world import Stream, World
 from triokafka.world.tls_stream import TlsStream
 
@@ -202,7 +202,7 @@ def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_h
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
         kind = (options.get(name) or "PEM").upper()
         if kind not in _STORES:
-            raise ConfigurationError(f"{options.name_of(name)}={kind}: supported are {', '.join(_STORES[:2])}")
+            raise ConfigurationError(f"{options.name_of(name)}={kind}: supported are {', '.join(_STORES)}")
     if client_auth not in ("required", "requested", "none"):
         raise ConfigurationError(f"ssl.client.auth={client_auth}: expected required, requested or none")
     ciphers = options.get("ssl.cipher.suites")
@@ -214,6 +214,8 @@ def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_h
         key=options.get("ssl.keystore.key"),
         password=options.get("ssl.key.password") or options.get("ssl.keystore.password"),
         store_password=options.get("ssl.keystore.password"),
+        revoked=options.get("ssl.crl.location"),
+        names=KAFKAS_NAMES,
         ciphers=ciphers.replace(",", ":") if ciphers else None,
         protocols=tuple(one.strip() for one in protocols),
         check_hostname=check_hostname,
