@@ -82,6 +82,7 @@ _NEW_TOPIC_SECONDS: Final = 0.3
 @click.option(
     "--consumer-config",
     "--consumer.config",
+    "--command-config",
     "config_file",
     metavar="FILE",
     help="Properties file with options of the consumer.",

@@ -129,6 +129,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.option(
     "--producer-config",
     "--producer.config",
+    "--command-config",
     "config_file",
     metavar="FILE",
     help="Properties file with options of the producer.",
