@@ -8,6 +8,9 @@ from typing import Any, Final, TypeAlias
 from triokafka.errors import ConfigurationError
 from triokafka.security.client_security import ClientSecurity, SaslSettings
 from triokafka.security.jaas import LoginModule, parse_jaas
+from triokafka.security.kerberos.login import MODULE as KERBEROS_MODULE
+from triokafka.security.kerberos.login import KerberosSettings, gssapi_library
+from triokafka.security.kerberos.login import settings_of as kerberos_settings
 from triokafka.security.oauth.options import (
     ALLOWED_FILES,
     ALLOWED_URLS,
@@ -16,7 +19,7 @@ from triokafka.security.oauth.options import (
 )
 from triokafka.security.oauth.options import extensions as sasl_extensions
 from triokafka.security.oauth.retrieved_tokens import RetrievedTokens
-from triokafka.security.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+from triokafka.security.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 from triokafka.security.sasl.oauthbearer import check_extensions
 from triokafka.security.sasl.unsecured_login import UnsecuredTokens
 from triokafka.security.secret import reveal
@@ -26,6 +29,7 @@ _LOGIN_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "PlainLoginModule": (PLAIN,),
     "ScramLoginModule": (SCRAM_SHA_256, SCRAM_SHA_512),
     "OAuthBearerLoginModule": (OAUTHBEARER,),
+    KERBEROS_MODULE: (GSSAPI,),
 }
 _UNSECURED_CLAIM: Final = "unsecuredLoginStringClaim_"
 
@@ -65,7 +69,7 @@ def _sasl_settings(options: Options) -> SaslSettings:
     if mechanism is None:
         raise ConfigurationError(
             f"security_protocol={options['security_protocol']!r} needs sasl_mechanism:"
-            " 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN' or 'OAUTHBEARER'"
+            " 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN', 'OAUTHBEARER' or 'GSSAPI'"
         )
     user = _either(options, "sasl_username", "sasl_plain_username")
     password = _either(options, "sasl_password", "sasl_plain_password")
@@ -90,6 +94,11 @@ def _sasl_settings(options: Options) -> SaslSettings:
             provider = UnsecuredTokens(claims)
         if mechanism == OAUTHBEARER:
             extensions |= _extensions(module.options)
+    if mechanism == GSSAPI:
+        gssapi_library()  # a missing package is better found now
+        more = {"service": options["sasl_kerberos_service_name"], "host": options["sasl_kerberos_domain_name"]}
+        kerberos = KerberosSettings(**more) if module is None else kerberos_settings(module.options, **more)
+        return SaslSettings(mechanism, kerberos=kerberos)
     if mechanism == OAUTHBEARER:
         if provider is None:
             provider = retrieved_tokens(_oauth_options(options, {} if module is None else module.options))
