@@ -23,7 +23,7 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 @pytest.fixture
 def kdc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kdc]:
     with running_kdc(tmp_path) as kdc:
-        kdc.keytab("broker", "kafka/127.0.0.1")
+        kdc.keytab("broker", "kafka/127.0.0.1", "kafka/localhost")
         kdc.keytab("alice", "alice")
         monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={kdc.config}")
         yield kdc
@@ -43,7 +43,8 @@ def test_java_logs_in_to_our_broker(kdc: Kdc, tmp_path: Path) -> None:
     security = {
         "sasl.enabled.mechanisms": "GSSAPI",
         "sasl.mechanism.inter.broker.protocol": "GSSAPI",
-        "gssapi.sasl.jaas.config": login(kdc, "broker", "kafka/127.0.0.1"),
+        # Java looks the name of 127.0.0.1 up.
+        "gssapi.sasl.jaas.config": login(kdc, "broker", "kafka/localhost"),
     }
     listener = "SASL_PLAINTEXT"
     with running_broker(
@@ -56,16 +57,16 @@ def test_java_logs_in_to_our_broker(kdc: Kdc, tmp_path: Path) -> None:
 
 def test_our_client_logs_in_to_apache_kafka(kdc: Kdc, tmp_path: Path) -> None:
     plaintext, sasl, controller = free_ports(3)
-    listeners = f"PLAINTEXT://127.0.0.1:{plaintext},SASL_PLAINTEXT://127.0.0.1:{sasl}"
+    listeners = f"PLAINTEXT://127.0.0.1:{plaintext},OPEN://127.0.0.1:{sasl}"
     settings = {
         "controller_quorum_voters": f"1@127.0.0.1:{controller}",
         "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
         "advertised_listeners": listeners,
-        "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OPEN:SASL_PLAINTEXT",
         "inter_broker_listener_name": "PLAINTEXT",
         "sasl_enabled_mechanisms": "GSSAPI",
         "sasl_kerberos_service_name": "kafka",
-        "listener_name_sasl_plaintext_gssapi_sasl_jaas_config": login(kdc, "broker", "kafka/127.0.0.1"),
+        "listener_name_open_gssapi_sasl_jaas_config": login(kdc, "broker", "kafka/127.0.0.1"),
     }
 
     async def produce() -> None:

@@ -19,7 +19,7 @@ _PRINCIPAL: Final = re.compile(r"(?P<primary>[^/@]+)(?:/(?P<instance>[^/@]+))?(?
 class _Rule(NamedTuple):
     """One rule; without a ``format`` it is DEFAULT."""
 
-    count: int = 0
+    components: int = 0
     format: str | None = None
     match: re.Pattern[str] | None = None
     pattern: re.Pattern[str] | None = None
@@ -58,7 +58,7 @@ class LocalNames:
     def _apply(self, rule: _Rule, parts: Sequence[str]) -> str | None:
         if rule.format is None:
             return parts[1] if parts[0] == self._default_realm else None
-        if len(parts) - 1 != rule.count:
+        if len(parts) - 1 != rule.components:
             return None
         name = re.sub(r"\$(\d)", lambda at: parts[int(at[1])] if int(at[1]) < len(parts) else "", rule.format)
         if rule.match is not None and rule.match.fullmatch(name) is None:
