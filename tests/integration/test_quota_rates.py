@@ -130,7 +130,7 @@ def test_producers_reach_their_quota_together(broker: str, library: str, clients
         stack.callback(run, [*quota, "--remove", "all"])
         for _ in range(clients):
             stack.enter_context(CLIENTS[library](broker, count.add))
-        time.sleep(WARM_UP)
+        time.sleep(WARM_UP if clients == 1 else 4 * WARM_UP)
         before, began_at = count.bytes, time.monotonic()
         time.sleep(MEASURED)
         rate = (count.bytes - before) / (time.monotonic() - began_at)

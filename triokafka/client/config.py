@@ -30,6 +30,7 @@ from triokafka.client.checks import (
     mapping,
     number,
     option,
+    reporter_objects,
     secret,
     serializer,
     text,
@@ -40,6 +41,7 @@ from triokafka.client.option_names import unknown_option
 from triokafka.client.serializers import Deserializer, Serializer
 from triokafka.errors import ConfigurationError
 from triokafka.hooks import HookChain, Hooks
+from triokafka.metrics.reporter import MetricsReporter
 from triokafka.network.config import NetworkConfig, StreamFactory
 from triokafka.security.sasl.mechanism import SUPPORTED
 
@@ -77,21 +79,26 @@ class ClientOptions(OAuthOptions):
     ssl_cafile: str | None = option(
         None,
         text(optional=True),
-        "Authorities to trust: a PEM file, the text of one, or a PKCS #12 store. None: those of the system.",
+        "Authorities to trust: a PEM file, the text of one, or a PKCS #12 or JKS store. None: those of the system.",
     )
     ssl_certfile: str | None = option(
         None,
         secret(),
-        "The client's certificate with its chain: a PEM file, the text of one, or a PKCS #12 store with the key.",
+        "The client's certificate with its chain: a PEM file, the text of one, or a store with the key.",
     )
     ssl_keyfile: str | None = option(
         None, secret(), "The private key: a PEM file or the text of one. None: ssl_certfile contains it."
     )
     ssl_password: str | Callable[[], str] | None = option(
-        None, secret(callable_too=True), "Password of the private key or the PKCS #12 store, or a function for it."
+        None, secret(callable_too=True), "Password of the private key or of its store, or a function for it."
+    )
+    ssl_keystore_password: str | Callable[[], str] | None = option(
+        None,
+        secret(callable_too=True),
+        "Password of ssl_certfile if that is a store, or a function for it; None: ssl_password.",
     )
     ssl_truststore_password: str | Callable[[], str] | None = option(
-        None, secret(callable_too=True), "Password of ssl_cafile if that is a PKCS #12 store, or a function for it."
+        None, secret(callable_too=True), "Password of ssl_cafile if that is a store, or a function for it."
     )
     ssl_crlfile: str | None = option(
         None, text(optional=True), "A PEM file with the revocation list of the brokers' certificates."
@@ -123,6 +130,12 @@ class ClientOptions(OAuthOptions):
         None,
         secret(),
         'Java\'s login text instead of user name and password: \'Module required username="…" password="…";\'.',
+    )
+    sasl_jaas_file: str | None = option(
+        None,
+        text(optional=True),
+        "Java's login file, whose section KafkaClient has the login; the environment variable TRIOKAFKA_JAAS_FILE names"
+        " one, too.",
     )
     sasl_kerberos_service_name: str = option(
         "kafka", text(), "For GSSAPI: the first part of the broker's Kerberos principal."
@@ -188,6 +201,15 @@ class ClientOptions(OAuthOptions):
         (), hook_objects, "One Hooks object, or several: receive events of connections, requests, batches and failures."
     )
 
+    metrics_num_samples: int = option(2, integer(1), "Number of samples of the metrics' sliding window.")
+    metrics_sample_window_ms: float = option(30_000, number(1), "Length of one sample of the metrics' sliding window.")
+    metrics_recording_level: str = option(
+        "INFO", choice("INFO", "DEBUG", "TRACE"), "Most detailed level of the metrics that are recorded."
+    )
+    metric_reporters: tuple[MetricsReporter, ...] = option(
+        (), reporter_objects, "A MetricsReporter object, or several: receive added, changed and removed metrics."
+    )
+
     given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The options as the user gave them; all others are defaults."""
 
@@ -240,6 +262,15 @@ class ClientOptions(OAuthOptions):
 
         options = {f.name: getattr(self, f.name) for f in self._options()}
         return client_security({name: value for name, value in options.items() if name.startswith(_OF_SECURITY)})
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the options of the metrics, as the keyword arguments of `ClientMetrics`."""
+        return {
+            "samples": self.metrics_num_samples,
+            "window_seconds": self.metrics_sample_window_ms / 1000,
+            "level": self.metrics_recording_level,
+            "reporters": self.metric_reporters,
+        }
 
     def network(self, *, client_id: str, **more: Any) -> NetworkConfig:
         """Return the options of the network client."""

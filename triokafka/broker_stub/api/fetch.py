@@ -208,6 +208,8 @@ def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext) -> 
 
     The error does not reveal whether a topic exists to a client that may not read it.
     """
+    if context.follower and context.denied_for_cluster(AclOperation.CLUSTER_ACTION):
+        return "", errors.TopicAuthorizationFailedError.code
     if isinstance(topic, UUID):
         found = image.topics_by_id.get(topic)
         if found is None:
@@ -215,10 +217,7 @@ def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext) -> 
         name = found.name
     else:
         name = topic
-    if context.follower:
-        denied = context.denied_for_cluster(AclOperation.CLUSTER_ACTION)
-    else:
-        denied = context.denied(AclOperation.READ, ResourceType.TOPIC, name)
+    denied = not context.follower and context.denied(AclOperation.READ, ResourceType.TOPIC, name)
     return name, errors.TopicAuthorizationFailedError.code if denied else 0
 
 

@@ -10,6 +10,7 @@ from triokafka.security.sasl.mechanism import SUPPORTED
 SECURITY_NAMES: Final = frozenset(
     {
         "connections.max.reauth.ms",
+        "java.security.auth.login.config",
         "org.apache.kafka.sasl.oauthbearer.allowed.files",
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",
         "sasl.enabled.mechanisms",
@@ -59,6 +60,7 @@ SECURITY_NAMES: Final = frozenset(
         "security.inter.broker.protocol",
         "ssl.cipher.suites",
         "ssl.client.auth",
+        "ssl.crl.location",
         "ssl.enabled.protocols",
         "ssl.endpoint.identification.algorithm",
         "ssl.key.password",
@@ -96,6 +98,8 @@ class ListenerOptions:
     """The options of TLS and SASL as one listener has them: its own values before the general ones."""
 
     def __init__(self, texts: Mapping[str, str], listener: str) -> None:
+        self.listener = listener.lower()
+        """The listener's name, in lower case."""
         self._texts = texts
         self._prefix = f"listener.name.{listener.lower()}."
 

@@ -20,6 +20,7 @@ from triokafka.named_tuple import NamedTuple
 from triokafka.security.client_security import ClientSecurity, SaslSettings
 from triokafka.security.delegation_tokens import DelegationTokens
 from triokafka.security.jaas import LoginModule, parse_jaas
+from triokafka.security.jaas_file import OPTION, SERVER_SECTION, login_module
 from triokafka.security.kerberos.local_names import LocalNames
 from triokafka.security.kerberos.login import MODULE as KERBEROS_MODULE
 from triokafka.security.kerberos.login import KerberosLogin, KerberosSettings, default_realm
@@ -49,7 +50,7 @@ from triokafka.security.sasl.scram import ScramServer
 from triokafka.security.sasl.unsecured_login import UnsecuredTokens
 from triokafka.security.scram_credentials import ScramCredential, ScramCredentials, ScramMechanism
 from triokafka.security.secret import reveal
-from triokafka.security.tls import TlsContexts, TlsSettings
+from triokafka.security.tls import KAFKAS_NAMES, TlsContexts, TlsSettings
 from triokafka.world import Stream, World
 from triokafka.world.tls_stream import TlsStream
 
@@ -206,7 +207,7 @@ def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_h
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
         kind = (options.get(name) or "PEM").upper()
         if kind not in _STORES:
-            raise ConfigurationError(f"{options.name_of(name)}={kind}: supported are {', '.join(_STORES[:2])}")
+            raise ConfigurationError(f"{options.name_of(name)}={kind}: supported are {', '.join(_STORES)}")
     if client_auth not in ("required", "requested", "none"):
         raise ConfigurationError(f"ssl.client.auth={client_auth}: expected required, requested or none")
     ciphers = options.get("ssl.cipher.suites")
@@ -218,6 +219,8 @@ def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_h
         key=options.get("ssl.keystore.key"),
         password=options.get("ssl.key.password") or options.get("ssl.keystore.password"),
         store_password=options.get("ssl.keystore.password"),
+        revoked=options.get("ssl.crl.location"),
+        names=KAFKAS_NAMES,
         ciphers=ciphers.replace(",", ":") if ciphers else None,
         protocols=tuple(one.strip() for one in protocols),
         check_hostname=check_hostname,
@@ -258,7 +261,10 @@ def _number(options: ListenerOptions, name: str, default: int, *, mechanism: str
 
 def _login_module(options: ListenerOptions, mechanism: str) -> LoginModule | None:
     text = options.get("sasl.jaas.config", mechanism=mechanism)
-    return None if text is None else parse_jaas(text, source=f"sasl.jaas.config of {mechanism}")
+    if text is not None:
+        return parse_jaas(text, source=f"sasl.jaas.config of {mechanism}")
+    sections = (f"{options.listener}.{SERVER_SECTION}", SERVER_SECTION)
+    return login_module(options.get(OPTION), sections, mechanism)
 
 
 _HANDLER: Final = "sasl.server.callback.handler.class"
@@ -295,7 +301,8 @@ def _starter(mechanism: str, options: ListenerOptions, world: World, lookups: _L
         module = _login_module(options, mechanism)
         if module is None:
             raise ConfigurationError(
-                "PLAIN needs the users: set plain.sasl.jaas.config to '…PlainLoginModule required user_NAME=\"…\";'"
+                "PLAIN needs the users: set plain.sasl.jaas.config to '…PlainLoginModule required user_NAME=\"…\";', or"
+                f" {OPTION} to a JAAS file with them"
             )
         users = PlainUsers(
             {name.removeprefix(_USER): value for name, value in module.options.items() if name.startswith(_USER)}

@@ -34,13 +34,13 @@ class ForwardedRequests:
             UnsupportedVersionError: the API or its version is not served.
         """
         frame = envelope.request_data
+        principal, token_authenticated = _principal(envelope)
         try:
             api_key = decode_request_header(frame).api_key
         except ProtocolError as error:
             raise InvalidRequestError(f"the envelope has no Kafka request: {error}") from error
         if api_key not in FORWARDABLE:
             raise InvalidRequestError(f"API key {api_key} is not forwarded")
-        principal, token_authenticated = _principal(envelope)
         data, code = await self._dispatcher.dispatch_forwarded(
             frame,
             arrival,
