@@ -11,7 +11,7 @@ import errno
 import functools
 import logging
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import trio
@@ -100,7 +100,7 @@ class Load:
 
     async def commit(self, name: str) -> None:
         """Commit a transaction of one record, with the offset of a group."""
-        options = {"bootstrap_servers": self.cluster.bootstrap, "world": self.cluster.client_world()}
+        options: dict[str, Any] = {"bootstrap_servers": self.cluster.bootstrap, "world": self.cluster.client_world()}
         async with triokafka.Producer(transactional_id=name, transaction_timeout_ms=10_000, **options) as producer:  # noqa: SIM117
             async with producer.transaction():
                 await producer.send("orders-in-transactions", name.encode(), partition=0)
