@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.test_cli import Tool
 from tests.support.broker_process import BrokerProcess
+from tests.support.schema_registry import schema_registry
 from triokafka.cli.app import run
 
 
@@ -154,3 +155,50 @@ class TestOffsets:
         assert "duplicate topic partitions: gauge-0" in tool.fails(
             "delete-records", "--offset-json-file", str(file), status=2
         )
+
+
+class TestFormats:
+    """Keys and values of ``produce`` and ``consume``."""
+
+    def test_lines_go_in_and_out_by_a_format(self, tool: Tool) -> None:
+        tool.ok("topics", "create", "kcat", "--partitions", "2")
+        lines = "k1;1;17;a=1;one\nk2;0;18;;two;too\n"
+        tool.ok("produce", "kcat", "-f", r"%k;%p;%T;%h;%s\n", stdin=lines)
+        for partition, line in ((1, "k1 1 17 a=1 one 2 3 0 kcat"), (0, "k2 0 18  two;too 2 7 0 kcat")):
+            shown = tool.ok(
+                "consume", "kcat", "--partition", str(partition), "--offset", "earliest", "--max-messages", "1",
+                "-f", r"%k %p %T %h %s %K %S %o %t\n",
+            )  # fmt: skip
+            assert shown == line + "\n"
+        assert "no ';' where the format has it" in tool.fails("produce", "kcat", "-f", "%k;%s", stdin="nothing\n")
+        assert "--format excludes" in tool.fails("consume", "kcat", "-f", "%s", "--json", status=2)
+
+    def test_packed_numbers_and_java_classes(self, tool: Tool) -> None:
+        long = "org.apache.kafka.common.serialization.LongSerializer"
+        tool.ok("topics", "create", "packed")
+        tool.ok("produce", "packed", "--key", "-7", "--value", "00ff", "--key-format", long, "--value-format", "hex")
+        read = ["consume", "packed", "--from-beginning", "--max-messages", "1"]
+        shown = tool.ok(*read, "--key-format", "pack:>q", "--value-format", "base64", "-f", "%k %s|")
+        assert shown == "-7 AP8=|"
+        shown = tool.ok(
+            *read, "--property", "print.key=true", "--key-deserializer", long.replace("Serializer", "Deserializer"),
+            "--value-format", "hex",
+        )  # fmt: skip
+        assert shown == "-7\t00ff\n"
+        assert "cannot be encoded" in tool.fails("produce", "packed", "--value", "zz", "--value-format", "hex")
+
+    def test_avro_by_a_schema_registry(self, tool: Tool, tmp_path: Path) -> None:
+        fields = [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": None}]
+        file = tmp_path / "order.avsc"
+        file.write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+        tool.ok("topics", "create", "avro")
+        with schema_registry() as registry:
+            where = ["--schema-registry", registry.url, "--value-format"]
+            tool.ok("produce", "avro", *where, "avro", "--value-schema", str(file), stdin='{"id": 1}\n')
+            tool.ok("produce", "avro", *where, "registry", "--value", '{"id": 2, "note": "x"}')
+            assert "lacks the field 'id'" in tool.fails("produce", "avro", *where, "registry", stdin="{}\n")
+            read = ["consume", "avro", "--from-beginning", "--max-messages", "2", *where, "registry"]
+            assert tool.ok(*read).splitlines() == ['{"id": 1, "note": null}', '{"id": 2, "note": "x"}']
+            values = [json.loads(line)["value"] for line in tool.ok(*read, "--json").splitlines()]
+            assert values == [{"id": 1, "note": None}, {"id": 2, "note": "x"}]
+        assert "needs --schema-registry" in tool.fails("consume", "avro", "--value-format", "avro", status=2)

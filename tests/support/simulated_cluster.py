@@ -146,7 +146,7 @@ class SimulatedCluster:
     async def create_topics(self, topics: Mapping[str, int], **configs: str) -> None:
         """Create topics with three replicas, and wait until these are in sync."""
         async with self.admin() as admin:
-            await self._retry(
+            await self.retry(
                 lambda: admin.create_topics(
                     [triokafka.NewTopic(name, count, 3, configs) for name, count in topics.items()]
                 )
@@ -182,7 +182,7 @@ class SimulatedCluster:
                     await trio.sleep(0.2)
         raise AssertionError(f"not in sync within {within:.0f} s: {state}")
 
-    async def _retry(self, call: Callable[[], Awaitable[object]], *, within: float = 60.0) -> None:
+    async def retry(self, call: Callable[[], Awaitable[object]], *, within: float = 60.0) -> None:
         with trio.fail_after(within):
             while True:
                 try:

@@ -198,8 +198,10 @@ def _listener_security(
     """Return TLS and SASL of the controller's listeners; None when all are PLAINTEXT."""
     if all(listener.security_protocol == "PLAINTEXT" for listener in config.controller_listeners):
         return None
-    from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials  # not for PLAINTEXT
+    from triokafka.broker_stub.metadata.delegation_tokens import delegation_tokens  # not for PLAINTEXT
+    from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
     from triokafka.broker_stub.network.listener_security import ListenerSecurity, ScramLookups
 
     scram = ScramLookups(scram_credentials, MetadataScramCredentials(image))
-    return ListenerSecurity(config, config.controller_listeners, world, scram=scram)
+    tokens = delegation_tokens(config, image, world)
+    return ListenerSecurity(config, config.controller_listeners, world, scram=scram, tokens=tokens)

@@ -171,6 +171,21 @@ class NodeOptions(Options):
     allow_everyone_if_no_acl_found: bool = _boolean(
         False, "Whether everybody may do everything to a resource that no ACL applies to."
     )
+    delegation_token_secret_key: str | None = option(
+        ConfigType.PASSWORD,
+        None,
+        "The key from which all nodes compute the secrets of delegation tokens (KIP-48); it must be the same on every "
+        "broker and controller. Without one, there are no tokens.",
+    )
+    delegation_token_max_lifetime_ms: int = _long(
+        604_800_000, "Time after which a delegation token expires even if it is renewed.", 1
+    )
+    delegation_token_expiry_time_ms: int = _long(
+        86_400_000, "Time after which a delegation token expires unless it is renewed.", 1
+    )
+    delegation_token_expiry_check_interval_ms: int = _long(
+        3_600_000, "Interval between checks for expired delegation tokens to remove.", 1
+    )
     controller_listener_names: tuple[str, ...] = _list(
         ("CONTROLLER",),
         "Names of the controller's listeners; the first is for requests between the nodes of the quorum. Without an "
@@ -260,6 +275,10 @@ class NetworkOptions(Options):
         11, "Number of windows whose unused controller mutations a client may accumulate.", 1
     )
     controller_quota_window_size_seconds: int = _int(1, "Length of a controller mutation quota window.", 1)
+    replication_quota_window_num: int = _int(
+        11, "Number of windows over which the broker measures the rate of a replication quota.", 1
+    )
+    replication_quota_window_size_seconds: int = _int(1, "Length of a replication quota window.", 1)
     socket_request_max_bytes: int = _int(
         104_857_600, "Maximum size of a request. The broker closes the connection of a larger one.", 1
     )

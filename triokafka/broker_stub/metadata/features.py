@@ -54,6 +54,7 @@ INITIAL_KRAFT_VERSION: Final = 1
 
 NO_EPOCH_ON_ISR_SHRINK: Final = 12
 """The ``metadata.version`` (3.6-IV0) from which a smaller in-sync set begins no new leader epoch."""
+_DELEGATION_TOKENS: Final = 14
 _CONTROLLER_REGISTRATION: Final = 15
 _DIRECTORY_ASSIGNMENT: Final = 17
 _CORDONED_DIRECTORIES: Final = 30
@@ -91,6 +92,11 @@ def assigns_directories(image: MetadataImage) -> bool:
 def cordons_directories(image: MetadataImage) -> bool:
     """Whether log directories can be cordoned (KIP-1066, ``metadata.version`` 4.3-IV0)."""
     return metadata_version(image.features) >= _CORDONED_DIRECTORIES
+
+
+def has_delegation_tokens(image: MetadataImage) -> bool:
+    """Whether the metadata may have delegation tokens (``metadata.version`` 3.6-IV2)."""
+    return metadata_version(image.features) >= _DELEGATION_TOKENS
 
 
 def registers_controllers(image: MetadataImage) -> bool:

@@ -68,7 +68,7 @@ class SignedAssertion(NamedTuple):
         password = None if self.passphrase is None else reveal(self.passphrase)
         try:
             key = kind.import_key(content, password=password)
-            return jwt.encode(header, claims, key, algorithms=[self.algorithm])
+            return str(jwt.encode(header, claims, key, algorithms=[self.algorithm]))
         except (JoseError, ValueError, TypeError) as error:
             raise ConfigurationError(
                 f"{option}: {self.key_file} is no private key for {self.algorithm} in PEM, or its passphrase is wrong"
