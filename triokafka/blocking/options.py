@@ -82,6 +82,8 @@ _TAKEN_AS_THEY_ARE: Final = (
     "sasl_plain_username",
     "sasl_plain_password",
     "sasl_oauth_token_provider",
+    "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name",
 )
 _OF_THE_SDK: Final = (
     "sasl_username",
@@ -119,6 +121,9 @@ def network_options(config: Mapping[str, Any]) -> dict[str, Any]:
             log.warning("%s has no effect: %s", name, why)
     options = {name: config[name] for name in config if name in _TAKEN_AS_THEY_ARE or _is_of_the_sdk(name)}
     options["bootstrap_servers"] = _addresses(config["bootstrap_servers"])
+    if config.get("sasl_kerberos_name") is not None:  # the whole principal of the broker
+        service, _, host = str(config["sasl_kerberos_name"]).partition("@")[0].partition("/")
+        options |= {"sasl_kerberos_service_name": service, "sasl_kerberos_domain_name": host or None}
     for name in ("receive_buffer_bytes", "send_buffer_bytes"):
         options[name] = -1 if config[name] is None else config[name]
     options["reconnect_backoff_max_ms"] = max(options["reconnect_backoff_ms"], options["reconnect_backoff_max_ms"])

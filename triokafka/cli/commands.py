@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "groups": "list and describe consumer groups with lag, reset and delete offsets",
     "leader-election": "elect leaders of partitions",
     "log": "print log files and log directories, repair damaged metadata",
+    "mirror": "copy topics and positions of groups to another cluster",
     "perf": "measure how fast records are sent and read",
     "produce": "send lines from standard input to a topic",
     "protocol": "print the fields and the code of a protocol message",
