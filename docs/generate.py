@@ -1,8 +1,8 @@
 """Writes the generated pages: ``python -m docs.generate``, or ``make docs``.
 
-``docs/apis.md`` and the tables of ``docs/producer.md`` are kept in the repository and tested to be current;
-``docs/reference/`` is made on demand, and ignored by git. Everything comes from the declarations: messages, options,
-metrics and error classes.
+``docs/apis.md`` and the tables of ``docs/producer.md`` and ``docs/metrics.md`` are kept in the repository and tested
+to be current; ``docs/reference/`` is made on demand, and ignored by git. Everything comes from the declarations:
+messages, options, metrics and error classes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from docs import python_api
+from docs.absent_metrics import ABSENT
 from docs.kafka_apis import KAFKA_APIS, KAFKA_RELEASE
 from triokafka import errors
 from triokafka.broker_stub.api import CONTROLLER_MODULES, Handlers
 from triokafka.broker_stub.config.broker import DEFINITIONS as BROKER_OPTIONS
 from triokafka.broker_stub.log.definitions import DEFINITIONS as TOPIC_OPTIONS
+from triokafka.broker_stub.metrics.declared import DECLARED as BROKER_METRICS
 from triokafka.client.config import AdminOptions, ClientOptions, ConsumerOptions, ProducerOptions
+from triokafka.client.metrics.catalogue import GROUPS as CLIENT_GROUPS
 from triokafka.client.producer.metrics import METRICS
 from triokafka.protocol import primitives
 from triokafka.protocol.api import API_NAMES, MESSAGE_MODULES, request_type, response_type
@@ -78,6 +81,23 @@ def producer_page() -> str:
         "the time between them.",
         _table(["metric", "meaning"], [[f"`{name}`", meaning] for name, meaning in METRICS.items()]),
     ]
+    return "\n\n".join(parts) + "\n"
+
+
+def metrics_page() -> str:
+    """Return ``docs/metrics.md``: its hand-written part, followed by the catalogues."""
+    written, _, _ = (DOCS / "metrics.md").read_text(encoding="utf-8").partition(_MADE_BELOW)
+    parts = [written.rstrip(), _MADE_BELOW, "## Client metrics"]
+    for group, (tags, declared) in CLIENT_GROUPS.items():
+        parts += [f"### {group}", f"Tags: {', '.join(_code(tag) for tag in ('client-id', *tags))}."]
+        rows = [[_code(name), one.unit, one.meaning] for name, one in declared.items()]
+        parts.append(_table(["metric", "unit", "meaning"], rows))
+    parts.append("## Broker and controller metrics")
+    rows = [[_code(name), one.kind, one.unit, one.meaning] for name, one in BROKER_METRICS.items()]
+    parts.append(_table(["MBean", "kind", "unit", "meaning"], rows))
+    parts += ["## Not here", "Metrics of Apache Kafka 4.3 that are absent, as regular expressions, and why."]
+    absent = [[_code(mbean), _code(attribute), why] for mbean, attribute, why in ABSENT]
+    parts.append(_table(["MBean", "attribute", "reason"], absent))
     return "\n\n".join(parts) + "\n"
 
 
@@ -307,12 +327,13 @@ def main() -> None:
     """Write all generated pages."""
     (DOCS / "apis.md").write_text(apis_page(), encoding="utf-8")
     (DOCS / "producer.md").write_text(producer_page(), encoding="utf-8")
+    (DOCS / "metrics.md").write_text(metrics_page(), encoding="utf-8")
     shutil.rmtree(REFERENCE, ignore_errors=True)
     REFERENCE.mkdir()
     pages = reference_pages()
     for name, text in pages.items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
-    print(f"docs/apis.md, docs/producer.md and {len(pages)} pages in docs/reference")
+    print(f"docs/apis.md, docs/producer.md, docs/metrics.md and {len(pages)} pages in docs/reference")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 
 from tests.hostile.table import Row, render
 
-SECTIONS = ("memory", "storm", "damage", "cluster_damage", "silence")
+SECTIONS = ("memory", "storm", "authentication", "damage", "cluster_damage", "silence")
 
 
 def main(wanted: list[str]) -> int:

@@ -67,15 +67,24 @@ class StormedBroker:
         """Open file descriptors of the process, connections included."""
         return len(os.listdir(f"/proc/{self._process.pid}/fd"))
 
+    @property
+    def resident_kib(self) -> int:
+        """Resident memory of the process."""
+        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+
     def log_lines(self) -> list[str]:
         """What it has logged at WARNING and above."""
         return self.log.read_text().splitlines()
 
 
 @contextmanager
-def stormed_broker(*settings: str, files: int | None = None) -> Iterator[StormedBroker]:
-    """Run a broker for the length of the block, with at most ``files`` open files."""
-    command = [sys.executable, "-m", "triokafka", "broker", "--in-memory", "--listen", "127.0.0.1:0"]
+def stormed_broker(
+    *settings: str, files: int | None = None, data_directory: Path | None = None
+) -> Iterator[StormedBroker]:
+    """Run a broker for the length of the block, with at most ``files`` open files; in memory without a directory."""
+    where = "--in-memory" if data_directory is None else f"--data-dir={data_directory}"
+    command = [sys.executable, "-m", "triokafka", "broker", where, "--listen", "127.0.0.1:0"]
     command += [f"--set={setting}" for setting in settings]
     if files is not None:
         command = ["bash", "-c", f'ulimit -n {files} && exec "$@"', "bash", *command]

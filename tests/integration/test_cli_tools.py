@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.integration.test_cli import Tool
 from tests.support.broker_process import BrokerProcess
+from tests.support.schema_registry import schema_registry
 from triokafka.cli.app import run
 
 
@@ -154,3 +156,64 @@ class TestOffsets:
         assert "duplicate topic partitions: gauge-0" in tool.fails(
             "delete-records", "--offset-json-file", str(file), status=2
         )
+
+
+class TestFormats:
+    """Keys and values of ``produce`` and ``consume``."""
+
+    def test_lines_go_in_and_out_by_a_format(self, tool: Tool) -> None:
+        tool.ok("topics", "create", "kcat", "--partitions", "2")
+        lines = "k1;1;17;a=1;one\nk2;0;18;;two;too\n"
+        tool.ok("produce", "kcat", "-f", r"%k;%p;%T;%h;%s\n", stdin=lines)
+        for partition, line in ((1, "k1 1 17 a=1 one 2 3 0 kcat"), (0, "k2 0 18  two;too 2 7 0 kcat")):
+            shown = tool.ok(
+                "consume", "kcat", "--partition", str(partition), "--offset", "earliest", "--max-messages", "1",
+                "-f", r"%k %p %T %h %s %K %S %o %t\n",
+            )  # fmt: skip
+            assert shown == line + "\n"
+        assert "no ';' where the format has it" in tool.fails("produce", "kcat", "-f", "%k;%s", stdin="nothing\n")
+        assert "--format excludes" in tool.fails("consume", "kcat", "-f", "%s", "--json", status=2)
+
+    def test_packed_numbers_and_java_classes(self, tool: Tool) -> None:
+        long = "org.apache.kafka.common.serialization.LongSerializer"
+        tool.ok("topics", "create", "packed")
+        tool.ok("produce", "packed", "--key", "-7", "--value", "00ff", "--key-format", long, "--value-format", "hex")
+        read = ["consume", "packed", "--from-beginning", "--max-messages", "1"]
+        shown = tool.ok(*read, "--key-format", "pack:>q", "--value-format", "base64", "-f", "%k %s|")
+        assert shown == "-7 AP8=|"
+        shown = tool.ok(
+            *read, "--property", "print.key=true", "--key-deserializer", long.replace("Serializer", "Deserializer"),
+            "--value-format", "hex",
+        )  # fmt: skip
+        assert shown == "-7\t00ff\n"
+        assert "cannot be encoded" in tool.fails("produce", "packed", "--value", "zz", "--value-format", "hex")
+
+    def test_avro_by_a_schema_registry(self, tool: Tool, tmp_path: Path) -> None:
+        fields = [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": None}]
+        file = tmp_path / "order.avsc"
+        file.write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+        tool.ok("topics", "create", "avro")
+        with schema_registry() as registry:
+            where = ["--schema-registry", registry.url, "--value-format"]
+            tool.ok("produce", "avro", *where, "avro", "--value-schema", str(file), stdin='{"id": 1}\n')
+            tool.ok("produce", "avro", *where, "registry", "--value", '{"id": 2, "note": "x"}')
+            assert "lacks the field 'id'" in tool.fails("produce", "avro", *where, "registry", stdin="{}\n")
+            read = ["consume", "avro", "--from-beginning", "--max-messages", "2", *where, "registry"]
+            assert tool.ok(*read).splitlines() == ['{"id": 1, "note": null}', '{"id": 2, "note": "x"}']
+            values = [json.loads(line)["value"] for line in tool.ok(*read, "--json").splitlines()]
+            assert values == [{"id": 1, "note": None}, {"id": 2, "note": "x"}]
+        assert "needs --schema-registry" in tool.fails("consume", "avro", "--value-format", "avro", status=2)
+
+
+class TestEndToEnd:
+    def test_latencies_are_reported_as_by_kafka(self, tool: Tool) -> None:
+        shown = tool.ok("perf", "end-to-end", "--topic", "latency", "--num-records", "20").splitlines()
+        assert shown[0].startswith("0\t")
+        assert shown[1].startswith("Avg latency: ") and shown[1].endswith(" ms")
+        assert re.fullmatch(r"Percentiles: 50th = [0-9.]+, 99th = [0-9.]+, 99.9th = [0-9.]+", shown[2])
+        sizes = ["--record-key-size", "5", "--num-headers", "2", "--record-size", "10", "--acks", "1"]
+        found = json.loads(tool.ok("perf", "end-to-end", "--topic", "latency", "--num-records", "5", *sizes, "--json"))
+        assert found["records"] == 5
+        assert 0 < found["p50_ms"] <= found["max_ms"]
+        read = ["consume", "latency", "--partition", "0", "--offset", "24", "--max-messages", "1"]
+        assert re.fullmatch(r"5 10 (\w{4}=\w{4},?){2}", tool.ok(*read, "-f", "%K %S %h"))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import trio
 import trustme
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
+import triokafka
 from tests.interop import jvm
 from triokafka.blocking import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from triokafka.blocking.admin import UserScramCredentialUpsertion
@@ -33,6 +38,7 @@ MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 TOPICS = "org.apache.kafka.tools.TopicCommand"
+TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 
 
 class Secured(NamedTuple):
@@ -81,6 +87,36 @@ def test_java_logs_in_to_our_broker_with_every_mechanism(tls: bool, tmp_path: Pa
             jvm.run_java(TOPICS, *servers, "--command-config", command("SCRAM-SHA-256", "guess"), "--list")
 
 
+def test_java_manages_tokens_of_our_broker_and_logs_in_with_them(tmp_path: Path) -> None:
+    """KIP-48: kafka-delegation-tokens creates, describes, renews and expires; kafka-topics uses a token."""
+    with running_broker(users={USER: PASSWORD}, delegation_token_secret_key="a key") as broker:
+        servers = ("--bootstrap-server", broker.bootstrap_servers)
+        security = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}
+
+        def config(name: str, user: str, password: str, more: str = "") -> tuple[str, ...]:
+            text = f'{MODULES["SCRAM-SHA-256"]} required username="{user}" password="{password}"{more};'
+            path = properties(tmp_path / name, sasl_jaas_config=text, **security)
+            return (*servers, "--command-config", path)
+
+        alice = config("alice", USER, PASSWORD)
+        created = jvm.run_java(
+            TOKENS, *alice, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob"
+        )
+        token_id, hmac, owner, requester, renewers, *_ = created.splitlines()[-1].split()
+        assert (owner, requester, renewers) == (f"User:{USER}", f"User:{USER}", "[User:bob]")
+        with_token = config("token", token_id, hmac, ' tokenauth="true"')
+        jvm.run_java(TOPICS, *with_token, "--create", "--topic", "by-token")
+        with pytest.raises(AssertionError, match="UnsupportedByAuthenticationException"):
+            jvm.run_java(TOKENS, *with_token, "--create", "--max-life-time-period", "-1")
+        renewed = jvm.run_java(TOKENS, *alice, "--renew", "--hmac", hmac, "--renew-time-period", "1000000")
+        assert "Completed renew operation" in renewed
+        # Without an owner, the tool sends an empty list of owners, and Apache Kafka answers it with no token, too.
+        describe = (*alice, "--describe", "--owner-principal", f"User:{USER}")
+        assert "Total number of tokens : 1" in jvm.run_java(TOKENS, *describe)
+        jvm.run_java(TOKENS, *alice, "--expire", "--hmac", hmac, "--expiry-time-period", "-1")
+        assert "Total number of tokens : 0" in jvm.run_java(TOKENS, *describe)
+
+
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     directory = tmp_path_factory.mktemp("secured")
@@ -107,6 +143,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "ssl_keystore_location": str(store),
         "sasl_enabled_mechanisms": ",".join(MECHANISMS),
         "connections_max_reauth_ms": "2000",
+        "delegation_token_secret_key": "a key",
     }
     for listener in ("open", "secure"):
         accounts = f'{MODULES["PLAIN"]} required user_{USER}="{PASSWORD}";'
@@ -181,3 +218,42 @@ def test_refusals_of_apache_kafka_are_named_at_once(
     given = options(kafka, "SASL_SSL", "SCRAM-SHA-256") | changes
     with pytest.raises(error):  # the constructor looks for a broker, as in kafka-python
         KafkaProducer(**{name: value for name, value in given.items() if value is not None})
+
+
+def test_our_command_manages_tokens_of_apache_kafka_and_our_clients_log_in_with_them(
+    kafka: Secured, tmp_path: Path
+) -> None:
+    """KIP-48. A producer with a token acts as the token's owner until the token is removed."""
+    given = options(kafka, "SASL_PLAINTEXT", "SCRAM-SHA-512")
+    config = properties(
+        tmp_path / "alice",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_jaas_config=login("SCRAM-SHA-512", PASSWORD),
+    )
+
+    def tokens(*arguments: str) -> str:
+        base = ("--bootstrap-server", kafka.sasl_plaintext, "--command-config", config, "--timeout", "60000")
+        command = [sys.executable, "-m", "triokafka", "delegation-tokens", *arguments, *base]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    (token,) = json.loads(tokens("create", "--renewer-principal", "User:bob", "--json"))
+    assert (token["owner"], token["requester"], token["renewers"]) == (f"User:{USER}", f"User:{USER}", ["User:bob"])
+    module = f'{MODULES["SCRAM-SHA-512"]} required username="{token["token_id"]}" password="{token["hmac"]}"'
+    for name in ("sasl_plain_username", "sasl_plain_password"):
+        del given[name]
+    with_token = {**given, "sasl_jaas_config": f'{module} tokenauth="true";'}
+
+    async def produce() -> None:
+        async with triokafka.Producer(**with_token) as producer:
+            await (await producer.send("tokens", b"x", partition=0))
+
+    trio.run(produce)
+    assert json.loads(tokens("describe", "--json"))[0] == token
+    assert tokens("renew", "--hmac", token["hmac"], "--renew-time-period", "60000").startswith("The token expires at")
+    assert tokens("expire", "--hmac", token["hmac"]) == "The token is removed.\n"
+    assert json.loads(tokens("describe", "--json")) == []
+    with pytest.raises(SaslAuthenticationFailedError):
+        trio.run(produce)

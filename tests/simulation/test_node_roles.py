@@ -8,8 +8,10 @@ import pytest
 import trio
 
 from tests.support.simulated import current_simulation, simulated
+from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_nodes import BOTH, SimulatedNode, SimulatedNodes, simulated_nodes
 from triokafka import AdminClient
+from triokafka.broker_stub.configured_authorizer import STANDARD_AUTHORIZER
 from triokafka.client.admin import NewTopic
 from triokafka.errors import KafkaError, RequestTimedOutError, StaleBrokerEpochError
 from triokafka.network.node_channel import NodeChannel
@@ -261,3 +263,42 @@ async def test_broker_reports_its_log_directories_to_a_remote_controller() -> No
         request.broker_epoch = epoch - 1
         with pytest.raises(StaleBrokerEpochError):
             await broker.gateway.assign_replicas_to_dirs(request)
+
+
+@simulated
+async def test_listener_that_does_not_start_early_answers_once_the_acls_are_loaded() -> None:
+    """``early.start.listeners`` leaves it out. The others answer before: loading the ACLs takes a quorum."""
+    cluster = SimulatedCluster(
+        current_simulation(), authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:ANONYMOUS"
+    )
+    first = cluster.nodes[0]
+    first.configure(
+        listeners=("PLAINTEXT://node-1:9092", "CONTROLLER://node-1:9093", "ADMIN://node-1:9094"),
+        listener_security_protocol_map=("PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT", "ADMIN:PLAINTEXT"),
+        controller_listener_names=("CONTROLLER", "ADMIN"),
+        early_start_listeners=("CONTROLLER",),
+    )
+    first.start()
+    world = cluster.client_world()
+
+    async def answers(port: int) -> bool:
+        channel = NodeChannel(Address(1, "node-1", port), world=world, client_id="admin", request_timeout_ms=2_000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(channel.run)
+            try:
+                await channel.send(DescribeClusterRequest(endpoint_type=2))
+            except KafkaError:
+                return False
+            finally:
+                channel.close()
+                nursery.cancel_scope.cancel()
+        return True
+
+    await trio.sleep(1)
+    assert await answers(9093)
+    assert not await answers(9094)
+    for other in cluster.nodes[1:]:
+        other.start()
+    await trio.sleep(20)
+    assert await answers(9094)
+    await cluster.stop()

@@ -25,8 +25,9 @@ def free_port() -> int:
 class BrokerProcess:
     """``triokafka broker`` on loopback; it keeps its port across restarts.
 
-    With ``controlled``, ``control`` is the address of its control endpoint, which injects faults. ``discards_log`` is
-    for tests that make the broker log more than a pipe holds.
+    With ``config``, a properties file has the listeners. With ``controlled``, ``control`` is the address of its control
+    endpoint, which injects faults. ``discards_log`` is for tests that make the broker log more than a pipe holds;
+    with ``logs_to`` the log goes to a file, and ``verbose`` logs every request.
     """
 
     def __init__(
@@ -37,24 +38,32 @@ class BrokerProcess:
         settings: dict[str, str] | None = None,
         controlled: bool = False,
         discards_log: bool = False,
+        config: Path | None = None,
+        logs_to: Path | None = None,
+        verbose: bool = False,
     ):
         directories = () if data_directory is None else (data_directory, *more_directories)
-        where = [f"--data-dir={path}" for path in directories] or ["--in-memory"]
+        where = [f"--data-dir={path}" for path in directories] or _memory(config)
         options = [text for key, value in (settings or {}).items() for text in ("--set", f"{key}={value}")]
+        options += ["-vv"] if verbose else []
         options += ["--control", "127.0.0.1:0"] if controlled else []
         self._controlled = controlled
         self._errors = subprocess.DEVNULL if discards_log else subprocess.PIPE
+        self._logs_to = logs_to
         self.control = ""
         self._command = [sys.executable, "-m", "triokafka", "broker", *where, *options]
-        self._listen = listen if listen is not None else f"127.0.0.1:{free_port()}"
+        self._listen = ["--listen", listen if listen is not None else f"127.0.0.1:{free_port()}"]
+        if config is not None:
+            self._listen = ["--config", str(config)]
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap = ""
 
     def start(self) -> str:
         """Start it and return HOST:PORT once it accepts connections."""
-        process = subprocess.Popen(
-            [*self._command, "--listen", self._listen], stdout=subprocess.PIPE, stderr=self._errors
-        )
+        errors = self._errors if self._logs_to is None else self._logs_to.open("wb")
+        process = subprocess.Popen([*self._command, *self._listen], stdout=subprocess.PIPE, stderr=errors)
+        if not isinstance(errors, int):
+            errors.close()
         self._process = process
         line = _read_line(process, START_TIMEOUT)
         if not line.startswith("ready "):
@@ -62,7 +71,8 @@ class BrokerProcess:
             _, complaints = process.communicate()
             raise AssertionError(f"the broker did not start: {line}{(complaints or b'').decode(errors='replace')}")
         self.bootstrap = line.split()[1]
-        self._listen = self.bootstrap
+        if self._listen[0] == "--listen":
+            self._listen[1] = self.bootstrap
         if self._controlled:
             self.control = _read_line(process, START_TIMEOUT).split()[1]
         return self.bootstrap
@@ -101,6 +111,10 @@ class BrokerProcess:
         """End the process in any state."""
         if self._process is not None:
             self.end(signal.SIGKILL)
+
+
+def _memory(config: Path | None) -> list[str]:
+    return [] if config is not None and "log.dirs" in config.read_text() else ["--in-memory"]
 
 
 def _read_line(process: subprocess.Popen[bytes], timeout: float) -> str:

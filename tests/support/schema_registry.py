@@ -96,6 +96,19 @@ def schema_registry() -> Iterator[StubRegistry]:
             self.end_headers()
             self.wfile.write(data)
 
+        def do_POST(self) -> None:
+            """Register a schema, or return the id that it has."""
+            subject = unquote(self.path.split("/")[2])
+            document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            known = [n for n in stub.subjects.get(subject, ()) if stub.schemas[n]["schema"] == document["schema"]]
+            kind = document.get("schemaType", "AVRO")
+            number = known[0] if known else stub.register(subject, document["schema"], kind)
+            data = json.dumps({"id": number}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
         def log_message(self, format: str, *arguments: Any) -> None:
             pass
 

@@ -209,6 +209,10 @@ def test_producers_tables_are_current() -> None:
     assert (ROOT / "docs" / "producer.md").read_text(encoding="utf-8") == generate.producer_page()
 
 
+def test_metrics_page_is_current() -> None:
+    assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == generate.metrics_page()
+
+
 def test_api_table_says_what_declarations_and_handlers_say() -> None:
     rows = re.findall(r"^\| (\d+) \| (\w+) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", generate.apis_page(), re.MULTILINE)
     assert [int(key) for key, *_ in rows] == list(KAFKA_APIS)

@@ -39,6 +39,7 @@ from triokafka.broker_stub.meta_properties import ClusterIdentity
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
+from triokafka.broker_stub.metadata.features import cordons_directories
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
@@ -50,7 +51,7 @@ from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
-from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook
+from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.errors import KafkaError
@@ -59,7 +60,7 @@ from triokafka.world import World
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
-    from triokafka.broker_stub.metrics.catalogue import Sample
+    from triokafka.broker_stub.metrics.sample import Sample
     from triokafka.broker_stub.replica.read_result import ReadOutcome
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
@@ -107,7 +108,7 @@ class Broker:
         storage: the data directories, which the node opens and closes.
         gateway: reaches the active controller.
         controller: publishes committed metadata, and knows the ids of the cluster and of the data directories.
-        authorizer, quota, authentication, faults, scram_credentials: see `Node`.
+        authorizer, authentication, faults, scram_credentials: see `Node`.
     """
 
     def __init__(
@@ -119,7 +120,6 @@ class Broker:
         gateway: ControllerGateway,
         controller: MetadataSource,
         authorizer: Authorizer | None = None,
-        quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
         scram_credentials: ScramCredentials | None = None,
@@ -146,6 +146,7 @@ class Broker:
             metadata_offset=lambda: self.image.offset,
             registered=self._registered,
             offline_directories=self._failed_directories,
+            cordoned_directories=self._cordoned_directories,
         )
         self.logs = storage.logs
         self.cleaner = storage.cleaner
@@ -158,6 +159,8 @@ class Broker:
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
             delete_purge_interval=config.delete_records_purgatory_purge_interval_requests,
             lag_ms=config.replica_lag_time_max_ms,
+            quota_windows=config.replication_quota_window_num,
+            quota_window_seconds=config.replication_quota_window_size_seconds,
         )
         self.replicas.select_replicas(config.replica_selector_class, config.broker_rack)
         self.quotas = ClientQuotas(
@@ -223,7 +226,7 @@ class Broker:
             faults=self.faults,
             advertised=handlers.advertised,
         )
-        self.dispatcher = Dispatcher(services, handlers, self.sockets.memory, quota=quota)
+        self.dispatcher = Dispatcher(services, handlers, self.sockets.memory)
         self._made_at = self.world.now()
         self.tasks = NodeTasks(self.sockets.close)
         self._started = False
@@ -313,13 +316,27 @@ class Broker:
         elif self._started:
             coordinator.runtime.stop()
 
+    @property
+    def ready(self) -> bool:
+        """Whether the controller lets this broker lead partitions: it is registered and not fenced."""
+        from triokafka.broker_stub.gateway.broker_lifecycle import LifecycleState
+
+        return self.lifecycle.state is LifecycleState.RUNNING
+
     def metrics(self) -> list[Sample]:
         """Return the current value of every metric; see `triokafka.broker_stub.metrics.catalogue`."""
         for key in self.dispatcher.handlers:  # also of APIs that nobody has asked for
             self.dispatcher.load(key)
+        from triokafka.broker_stub.gateway.broker_lifecycle import STATE_NUMBERS
         from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
 
-        metrics = BrokerMetrics(self.dispatcher, self.sockets, self.cleaner, started_at=self._made_at)
+        metrics = BrokerMetrics(
+            self.dispatcher,
+            self.sockets,
+            self.cleaner,
+            started_at=self._made_at,
+            broker_state=lambda: STATE_NUMBERS[self.lifecycle.state],
+        )
         of_controller = () if self.controller_metrics is None else self.controller_metrics()
         return [*metrics.samples(), *of_controller]
 
@@ -433,6 +450,11 @@ class Broker:
         offline = self.logs.offline_directories()
         return tuple(known for path, known in self._directory_ids().items() if path.rstrip("/") in offline)
 
+    def _cordoned_directories(self) -> tuple[UUID, ...] | None:
+        if not cordons_directories(self.image):
+            return None
+        return tuple(known for path, known in self._directory_ids().items() if path in self.config.cordoned_directories)
+
     async def _sign_off(self) -> None:
         with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
             try:
@@ -459,11 +481,13 @@ class Broker:
         """Return TLS and SASL of the listeners; None when all are PLAINTEXT."""
         if all(listener.security_protocol == "PLAINTEXT" for listener in config.broker_listeners):
             return None
-        from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials  # not for PLAINTEXT
+        from triokafka.broker_stub.metadata.delegation_tokens import delegation_tokens  # not for PLAINTEXT
+        from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
         from triokafka.broker_stub.network.listener_security import ListenerSecurity, ScramLookups
 
         scram = ScramLookups(self._scram_credentials, MetadataScramCredentials(lambda: self.image))
-        return ListenerSecurity(config, config.broker_listeners, self.world, scram=scram)
+        tokens = delegation_tokens(config, lambda: self.image, self.world)
+        return ListenerSecurity(config, config.broker_listeners, self.world, scram=scram, tokens=tokens)
 
     def _security_of_peers(self, config: BrokerConfig) -> ClientSecurity | None:
         """Return TLS and SASL of connections to other brokers; None when they are PLAINTEXT."""

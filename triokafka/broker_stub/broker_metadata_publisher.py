@@ -16,6 +16,7 @@ from triokafka.broker_stub.log_options import cleaner_config, fetcher_config, mo
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, ResourceType
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
+from triokafka.broker_stub.metadata.features import cordons_directories
 from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
 from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
@@ -63,6 +64,8 @@ class BrokerMetadataPublisher:
             self._quotas.configure(image.client_quotas)
             self._sockets.limits.configure_ip_rates(ip_connection_rates(image.client_quotas))
         self._coordinators.topics_created(delta, image)
+        cordons = cordons_directories(image)
+        self._logs.cordoned = self._config.current.cordoned_directories if cordons else frozenset()
         changes = self._replicas.apply(delta, image)
         self._coordinators.replicas_changed(changes, delta)
         self._assignments.metadata_changed(delta, image)

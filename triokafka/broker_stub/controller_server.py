@@ -7,7 +7,7 @@ brokers of the cluster connect, and administrators who reach no broker (``bootst
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
@@ -145,11 +145,14 @@ class ControllerServer:
         changed, self._image_changed = self._image_changed, trio.Event()
         changed.set()
 
-    async def run(self) -> None:
-        """Serve until cancelled, and keep this controller registered."""
+    async def run(self, acls_loaded: Callable[[], Awaitable[None]]) -> None:
+        """Serve until cancelled, and keep this controller registered.
+
+        Listeners that ``early.start.listeners`` leaves out wait for ``acls_loaded``.
+        """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_registered)
-            await self.sockets.run(self.dispatcher)
+            await self.sockets.run(self.dispatcher, late=self._config.late_listeners, ready=acls_loaded)
 
     async def _keep_registered(self) -> None:
         """Register this process with the active controller, again whenever the metadata has another registration."""
@@ -195,8 +198,10 @@ def _listener_security(
     """Return TLS and SASL of the controller's listeners; None when all are PLAINTEXT."""
     if all(listener.security_protocol == "PLAINTEXT" for listener in config.controller_listeners):
         return None
-    from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials  # not for PLAINTEXT
+    from triokafka.broker_stub.metadata.delegation_tokens import delegation_tokens  # not for PLAINTEXT
+    from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
     from triokafka.broker_stub.network.listener_security import ListenerSecurity, ScramLookups
 
     scram = ScramLookups(scram_credentials, MetadataScramCredentials(image))
-    return ListenerSecurity(config, config.controller_listeners, world, scram=scram)
+    tokens = delegation_tokens(config, image, world)
+    return ListenerSecurity(config, config.controller_listeners, world, scram=scram, tokens=tokens)

@@ -31,7 +31,6 @@ from triokafka.broker_stub.node_tasks import NodeTasks
 from triokafka.broker_stub.quorum_client import quorum_client
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint
 from triokafka.broker_stub.raft_options import controller_endpoints, has_other_nodes
-from triokafka.broker_stub.request.dispatcher import QuotaHook
 from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.structs import Node as Address
 from triokafka.structs import address_text
@@ -41,7 +40,7 @@ from triokafka.world.system import RealWorld
 if TYPE_CHECKING:
     from triokafka.broker_stub.controller_server import ControllerServer
     from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
-    from triokafka.broker_stub.metrics.catalogue import Sample
+    from triokafka.broker_stub.metrics.sample import Sample
     from triokafka.network.node_channel import NodeChannel
     from triokafka.security.client_security import ClientSecurity
     from triokafka.security.scram_credentials import ScramCredentials
@@ -64,7 +63,6 @@ class Node:
         config: all options, checked already.
         world: the door to the outside; the operating system when None.
         authorizer: access control; when None, that of ``authorizer.class.name``. Without either, everything is allowed.
-        quota: is called with every response, and returns how long to hold the client back; None for no such hook.
         authentication: finds the principal of a connection before its first request; all are anonymous when None.
         faults: the faults that tests arm, for requests to the broker; to the controller of a node that is no broker.
         scram_credentials: SCRAM credentials of users besides those in the cluster's metadata.
@@ -86,7 +84,6 @@ class Node:
         *,
         world: World | None = None,
         authorizer: Authorizer | None = None,
-        quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
         cluster_id: str | None = None,
@@ -130,7 +127,6 @@ class Node:
                 gateway=gateway,
                 controller=self.metadata,
                 authorizer=authorizer,
-                quota=quota,
                 authentication=authentication,
                 faults=faults,
                 scram_credentials=scram_credentials,
@@ -138,6 +134,13 @@ class Node:
             if self._controller is not None:
                 self._broker.controller_metrics = self._controller_samples
         self._tasks = NodeTasks(self._stop_listening) if self._broker is None else self._broker.tasks
+
+    @property
+    def ready(self) -> bool:
+        """Whether the node serves: its broker is not fenced; a node that is only a controller knows a leader."""
+        if self._broker is not None:
+            return self._broker.ready
+        return self.metadata.raft.leader.leader_id is not None
 
     def metrics(self) -> list[Sample]:
         """Return the current value of every metric of the node, whatever its roles are."""
@@ -298,7 +301,7 @@ class Node:
             self._authorizer.follow(self.metadata.publisher, loaded=lambda: self.metadata.is_caught_up)
         if server is not None:
             server.follow_metadata()
-            start(server.run)
+            start(partial(server.run, self._acls_loaded))
         if broker is None:
             return
         await self._unless_it_fails(self.metadata.wait_caught_up)
@@ -306,6 +309,15 @@ class Node:
         broker.follow_metadata()
         self.storage.start_tasks(start)
         await self._unless_it_fails(broker.start)
+
+    async def _acls_loaded(self) -> None:
+        """Wait until the authorizer has loaded the ACLs; without any in the metadata it needs none."""
+        if self._authorizer is None or not self._authorizer.stores_acls:
+            return
+        try:
+            await self.metadata.wait_caught_up()
+        except KafkaError:
+            await trio.sleep_forever()  # the node's start fails with this error
 
     async def _unless_it_fails(self, wait: Callable[[], Awaitable[None]]) -> None:
         """Run ``wait``, but raise the failure of a task of the node if that comes first."""

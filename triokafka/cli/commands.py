@@ -12,6 +12,7 @@ COMMANDS: Final = {
     "completion": "print the script for command completion in a shell",
     "configs": "show and change configurations of topics, brokers, groups, clients",
     "consume": "print a topic's records",
+    "delegation-tokens": "create, renew, expire and describe delegation tokens",
     "delete-records": "delete the records of partitions before an offset",
     "demo": "send real flight data through broker, group and Spark, and check the result",
     "features": "show, upgrade, downgrade and disable features of the cluster",
@@ -19,6 +20,7 @@ COMMANDS: Final = {
     "groups": "list and describe consumer groups with lag, reset and delete offsets",
     "leader-election": "elect leaders of partitions",
     "log": "print log files and log directories, repair damaged metadata",
+    "mirror": "copy topics and positions of groups to another cluster",
     "perf": "measure how fast records are sent and read",
     "produce": "send lines from standard input to a topic",
     "protocol": "print the fields and the code of a protocol message",
@@ -29,6 +31,7 @@ COMMANDS: Final = {
     "storage": "format data directories for a cluster, show them, make ids",
     "topics": "list, create, describe, alter and delete topics",
     "transactions": "list and describe transactions, find hanging ones, abort them",
+    "verify-replicas": "compare the replicas of partitions by checksum, and report the first difference",
     "users": "list, add and remove SCRAM users",
 }
 

@@ -8,7 +8,7 @@ import re
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -16,11 +16,14 @@ import click
 from triokafka.cli.completing import group_names, topic_names
 from triokafka.cli.connection import bootstrap_option, client_options, read_properties, read_properties_text, setting
 from triokafka.cli.counting import counted
+from triokafka.cli.format_options import format_options, registry_options
 from triokafka.cli.formatters import Formatter, make_formatter
 from triokafka.cli.output import examples
 from triokafka.cli.produce import pairs_or_empty
 from triokafka.cli.progress import Advance, progress, shows_progress
 from triokafka.cli.reaching import SILENCE, Reaching, hooked
+from triokafka.cli.record_codecs import REGISTRY_FORMATS, decoder
+from triokafka.cli.record_format import FormatFormatter
 from triokafka.cli.values import INT64, PARTITION, Number, Whole, configured, whole_number
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
@@ -42,6 +45,8 @@ _NEW_TOPIC_SECONDS: Final = 0.3
         "triokafka consume orders --from-beginning --json --max-messages 10",
         "triokafka consume orders --group audit --property print.key=true",
         "triokafka consume orders --partition 3 --offset 12345",
+        r"triokafka consume orders --from-beginning -f '%t [%p] at offset %o: key %k: %s\n'",
+        "triokafka consume orders --value-format registry --schema-registry http://localhost:8081",
     ),
 )
 @click.argument("topic", required=False, shell_complete=topic_names)
@@ -72,23 +77,27 @@ _NEW_TOPIC_SECONDS: Final = 0.3
     help="default, json, logging, noop, checksum, offsets, group-metadata, or your own MODULE:CLASS.",
 )  # fmt: skip
 @click.option(
-    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="A formatter property: print.key=true, …"
-)
+    "--property", "--formatter-property", "properties", multiple=True, metavar="NAME=VALUE",
+    help="A formatter property: print.key=true, …",
+)  # fmt: skip
 @click.option("--formatter-config", metavar="FILE", help="Properties file for the formatter.")
-@click.option("--key-deserializer", metavar="MODULE:NAME", help="Deserializer of printed keys.")
-@click.option("--value-deserializer", metavar="MODULE:NAME", help="Deserializer of printed values.")
+@click.option("--key-deserializer", metavar="MODULE:NAME", help="Deserializer of printed keys, or Kafka's class.")
+@click.option("--value-deserializer", metavar="MODULE:NAME", help="Deserializer of printed values, or Kafka's class.")
+@format_options(writes=False)
 @click.option("--skip-message-on-error", is_flag=True, help="Skip records that cannot be printed.")
 @click.option("--enable-systest-events", is_flag=True, help="Print shutdown_complete at the end.")
 @click.option(
     "--consumer-config",
     "--consumer.config",
+    "--command-config",
     "config_file",
     metavar="FILE",
     help="Properties file with options of the consumer.",
 )
 @click.option(
-    "-X", "--consumer-property", "more", multiple=True, metavar="NAME=VALUE", help="Any other option of the consumer."
-)
+    "-X", "--consumer-property", "--command-property", "more", multiple=True, metavar="NAME=VALUE",
+    help="Any other option of the consumer.",
+)  # fmt: skip
 def command(
     topic: str | None,
     bootstrap: str,
@@ -112,6 +121,10 @@ def command(
     enable_systest_events: bool,
     config_file: str | None,
     more: tuple[str, ...],
+    text_format: str | None,
+    key_format: str | None,
+    value_format: str | None,
+    **registry: Any,
 ) -> int:
     """Print the records of TOPIC, until Ctrl-C, --max-messages or --timeout-ms.
 
@@ -146,7 +159,17 @@ def command(
     if include is not None:
         options.setdefault("exclude_internal_topics", True)
     start = _Start(topic, include, partition, offset or "latest", waits=wait_for_topic)
-    run = _Run(start, options, make_formatter(formatter, printing), skips_errors=skip_message_on_error)
+    known = registry_options(registry)
+    decode_key = decoder("--key-format", key_format, known)
+    decode_value = decoder("--value-format", value_format, known)
+    if text_format is None:
+        shown = make_formatter(formatter, printing, decode_key, decode_value)
+    else:
+        if printing or formatter != "default":
+            raise click.UsageError("--format excludes --formatter, --json, --key-separator and --property.")
+        shown = FormatFormatter(text_format, decode_key, decode_value)
+    blocks = bool({key_format, value_format} & {*REGISTRY_FORMATS})
+    run = _Run(start, options, shown, skips_errors=skip_message_on_error, blocks=blocks)
     status = trio.run(run.main, limit, None if timeout_ms is None or timeout_ms < 0 else timeout_ms)
     if enable_systest_events:
         click.echo("shutdown_complete")
@@ -202,12 +225,21 @@ class _UnprintableError(KafkaError):
 class _Run:
     """One run of the command."""
 
-    def __init__(self, start: _Start, options: Mapping[str, Any], formatter: Formatter, *, skips_errors: bool) -> None:
+    def __init__(
+        self,
+        start: _Start,
+        options: Mapping[str, Any],
+        formatter: Formatter,
+        *,
+        skips_errors: bool,
+        blocks: bool = False,
+    ) -> None:
         self._start = start
         self._options = dict(options)
         self._reaching: Reaching = hooked(self._options, self._options["default_api_timeout_ms"])
         self._formatter = formatter
         self._skips_errors = skips_errors
+        self._blocks = blocks  # formatting may wait for a schema registry
         self._signal: int | None = None
         self._broken = False
         self._problem: Exception | None = None
@@ -382,13 +414,10 @@ class _Run:
                     )
                 return
             for records in found.values():
-                lines: list[bytes] = []
-                problem: _UnprintableError | None = None
-                try:
-                    for record in records:
-                        lines.append(self._shown(record))
-                except _UnprintableError as error:
-                    problem = error  # the records before it are printed first
+                if self._blocks:
+                    lines, problem = await trio.to_thread.run_sync(self._lines, records)
+                else:
+                    lines, problem = self._lines(records)
                 self._printed += len(lines)
                 self._advance(len(lines))
                 left = None if left is None else left - len(lines)
@@ -400,6 +429,16 @@ class _Run:
                     return
                 if problem is not None:
                     raise problem
+
+    def _lines(self, records: Iterable[Any]) -> tuple[list[bytes], _UnprintableError | None]:
+        """Return the printed records, and the error of the record behind them that cannot be printed."""
+        lines: list[bytes] = []
+        try:
+            for record in records:
+                lines.append(self._shown(record))
+        except _UnprintableError as error:
+            return lines, error
+        return lines, None
 
     def _shown(self, record: Any) -> bytes:
         try:

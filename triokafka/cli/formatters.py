@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import logging
@@ -10,6 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
+
+from triokafka.cli.record_codecs import Decode, RegistryOptions, decoder
 
 if TYPE_CHECKING:
     from triokafka.structs import Buffer
@@ -88,11 +91,11 @@ class DefaultFormatter:
         {
             "print.timestamp", "print.partition", "print.offset", "print.epoch", "print.headers", "print.key",
             "print.value", "key.separator", "line.separator", "headers.separator", "null.literal",
-            "key.deserializer", "value.deserializer",
+            "key.deserializer", "value.deserializer", "headers.deserializer",
         }
     )  # fmt: skip
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], key: Decode | None = None, value: Decode | None = None) -> None:
         check_properties(properties, self.PROPERTIES)
         self._shows = {
             name: truth(properties, f"print.{name}", default=name == "value")
@@ -102,8 +105,9 @@ class DefaultFormatter:
         self._end = text_of(properties, "line.separator", "\n")
         self._headers_separator = text_of(properties, "headers.separator", ",")
         self._null = text_of(properties, "null.literal", "null")
-        self._key = _deserializer(properties, "key.deserializer")
-        self._value = _deserializer(properties, "value.deserializer")
+        self._key = _deserializer(properties, "key.deserializer", key)
+        self._value = _deserializer(properties, "value.deserializer", value)
+        self._header = _deserializer(properties, "headers.deserializer")
 
     def __call__(self, record: Record) -> bytes:
         parts: list[bytes] = []
@@ -130,13 +134,18 @@ class DefaultFormatter:
             return self._null
         if deserialize is None:
             return bytes(data)
-        return str(deserialize(topic, bytes(data))).encode()
+        found = deserialize(topic, bytes(data))
+        if isinstance(found, bytes):
+            return found
+        # A list or an object is printed as JSON, in one line.
+        text = json.dumps(found, ensure_ascii=False, default=str) if isinstance(found, dict | list) else str(found)
+        return text.encode(errors="replace")
 
     def _headers(self, record: Record) -> bytes:
         if not record.headers:
             return b"NO_HEADERS"
         return self._headers_separator.join(
-            name.encode() + b":" + self._shown(record.topic, value) for name, value in record.headers
+            name.encode() + b":" + self._shown(record.topic, value, self._header) for name, value in record.headers
         )
 
 
@@ -150,10 +159,10 @@ class JsonFormatter:
 
     PROPERTIES: Final = frozenset({"key.deserializer", "value.deserializer"})
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], key: Decode | None = None, value: Decode | None = None) -> None:
         check_properties(properties, self.PROPERTIES)
-        self._key = _deserializer(properties, "key.deserializer")
-        self._value = _deserializer(properties, "value.deserializer")
+        self._key = _deserializer(properties, "key.deserializer", key)
+        self._value = _deserializer(properties, "value.deserializer", value)
 
     def __call__(self, record: Record) -> bytes:
         document: dict[str, Any] = {
@@ -177,7 +186,10 @@ class JsonFormatter:
             return {name: None}
         found = bytes(data)
         if deserialize is not None:
-            return {name: deserialize(topic, found)}
+            shown = deserialize(topic, found)
+            if not isinstance(shown, bytes):
+                return {name: shown}
+            found = shown
         try:
             return {name: found.decode()}
         except UnicodeDecodeError:
@@ -279,6 +291,9 @@ _KINDS: Final[Mapping[str, Callable[[Mapping[str, str]], Formatter]]] = {
     "offsets": OffsetsFormatter,
     "group-metadata": GroupMetadataFormatter,
 }
+_DECODING: Final[Mapping[str, Callable[..., Formatter]]] = {
+    "default": DefaultFormatter, "json": JsonFormatter, "logging": LoggingFormatter,
+}  # fmt: skip
 # The names in Kafka's tool.
 _CLASS_NAMES: Final = {
     "DefaultMessageFormatter": "default",
@@ -290,11 +305,15 @@ _CLASS_NAMES: Final = {
 }
 
 
-def make_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
+def make_formatter(
+    name: str, properties: Mapping[str, str], key: Decode | None = None, value: Decode | None = None
+) -> Formatter:
     """Create a formatter by its name, Kafka's class name, or a user's ``module:Class``, which receives the properties.
 
+    ``key`` and ``value`` decode what is printed.
+
     Raises:
-        UsageError: the formatter does not exist or does not know a property.
+        UsageError: the formatter does not exist, does not know a property, or does not decode.
     """
     short = _CLASS_NAMES.get(name.rpartition(".")[2].rpartition("$")[2], name)
     kind = _KINDS.get(short)
@@ -302,6 +321,10 @@ def make_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
         if ":" not in name:
             raise click.UsageError(f"--formatter: {name!r} is not one of {', '.join(_KINDS)}, nor a module:Class.")
         kind = imported("--formatter", name)
+    if key is not None or value is not None:
+        if short not in _DECODING:
+            raise click.UsageError(f"--formatter {name} prints no decoded keys and values.")
+        kind = functools.partial(_DECODING[short], key=key, value=value)
     formatter: Formatter = made("--formatter", kind, properties)
     return formatter
 
@@ -357,11 +380,18 @@ def text_of(properties: Mapping[str, str], name: str, default: str) -> bytes:
     return "\\".join(parts).encode()
 
 
-def _deserializer(properties: Mapping[str, str], name: str) -> Callable[[str, bytes], Any] | None:
-    """Convert a `Deserializer`, or a function of the bytes, to a function of topic and bytes."""
+def _deserializer(
+    properties: Mapping[str, str], name: str, decode: Decode | None = None
+) -> Callable[[str, bytes], Any] | None:
+    """Convert a `Deserializer`, or a function of the bytes, to a function of topic and bytes.
+
+    The property may also be a class of Kafka's own. ``decode`` is used when there is no property.
+    """
     wanted = properties.get(name)
+    if wanted and wanted.startswith("org.apache.kafka."):
+        decode, wanted = decoder(f"--property {name}", wanted, RegistryOptions(None)), None
     if not wanted:
-        return None
+        return None if decode is None else lambda topic, data: decode(data)
     found = imported(f"--property {name}", wanted)
     instance = found() if isinstance(found, type) and hasattr(found, "deserialize") else found
     deserialize: Callable[[str, bytes], Any] | None = getattr(instance, "deserialize", None)

@@ -16,6 +16,8 @@ class Item(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
 
 
 Reader = Callable[[bytes, int], Item]

@@ -21,10 +21,13 @@ from triokafka.cli.connection import (
     setting,
 )
 from triokafka.cli.counting import counted
+from triokafka.cli.format_options import format_options, registry_options
 from triokafka.cli.line_reader import Item, Lines, Reader, make_reader
 from triokafka.cli.output import examples
 from triokafka.cli.progress import progress, shows_progress, size_of_input
 from triokafka.cli.reaching import SILENCE, hooked
+from triokafka.cli.record_codecs import REGISTRY_FORMATS, encoder
+from triokafka.cli.record_format import FormatReader, encode_text, encoding_reader
 from triokafka.cli.values import PARTITION, Number, Whole, configured
 from triokafka.errors import KafkaError, MessageSizeTooLargeError
 
@@ -45,6 +48,8 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
         "triokafka produce orders < orders.txt",
         "triokafka produce orders --key 'table 4' --value 'two coffees'",
         "triokafka produce orders --property parse.key=true --property key.separator=: < pairs.txt",
+        r"triokafka produce orders -f '%k;%p;%s\n' < triples.txt",
+        "triokafka produce orders --value-format avro --value-schema order.avsc --schema-registry http://localhost:8081",
     ),
 )
 @click.argument("topic", shell_complete=topic_names)
@@ -55,8 +60,11 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.option("--partition", type=PARTITION, help="Partition of every record.  [default: by key]")
 @click.option("--key-separator", metavar="TEXT", help="Separator between key and value in a line.")
 @click.option(
-    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="A line reader property: parse.key=true, …"
-)
+    "--property", "--reader-property", "properties", multiple=True, metavar="NAME=VALUE",
+    help="A line reader property: parse.key=true, …",
+)  # fmt: skip
+@click.option("--timestamp", type=Whole(min=0), metavar="MS", help="Timestamp of every record.  [default: now]")
+@format_options(writes=True)
 @click.option("--reader-config", metavar="FILE", help="Properties file for the line reader.")
 @click.option("--line-reader", metavar="MODULE:CLASS", help="Your own line reader class.")
 @click.option("--sync", is_flag=True, help="Wait for each record's acknowledgement before sending the next.")
@@ -129,6 +137,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.option(
     "--producer-config",
     "--producer.config",
+    "--command-config",
     "config_file",
     metavar="FILE",
     help="Properties file with options of the producer.",
@@ -136,6 +145,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.option(
     "-X",
     "--producer-property",
+    "--command-property",
     "more",
     multiple=True,
     metavar="NAME=VALUE",
@@ -155,6 +165,10 @@ def command(
     sync: bool,
     config_file: str | None,
     more: tuple[str, ...],
+    timestamp: int | None,
+    text_format: str | None,
+    key_format: str | None,
+    value_format: str | None,
     **named: Any,
 ) -> int:
     """Send each line of standard input to TOPIC, and print the number of acknowledged records at the end.
@@ -167,7 +181,13 @@ def command(
     reading.update(pairs_or_empty("--property", properties))
     if key_separator is not None:
         reading.update({"parse.key": "true", "key.separator": key_separator, "ignore.error": "true"})
-    reader = make_reader(line_reader, reading)
+    if text_format is not None and (reading or line_reader is not None):
+        raise click.UsageError("--format excludes --line-reader, --key-separator and --property.")
+    reader = make_reader(line_reader, reading) if text_format is None else FormatReader(text_format, topic)
+    registry = registry_options(named)
+    encode_key = encoder("--key-format", key_format, registry, topic=topic, is_key=True)
+    encode_value = encoder("--value-format", value_format, registry, topic=topic, is_key=False)
+    reader = encoding_reader(reader, encode_key, encode_value)
     if key is not None and reading.get("parse.key") == "true":
         raise click.UsageError("--key and a key in each line exclude each other.")
     named["compression_type"] = named.pop("compression")
@@ -183,11 +203,13 @@ def command(
     if named["max_block_ms"] is not None:
         options["max_block_ms"] = named["max_block_ms"]
     common = _Common(
-        None if key is None else key.encode(),
+        None if key is None else encode_text("--key", key, encode_key),
         tuple((name, text.encode()) for name, text in (pair("--header", header) for header in headers)),
         partition,
+        timestamp,
     )
-    run = _Run(topic, options, reader, common, sync=sync)
+    blocks = bool({key_format, value_format} & {*REGISTRY_FORMATS})
+    run = _Run(topic, options, reader, common, sync=sync, blocks=blocks)
     return trio.run(run.main, None if value is None else value.encode())
 
 
@@ -202,12 +224,15 @@ class _Common(NamedTuple):
     key: bytes | None
     headers: tuple[tuple[str, bytes], ...]
     partition: int | None
+    timestamp_ms: int | None
 
 
 class _Run:
     """One run of the command."""
 
-    def __init__(self, topic: str, options: Mapping[str, Any], reader: Reader, common: _Common, *, sync: bool) -> None:
+    def __init__(
+        self, topic: str, options: Mapping[str, Any], reader: Reader, common: _Common, *, sync: bool, blocks: bool
+    ) -> None:
         self._topic = topic
         self._options = dict(options)
         limit = self._options["max_block_ms"]
@@ -215,6 +240,7 @@ class _Run:
         self._common = common
         self._reader = reader
         self._sync = sync
+        self._blocks = blocks  # reading a line may wait for a schema registry
         self._acknowledged = 0
         self._failed = 0
         self._line = 0
@@ -313,6 +339,8 @@ class _Run:
         return item
 
     async def _send(self, producer: Producer, line: bytes | int) -> None:
+        import trio
+
         self._line += 1
         number = self._line
 
@@ -327,14 +355,16 @@ class _Run:
         if isinstance(line, int):
             note(None, MessageSizeTooLargeError(f"it has {line:,} bytes, more than the maximum record size"))
             return
-        item = self._read(line.removesuffix(b"\r"), number)
+        line = line.removesuffix(b"\r")
+        item = await trio.to_thread.run_sync(self._read, line, number) if self._blocks else self._read(line, number)
         try:
             delivery = await producer.send(
                 self._topic,
                 item.value,
                 key=item.key if self._common.key is None else self._common.key,
                 headers=(*item.headers, *self._common.headers),
-                partition=self._common.partition,
+                partition=self._common.partition if item.partition is None else item.partition,
+                timestamp_ms=self._common.timestamp_ms if item.timestamp_ms is None else item.timestamp_ms,
                 on_delivery=note,
             )
         except MessageSizeTooLargeError as error:

@@ -10,11 +10,13 @@ from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.hooks import Hooks
+from triokafka.metrics.reporter import MetricsReporter
 from triokafka.security.secret import Secret
 
 Check = Callable[[str, Any], Any]
 """Takes the option's name and the given value; returns the value to use, or raises `ConfigurationError`."""
 
+_OF_REPORTERS: Final = ("init", "metric_change", "metric_removal", "close")
 DEFAULT_PORT: Final = 9092
 MAX_INT32: Final = 2**31 - 1
 
@@ -172,6 +174,15 @@ def hook_objects(name: str, value: Any) -> tuple[Hooks, ...]:
     for one in given:
         if not isinstance(one, Hooks):
             raise _refuse(name, one, "an object of a class derived from triokafka.Hooks, or a list of them")
+    return tuple(given)
+
+
+def reporter_objects(name: str, value: Any) -> tuple[MetricsReporter, ...]:
+    """One `MetricsReporter` or a list of them, as a tuple."""
+    given = value if isinstance(value, (list, tuple)) else (value,)
+    for one in given:
+        if not all(callable(getattr(one, method, None)) for method in _OF_REPORTERS) or isinstance(one, type):
+            raise _refuse(name, one, f"an object with the methods {', '.join(_OF_REPORTERS)}, or a list of them")
     return tuple(given)
 
 

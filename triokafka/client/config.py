@@ -30,6 +30,7 @@ from triokafka.client.checks import (
     mapping,
     number,
     option,
+    reporter_objects,
     secret,
     serializer,
     text,
@@ -40,8 +41,9 @@ from triokafka.client.option_names import unknown_option
 from triokafka.client.serializers import Deserializer, Serializer
 from triokafka.errors import ConfigurationError
 from triokafka.hooks import HookChain, Hooks
+from triokafka.metrics.reporter import MetricsReporter
 from triokafka.network.config import NetworkConfig, StreamFactory
-from triokafka.security.sasl.mechanism import MECHANISMS
+from triokafka.security.sasl.mechanism import SUPPORTED
 
 if TYPE_CHECKING:
     from triokafka.security.client_security import ClientSecurity
@@ -77,21 +79,26 @@ class ClientOptions(OAuthOptions):
     ssl_cafile: str | None = option(
         None,
         text(optional=True),
-        "Authorities to trust: a PEM file, the text of one, or a PKCS #12 store. None: those of the system.",
+        "Authorities to trust: a PEM file, the text of one, or a PKCS #12 or JKS store. None: those of the system.",
     )
     ssl_certfile: str | None = option(
         None,
         secret(),
-        "The client's certificate with its chain: a PEM file, the text of one, or a PKCS #12 store with the key.",
+        "The client's certificate with its chain: a PEM file, the text of one, or a store with the key.",
     )
     ssl_keyfile: str | None = option(
         None, secret(), "The private key: a PEM file or the text of one. None: ssl_certfile contains it."
     )
     ssl_password: str | Callable[[], str] | None = option(
-        None, secret(callable_too=True), "Password of the private key or the PKCS #12 store, or a function for it."
+        None, secret(callable_too=True), "Password of the private key or of its store, or a function for it."
+    )
+    ssl_keystore_password: str | Callable[[], str] | None = option(
+        None,
+        secret(callable_too=True),
+        "Password of ssl_certfile if that is a store, or a function for it; None: ssl_password.",
     )
     ssl_truststore_password: str | Callable[[], str] | None = option(
-        None, secret(callable_too=True), "Password of ssl_cafile if that is a PKCS #12 store, or a function for it."
+        None, secret(callable_too=True), "Password of ssl_cafile if that is a store, or a function for it."
     )
     ssl_crlfile: str | None = option(
         None, text(optional=True), "A PEM file with the revocation list of the brokers' certificates."
@@ -99,8 +106,8 @@ class ClientOptions(OAuthOptions):
     ssl_ciphers: str | None = option(None, text(optional=True), "Ciphers of TLS 1.2, with OpenSSL's names.")
     sasl_mechanism: str | None = option(
         None,
-        choice(None, *MECHANISMS),
-        "How to log in: 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN' or 'OAUTHBEARER'.",
+        choice(None, *SUPPORTED),
+        "How to log in: 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN', 'OAUTHBEARER' or 'GSSAPI' (Kerberos).",
     )
     sasl_username: str | Callable[[], str] | None = option(
         None, credential, "User name, or a function for it, called with every connection."
@@ -123,6 +130,18 @@ class ClientOptions(OAuthOptions):
         None,
         secret(),
         'Java\'s login text instead of user name and password: \'Module required username="…" password="…";\'.',
+    )
+    sasl_jaas_file: str | None = option(
+        None,
+        text(optional=True),
+        "Java's login file, whose section KafkaClient has the login; the environment variable TRIOKAFKA_JAAS_FILE names"
+        " one, too.",
+    )
+    sasl_kerberos_service_name: str = option(
+        "kafka", text(), "For GSSAPI: the first part of the broker's Kerberos principal."
+    )
+    sasl_kerberos_domain_name: str | None = option(
+        None, text(optional=True), "For GSSAPI: the host in the broker's principal, if the client connects to another."
     )
     client_dns_lookup: str = option(
         "use_all_dns_ips",
@@ -182,6 +201,15 @@ class ClientOptions(OAuthOptions):
         (), hook_objects, "One Hooks object, or several: receive events of connections, requests, batches and failures."
     )
 
+    metrics_num_samples: int = option(2, integer(1), "Number of samples of the metrics' sliding window.")
+    metrics_sample_window_ms: float = option(30_000, number(1), "Length of one sample of the metrics' sliding window.")
+    metrics_recording_level: str = option(
+        "INFO", choice("INFO", "DEBUG", "TRACE"), "Most detailed level of the metrics that are recorded."
+    )
+    metric_reporters: tuple[MetricsReporter, ...] = option(
+        (), reporter_objects, "A MetricsReporter object, or several: receive added, changed and removed metrics."
+    )
+
     given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The options as the user gave them; all others are defaults."""
 
@@ -234,6 +262,15 @@ class ClientOptions(OAuthOptions):
 
         options = {f.name: getattr(self, f.name) for f in self._options()}
         return client_security({name: value for name, value in options.items() if name.startswith(_OF_SECURITY)})
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the options of the metrics, as the keyword arguments of `ClientMetrics`."""
+        return {
+            "samples": self.metrics_num_samples,
+            "window_seconds": self.metrics_sample_window_ms / 1000,
+            "level": self.metrics_recording_level,
+            "reporters": self.metric_reporters,
+        }
 
     def network(self, *, client_id: str, **more: Any) -> NetworkConfig:
         """Return the options of the network client."""

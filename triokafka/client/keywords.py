@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from triokafka.client.producer.partitioner import Partitioner
     from triokafka.client.serializers import Deserializer, Serializer
     from triokafka.hooks import Hooks
+    from triokafka.metrics.reporter import MetricsReporter
     from triokafka.network.config import StreamFactory
     from triokafka.structs import Buffer
 
@@ -64,6 +65,7 @@ class ClientKeywords(OAuthKeywords, total=False):
     ssl_certfile: str | None
     ssl_keyfile: str | None
     ssl_password: str | Callable[[], str] | None
+    ssl_keystore_password: str | Callable[[], str] | None
     ssl_truststore_password: str | Callable[[], str] | None
     ssl_crlfile: str | None
     ssl_ciphers: str | None
@@ -74,6 +76,9 @@ class ClientKeywords(OAuthKeywords, total=False):
     sasl_plain_password: str | Callable[[], str] | None
     sasl_oauth_token_provider: Any
     sasl_jaas_config: str | None
+    sasl_jaas_file: str | None
+    sasl_kerberos_service_name: str
+    sasl_kerberos_domain_name: str | None
     client_dns_lookup: str
     request_timeout_ms: float
     retry_backoff_ms: float
@@ -94,6 +99,10 @@ class ClientKeywords(OAuthKeywords, total=False):
     receive_message_max_bytes: int
     close_timeout_ms: float
     hooks: Hooks | Sequence[Hooks]
+    metrics_num_samples: int
+    metrics_sample_window_ms: float
+    metrics_recording_level: str
+    metric_reporters: MetricsReporter | Sequence[MetricsReporter]
 
 
 class ProducerKeywords(ClientKeywords, total=False):

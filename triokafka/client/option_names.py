@@ -13,7 +13,7 @@ _SECURITY: Final = (
     "the options of TLS begin with ssl_ (ssl_cafile, ssl_certfile, …), those of SASL with sasl_ (sasl_mechanism,"
     " sasl_username, sasl_password, …)"
 )
-_METRICS: Final = "use metrics() for totals and averages since the start, hooks= for events"
+_METRICS: Final = "use metrics(), kafka_metrics() and metric_reporters=, or hooks= for events"
 
 RENAMED: Final[Mapping[str, str]] = {
     # Kafka's: old names, and names of classes
@@ -57,7 +57,6 @@ RENAMED: Final[Mapping[str, str]] = {
     "ssl_keystore_location": "ssl_certfile",
     "ssl_keystore_certificate_chain": "ssl_certfile",
     "ssl_keystore_key": "ssl_keyfile",
-    "ssl_keystore_password": "ssl_password",
     "sasl_mechanisms": "sasl_mechanism",
     # aiokafka's
     "max_batch_size": "batch_size",
@@ -73,10 +72,6 @@ ABSENT: Final[Mapping[str, str]] = {
     "enable_metrics_push": "the client does not push metrics to brokers yet (KIP-714)",
     "error_cb": "use hooks=",
     "loop": "Trio has no event loop object to pass",
-    "metric_reporters": _METRICS,
-    "metrics_num_samples": _METRICS,
-    "metrics_recording_level": _METRICS,
-    "metrics_sample_window_ms": _METRICS,
     "statistics_interval_ms": _METRICS,
     "stats_cb": _METRICS,
     "security_providers": _SECURITY,

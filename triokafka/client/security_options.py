@@ -8,6 +8,9 @@ from typing import Any, Final, TypeAlias
 from triokafka.errors import ConfigurationError
 from triokafka.security.client_security import ClientSecurity, SaslSettings
 from triokafka.security.jaas import LoginModule, parse_jaas
+from triokafka.security.jaas_file import CLIENT_SECTION, LOGIN_MODULES, login_module
+from triokafka.security.kerberos.login import KerberosSettings, gssapi_library
+from triokafka.security.kerberos.login import settings_of as kerberos_settings
 from triokafka.security.oauth.options import (
     ALLOWED_FILES,
     ALLOWED_URLS,
@@ -16,17 +19,12 @@ from triokafka.security.oauth.options import (
 )
 from triokafka.security.oauth.options import extensions as sasl_extensions
 from triokafka.security.oauth.retrieved_tokens import RetrievedTokens
-from triokafka.security.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+from triokafka.security.sasl.mechanism import GSSAPI, OAUTHBEARER
 from triokafka.security.sasl.oauthbearer import check_extensions
 from triokafka.security.sasl.unsecured_login import UnsecuredTokens
 from triokafka.security.secret import reveal
 from triokafka.security.tls import TlsContexts, TlsSettings
 
-_LOGIN_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
-    "PlainLoginModule": (PLAIN,),
-    "ScramLoginModule": (SCRAM_SHA_256, SCRAM_SHA_512),
-    "OAuthBearerLoginModule": (OAUTHBEARER,),
-}
 _UNSECURED_CLAIM: Final = "unsecuredLoginStringClaim_"
 
 
@@ -53,7 +51,8 @@ def _tls_settings(options: Options) -> TlsSettings:
         trust_password=options["ssl_truststore_password"],
         chain=options["ssl_certfile"],
         key=options["ssl_keyfile"],
-        password=options["ssl_password"],
+        password=options["ssl_password"] or options["ssl_keystore_password"],
+        store_password=options["ssl_keystore_password"],
         revoked=options["ssl_crlfile"],
         ciphers=options["ssl_ciphers"],
         check_hostname=options["ssl_check_hostname"],
@@ -65,18 +64,16 @@ def _sasl_settings(options: Options) -> SaslSettings:
     if mechanism is None:
         raise ConfigurationError(
             f"security_protocol={options['security_protocol']!r} needs sasl_mechanism:"
-            " 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN' or 'OAUTHBEARER'"
+            " 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN', 'OAUTHBEARER' or 'GSSAPI'"
         )
     user = _either(options, "sasl_username", "sasl_plain_username")
     password = _either(options, "sasl_password", "sasl_plain_password")
     provider = options["sasl_oauth_token_provider"]
     extensions: dict[str, str] = {}
-    module: LoginModule | None = None
-    if options["sasl_jaas_config"] is not None:
-        module = parse_jaas(options["sasl_jaas_config"], source="sasl_jaas_config")
-        allowed = _LOGIN_MODULES.get(module.name)
-        if allowed is None or mechanism not in allowed:
-            raise ConfigurationError(f"sasl_jaas_config: the login module {module.name} does not fit {mechanism}")
+    module = _login_module(
+        options, mechanism, has_credentials=any(one is not None for one in (user, password, provider))
+    )
+    if module is not None:
         user = module.options.get("username", user)
         password = module.options.get("password", password)
         if reveal(module.options.get("tokenauth", "")).lower() == "true":
@@ -90,6 +87,11 @@ def _sasl_settings(options: Options) -> SaslSettings:
             provider = UnsecuredTokens(claims)
         if mechanism == OAUTHBEARER:
             extensions |= _extensions(module.options)
+    if mechanism == GSSAPI:
+        gssapi_library()  # a missing package is better found now
+        more = {"service": options["sasl_kerberos_service_name"], "host": options["sasl_kerberos_domain_name"]}
+        kerberos = KerberosSettings(**more) if module is None else kerberos_settings(module.options, **more)
+        return SaslSettings(mechanism, kerberos=kerberos)
     if mechanism == OAUTHBEARER:
         if provider is None:
             provider = retrieved_tokens(_oauth_options(options, {} if module is None else module.options))
@@ -105,6 +107,22 @@ def _sasl_settings(options: Options) -> SaslSettings:
         missing = "sasl_username" if user is None else "sasl_password"
         raise ConfigurationError(f"sasl_mechanism={mechanism!r} needs {missing}")
     return SaslSettings(mechanism, user, password, provider, extensions)
+
+
+def _login_module(options: Options, mechanism: str, *, has_credentials: bool) -> LoginModule | None:
+    """Return the login module of the text or the JAAS file; that of the environment gives way to credentials."""
+    if options["sasl_jaas_config"] is not None:
+        given = parse_jaas(options["sasl_jaas_config"], source="sasl_jaas_config")
+        if mechanism not in LOGIN_MODULES.get(given.name, ()):
+            raise ConfigurationError(f"sasl_jaas_config: the login module {given.name} does not fit {mechanism}")
+        return given
+    path = options["sasl_jaas_file"]
+    if path is None and has_credentials:
+        return None
+    module = login_module(path, (CLIENT_SECTION,), mechanism, option_name="sasl_jaas_file")
+    if module is None and path is not None:
+        raise ConfigurationError(f"sasl_jaas_file: {path} has no login module for {mechanism} in {CLIENT_SECTION}")
+    return module
 
 
 _ALLOW_LIST: Final = {ALLOWED_URLS: "sasl_oauthbearer_allowed_urls", ALLOWED_FILES: "sasl_oauthbearer_allowed_files"}

@@ -111,18 +111,8 @@ class AvroFormat(Format):
         return self._writers[number]
 
     def _registered(self, found: RegisteredSchema) -> Any:
-        named: dict[str, Any] = {}
-        self._learn(found, named)
-        return _parsed(_json(found.text), named)
-
-    def _learn(self, found: RegisteredSchema, named: dict[str, Any]) -> None:
-        """Parse the schemas that ``found`` references, recursively, into ``named``."""
         assert self._registry is not None
-        for reference in found.references:
-            theirs = self._registry.version(reference.subject, reference.version)
-            self._learn(theirs, named)
-            if reference.name not in named:
-                _parsed(_json(theirs.text), named)
+        return registered_avro(self._registry, found)
 
     def _read(self, payloads: pa.Array, writer: Any) -> tuple[pa.Array, dict[int, str]]:
         import pyarrow as pa
@@ -158,6 +148,27 @@ class AvroFormat(Format):
                 rows[number] = None
                 errors[number] = str(error)
         return pa.array(rows, self._type)
+
+
+def registered_avro(registry: SchemaRegistry, found: RegisteredSchema) -> Any:
+    """Return fastavro's form of a registered schema, with the schemas that it references.
+
+    Raises:
+        ConfigurationError: the schema is invalid.
+        SchemaRegistryError: the registry cannot provide a reference.
+    """
+    named: dict[str, Any] = {}
+    _learn(registry, found, named)
+    return _parsed(_json(found.text), named)
+
+
+def _learn(registry: SchemaRegistry, found: RegisteredSchema, named: dict[str, Any]) -> None:
+    """Parse the schemas that ``found`` references, recursively, into ``named``."""
+    for reference in found.references:
+        theirs = registry.version(reference.subject, reference.version)
+        _learn(registry, theirs, named)
+        if reference.name not in named:
+            _parsed(_json(theirs.text), named)
 
 
 def _told(error: Exception, writer: Any, reader: Any) -> str:

@@ -20,7 +20,7 @@ from triokafka.formats.registry import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SERIALIZED: Final = "serialized"
+SERIALIZED: Final = "serialized"
 _WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -67,18 +67,18 @@ class ProtobufFormat(Format):
         self._names: dict[tuple[int, tuple[int, ...]], str] = {}
         if message is None:
             assert registry is not None and subject is not None
-            newest = registry.latest(subject, form=_SERIALIZED)
+            newest = registry.latest(subject, form=SERIALIZED)
             if newest.kind != "PROTOBUF":
                 raise ConfigurationError(f"subject {subject!r}: its schema is of type {newest.kind}, not PROTOBUF")
-            self._set(tuple(_files(registry, newest, f"{subject}.proto").values()), name, subject)
-            self._names[newest.id, _place(self._message.DESCRIPTOR)] = self._message.DESCRIPTOR.full_name
+            self._set(tuple(descriptor_files(registry, newest, f"{subject}.proto").values()), name, subject)
+            self._names[newest.id, message_place(self._message.DESCRIPTOR)] = self._message.DESCRIPTOR.full_name
         else:
             self._message = _imported(message) if isinstance(message, str) else message
             self._type: pa.DataType = _struct(self._message.DESCRIPTOR, ())
 
     def _set(self, files: tuple[bytes, ...], name: str | None, subject: str) -> None:
         """Use a message of these file descriptors; the last file declares it."""
-        self._files, self._message = files, _built(files, name, subject)
+        self._files, self._message = files, message_class(files, name, subject)
         self._type = _struct(self._message.DESCRIPTOR, ())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class ProtobufFormat(Format):
         A message of another type would decode without an error to wrong values. Only names identify types: the first
         message of another subject's schema has the same index.
         """
-        indexes, start = _indexes(payload)
+        indexes, start = message_indexes(payload)
         if self._files:
             name = self._names.get((schema_id, indexes))
             if name is None:
@@ -161,7 +161,7 @@ class ProtobufFormat(Format):
         from google.protobuf import descriptor_pb2
 
         assert self._registry is not None
-        found = self._registry.by_id(schema_id, form=_SERIALIZED)
+        found = self._registry.by_id(schema_id, form=SERIALIZED)
         file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(found.text))
         names, messages = [file.package] if file.package else [], file.message_type
         for index in indexes:
@@ -186,14 +186,14 @@ def _imported(path: str) -> Any:
     return found
 
 
-def _files(registry: SchemaRegistry, found: RegisteredSchema, name: str) -> dict[str, bytes]:
+def descriptor_files(registry: SchemaRegistry, found: RegisteredSchema, name: str) -> dict[str, bytes]:
     """Return serialized file descriptors by file name, each after its imports."""
     from google.protobuf import descriptor_pb2
 
     files: dict[str, bytes] = {}
     for reference in found.references:
-        theirs = registry.version(reference.subject, reference.version, form=_SERIALIZED)
-        files.update(_files(registry, theirs, reference.name))
+        theirs = registry.version(reference.subject, reference.version, form=SERIALIZED)
+        files.update(descriptor_files(registry, theirs, reference.name))
     file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(found.text))
     file.name = name
     for imported in file.dependency:
@@ -216,7 +216,7 @@ def _well_known(name: str) -> dict[str, bytes]:
     return {**files, name: file.SerializeToString()}
 
 
-def _built(files: tuple[bytes, ...], name: str | None, subject: str) -> Any:
+def message_class(files: tuple[bytes, ...], name: str | None, subject: str) -> Any:
     """Build the message class: the message called ``name``, or the first of the last file."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -234,7 +234,7 @@ def _built(files: tuple[bytes, ...], name: str | None, subject: str) -> Any:
     return message_factory.GetMessageClass(descriptor)
 
 
-def _indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
+def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
     """Return the message indexes in the envelope, and the offset of the message."""
     count, position = _varint(payload, 0)
     if count < 0:
@@ -246,12 +246,12 @@ def _indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
     return tuple(indexes) or (0,), position
 
 
-def _place(descriptor: Any) -> tuple[int, ...]:
+def message_place(descriptor: Any) -> tuple[int, ...]:
     """Return a known message's indexes: its number within each enclosing message, outermost first."""
     around = descriptor.containing_type
     beside = descriptor.file.message_types_by_name.values() if around is None else around.nested_types
     number = [each.full_name for each in beside].index(descriptor.full_name)
-    return (*(() if around is None else _place(around)), number)
+    return (*(() if around is None else message_place(around)), number)
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -141,13 +141,25 @@ class SchemaRegistry:
         answer = self._ask(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}", form)
         return _schema(answer, answer.get("id", -1))
 
+    def register(self, subject: str, text: str, *, kind: str = "AVRO") -> RegisteredSchema:
+        """Register a schema under a subject, unless it is registered already, and return it with its id.
+
+        Raises:
+            SchemaRegistryError: the registry does not answer, or refuses the schema, such as an incompatible one.
+            ClosedError: `close` was called.
+        """
+        document = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
+        path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions"
+        answer = self._fetch(path, _checked_id, json.dumps(document).encode())
+        return RegisteredSchema(answer["id"], kind, text)
+
     def _ask(self, path: str, form: str) -> Any:
         known = self._known.get((path, form))
         if known is None:
-            known = self._known[path, form] = self._fetch(path + (f"?format={form}" if form else ""))
+            known = self._known[path, form] = self._fetch(path + (f"?format={form}" if form else ""), _checked)
         return known
 
-    def _fetch(self, path: str) -> Any:
+    def _fetch(self, path: str, check: Callable[[Any], Any], body: bytes | None = None) -> Any:
         world = self.world if self.world is not None else RealWorld()
         until_ms = world.wall_ms() + self.timeout_ms
         failures: list[str] = []
@@ -157,8 +169,9 @@ class SchemaRegistry:
                 if self._closed.is_set():
                     raise ClosedError(f"schema registry: the client was closed before {path} was answered")
                 try:
-                    with urllib.request.urlopen(self._request(url + path), timeout=self.timeout_ms / 1000) as answer:
-                        return _checked(json.loads(answer.read()))
+                    request = self._request(url + path, body)
+                    with urllib.request.urlopen(request, timeout=self.timeout_ms / 1000) as answer:
+                        return check(json.loads(answer.read()))
                 except urllib.error.HTTPError as error:
                     said = f"{url}{path}: {error.code} {_said(error)}"
                     if error.code == _NOT_FOUND:
@@ -179,9 +192,12 @@ class SchemaRegistry:
     def _pause(self, seconds: float) -> None:
         self._closed.wait(seconds)
 
-    def _request(self, address: str) -> urllib.request.Request:
+    def _request(self, address: str, body: bytes | None) -> urllib.request.Request:
         """Build a request with credentials that no local variable of the failing frame holds: Spark can show those."""
-        request = urllib.request.Request(address, headers={"Accept": _ACCEPT})
+        headers = {"Accept": _ACCEPT}
+        if body is not None:
+            headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
+        request = urllib.request.Request(address, data=body, headers=headers)
         for name, value in self._credentials().items():
             request.add_unredirected_header(name, value)  # a redirect may lead to another server
         return request
@@ -238,6 +254,12 @@ def _checked(answer: Any) -> Any:
     )
     if not isinstance(schema, str) or not named:
         raise ValueError("the answer is not a schema")
+    return answer
+
+
+def _checked_id(answer: Any) -> Any:
+    if not isinstance(answer, dict) or not isinstance(answer.get("id"), int):
+        raise ValueError("the answer is not the id of a schema")
     return answer
 
 

@@ -3,6 +3,7 @@
 Times are seconds on the clock of the registry's owner. One thread uses a registry.
 """
 
+from triokafka.metrics.grouped import grouped
 from triokafka.metrics.histogram import ConstantBins, Frequencies, Frequency, LinearBins, Percentile, Percentiles
 from triokafka.metrics.metric import CompoundStat, Gauge, Measurable, Metric, Stat
 from triokafka.metrics.metric_config import MetricConfig, RecordingLevel, TimeUnit
@@ -58,4 +59,5 @@ __all__ = [
     "Value",
     "WindowedCount",
     "WindowedSum",
+    "grouped",
 ]

@@ -35,9 +35,23 @@ class MetricName:
             return NotImplemented
         return self.name == other.name and self.group == other.group and self.tags == other.tags
 
+    def __lt__(self, other: MetricName) -> bool:
+        return (self.group, sorted(self.tags.items()), self.name) < (
+            other.group,
+            sorted(other.tags.items()),
+            other.name,
+        )
+
     def __repr__(self) -> str:
         tags = "".join(f",{key}={value}" for key, value in self.tags.items() if key and value)
         return f"{self.group}:{self.name}{tags}"
+
+    def group_in_python(self) -> str:
+        """Return the group as kafka-python names it: with node, topic and partition behind a dot."""
+        parts = [self.tags.get("node-id"), self.tags.get("topic")]
+        if (partition := self.tags.get("partition")) is not None:
+            parts[-1] = f"{parts[-1]}-{partition}"
+        return ".".join([self.group, *(part for part in parts if part is not None)])
 
     def object_name(self, prefix: str) -> str:
         """Return the name of the MBean under which Kafka shows this metric: ``prefix:type=group,tag=value``."""

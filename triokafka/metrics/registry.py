@@ -91,7 +91,7 @@ class Metrics:
             expires_after=expires_after,
             level=level,
             resolution_seconds=resolution_seconds,
-            now=self.clock(),
+            now=self.clock() if expires_after < math.inf else 0.0,
         )
         return sensor
 

@@ -92,8 +92,10 @@ class BrokerChannel:
         on_dead: Callable[[float], None] = lambda since: None,
         on_unreachable: Callable[[], None] = lambda: None,
         has_others: Callable[[], bool] = lambda: False,
+        purpose: str = "",
     ) -> None:
         self.node = node
+        self._purpose = purpose
         self.state = ChannelState.DISCONNECTED
         self.connection: Connection | None = None
         self.api_versions: ApiVersions = {}
@@ -196,6 +198,8 @@ class BrokerChannel:
                     self.connection = connection
                     self.failures = self.failed_connects = 0
                     self.error = None
+                    if self._config.traffic is not None:
+                        self._config.traffic.opened.append(self._world.now() - began)
                     if hooks:
                         address = "{}:{}".format(*stream.peer_address)
                         hooks.on_connect(self.node, address, self._world.now() - began, None)
@@ -219,7 +223,9 @@ class BrokerChannel:
 
         timeout = self._config.request_timeout_ms / 1000
         try:
-            renew_after = await authenticate(connection, sasl, self.api_versions, self._world, timeout=timeout)
+            renew_after = await authenticate(
+                connection, sasl, self.api_versions, self._world, timeout=timeout, host=self.node.host
+            )
         except KafkaError as error:
             connection.close(error)
             raise
@@ -233,6 +239,7 @@ class BrokerChannel:
                     self._world,
                     renew_after,
                     timeout=timeout,
+                    host=self.node.host,
                 )
             )
 
@@ -280,12 +287,16 @@ class BrokerChannel:
             self.error = ended = (
                 failure if isinstance(failure, AuthenticationError) else _as_kafka_error(connection.error)
             )
+            if self._config.traffic is not None:
+                self._config.traffic.closed.append(1.0)
             if hooks:
                 hooks.on_disconnect(self.node, ended)
         else:
             self.failures += 1
             self.failed_connects += 1
             self.error = failure or self.error
+            if self._config.traffic is not None and isinstance(failure, AuthenticationError):
+                self._config.traffic.refused.append(1.0)
             if hooks and failure is not None:
                 hooks.on_connect(self.node, self.node.address, self._world.now() - began, failure)
         logger.debug("%s: %s", self.name, self.error)
@@ -483,6 +494,7 @@ class BrokerChannel:
             max_response_bytes=config.receive_message_max_bytes,
             throttled_until=self._throttled_until,
             hooks=config.hooks,
+            traffic=config.traffic.node(self.node.node_id, self._purpose) if config.traffic is not None else None,
             on_room=self._on_change,
             on_version_refused=self._doubt_versions,
             silence_limit=self._silence_limit,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from triokafka.hooks import NO_HOOKS, HookChain
+from triokafka.network.traffic import Traffic
 from triokafka.world import Stream
 
 if TYPE_CHECKING:  # imported when there is TLS or SASL
@@ -56,3 +57,4 @@ class NetworkConfig:
     metadata_recovery_rebootstrap_trigger_ms: float = 300_000
     allow_auto_create_topics: bool = True
     hooks: HookChain = NO_HOOKS
+    traffic: Traffic | None = None

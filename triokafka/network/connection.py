@@ -38,6 +38,7 @@ from triokafka.network.request_writer import RequestWriter
 from triokafka.network.response_reader import ResponseReader
 from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.network.tls_failures import broken_connection
+from triokafka.network.traffic import NodeTraffic
 from triokafka.network.versions import client_throttles
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.frames import encode_request
@@ -92,6 +93,7 @@ class Connection:
         max_response_bytes: int,
         throttled_until: float = 0.0,
         hooks: HookChain = NO_HOOKS,
+        traffic: NodeTraffic | None = None,
         on_room: Callable[[], None] = lambda: None,
         on_version_refused: Callable[[], None] = lambda: None,
         silence_limit: float = _NEVER,
@@ -117,6 +119,7 @@ class Connection:
         self._max_idle = max_idle
         self._max_in_flight = max_in_flight
         self._hooks = hooks or None  # checked with every request, so None if there is no listener
+        self._traffic = traffic
         self._on_room = on_room
         self._on_version_refused = on_version_refused
         self._on_silent = on_silent
@@ -264,6 +267,8 @@ class Connection:
         self.in_flight += 1
         if expect_response:
             self._in_flight.append(entry)
+        if self._traffic is not None:
+            self._traffic.sent(sum(map(len, parts)), now)
         if self._hooks:
             self._hooks.on_request(self._node, entry.api, version, sum(map(len, parts)))
         self._writer.write(parts, None if expect_response else entry)
@@ -482,6 +487,8 @@ class Connection:
         now = self.last_used_at = self._liveness.heard_at = self._world.now()
         if self._liveness.patience:
             self._liveness.note_prompt_answer(entry, now)
+        if self._traffic is not None:
+            self._traffic.answers.append((entry.request_type, len(frame) + 4, now - entry.started_at))
         if self._hooks:
             self._hooks.on_response(self._node, entry.api, len(frame) + 4, now - entry.started_at, None)
         if numbers is not None:
@@ -507,6 +514,8 @@ class Connection:
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0 and client_throttles(entry.request_type.api_key, entry.version):
             self.throttled_until = max(self.throttled_until, now + throttle_ms / 1000)
+            if self._traffic is not None:
+                self._traffic.throttles.append((entry.request_type, throttle_ms / 1000))
             if self._hooks:
                 self._hooks.on_throttle(self._node, throttle_ms / 1000)
         if getattr(response, "error_code", 0) == UNSUPPORTED_VERSION and entry.request_type.api_key != API_VERSIONS_KEY:

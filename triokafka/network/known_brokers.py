@@ -87,6 +87,7 @@ class KnownBrokers:
                 on_dead=self._suspect_others,
                 on_unreachable=self._on_unreachable,
                 has_others=lambda: len(self.candidates()) > 1,
+                purpose=purpose,
             )
             self._channels[node_id, purpose] = channel
         elif channel.node is not node and (channel.node.host, channel.node.port) != (node.host, node.port):

@@ -54,6 +54,21 @@ scram_error_code = partial(
         "UnsupportedVersionError",
     ),
 )
+token_error_code = partial(
+    field,
+    Int16,
+    doc="The error code; 0 means success.",
+    errors=(
+        "DelegationTokenAuthDisabledError",
+        "DelegationTokenRequestNotAllowedError",
+        "DelegationTokenAuthorizationFailedError",
+        "DelegationTokenNotFoundError",
+        "DelegationTokenOwnerMismatchError",
+        "DelegationTokenExpiredError",
+        "InvalidPrincipalTypeError",
+        "UnsupportedVersionError",
+    ),
+)
 acl_error_code = partial(
     field,
     Int16,

@@ -1,4 +1,8 @@
-"""The text of ``sasl.jaas.config``: a login module, a flag, and options (KIP-85)."""
+"""JAAS, Java's login configuration: the text of ``sasl.jaas.config`` (KIP-85), and files with several sections.
+
+Both have Java's syntax: comments, quoted values with backslashes, and values without quotes. Errors name the place by
+line and column, and never show the text, because it contains passwords.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,14 @@ from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.security.secret import Secret, reveal
 
-_TOKEN: Final = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s"=;]+)|([=;]))', re.DOTALL)
+_BLANK: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
+_TOKEN: Final = re.compile(
+    r"""(?P<quote>["'])(?P<quoted>(?:(?!(?P=quote))[^\\\n]|\\[^\n])*)(?P=quote)|(?P<word>[^\s"'=;{}]+)|(?P<mark>[=;{}])"""
+)
+_ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+_LONGEST: Final = 1 << 20
 
 
 class LoginModule(NamedTuple):
@@ -21,30 +31,130 @@ class LoginModule(NamedTuple):
     options: Mapping[str, str]
 
 
+class _Token(NamedTuple):
+    """A word, a quoted text (``is_text``) or a mark, and its place in the text."""
+
+    text: str
+    at: int
+    is_text: bool = False
+
+
 def parse_jaas(text: str, *, source: str = "sasl.jaas.config") -> LoginModule:
     """Return the one login module of ``text``.
 
     Raises:
-        ConfigurationError: the text is not ``class flag name="value" …;``. The message shows no value.
+        ConfigurationError: the text is not ``class flag name="value" …;``. The message names ``source`` and the place.
     """
-    tokens: list[str] = []
-    raw = reveal(text).strip()
-    at = 0
-    while at < len(raw):
-        match = _TOKEN.match(raw, at)
+    parser = _Parser(reveal(text), source)
+    module = parser.module()
+    if parser.peek() is not None:
+        raise parser.error("expected the end, because there is one login module only")
+    return module
+
+
+def parse_jaas_file(text: str, *, source: str) -> dict[str, tuple[LoginModule, ...]]:
+    """Return the sections of a JAAS file: ``KafkaServer { module flag name="value" …; … };``.
+
+    Raises:
+        ConfigurationError: the text has another form. The message names ``source`` and the place.
+    """
+    parser = _Parser(reveal(text), source)
+    sections: dict[str, tuple[LoginModule, ...]] = {}
+    while (start := parser.peek()) is not None:
+        name = parser.word("the name of a section")
+        if name in sections:
+            raise parser.error("this section is there twice", start)
+        parser.mark("{")
+        modules = []
+        while (following := parser.peek()) is not None and (following.text != "}" or following.is_text):
+            modules.append(parser.module())
+        parser.mark("}")
+        parser.mark(";")
+        if not modules:
+            raise parser.error("this section has no login module", start)
+        sections[name] = tuple(modules)
+    return sections
+
+
+class _Parser:
+    """Reads the tokens of one text in turn."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text = text[:_LONGEST]
+        self._source = source
+        self._at = 0
+        self._next: _Token | None = None
+        self._read()
+
+    def peek(self) -> _Token | None:
+        """Return the next token; None at the end."""
+        return self._next
+
+    def module(self) -> LoginModule:
+        """Read a login module with its flag, its options and its semicolon."""
+        name = self.word("the class of a login module")
+        flag = self._next
+        if self.word("a flag").lower() not in _FLAGS:
+            raise self.error(f"expected one of {', '.join(_FLAGS)}", flag)
+        options: dict[str, str] = {}
+        while (token := self._next) is not None and (token.text != ";" or token.is_text):
+            option = self.word('the name of an option, or ";"')
+            self.mark("=")
+            options[option] = Secret(self._value())
+        self.mark(";")
+        return LoginModule(name.rpartition(".")[2], options)
+
+    def word(self, what: str) -> str:
+        """Read a word."""
+        token = self._next
+        if token is None or (token.text in ("=", ";", "{", "}") and not token.is_text):
+            raise self.error(f"expected {what}")
+        self._read()
+        return token.text
+
+    def mark(self, mark: str) -> None:
+        """Read one of the marks ``= ; { }``."""
+        token = self._next
+        if token is None or token.text != mark or token.is_text:
+            raise self.error(f'expected "{mark}"')
+        self._read()
+
+    def _value(self) -> str:
+        token = self._next
+        if token is not None and token.is_text:
+            self._read()
+            return token.text
+        return self.word("a value")
+
+    def error(self, problem: str, token: _Token | None = None) -> ConfigurationError:
+        """Return the error for ``token``; without one, for the next token, or the end."""
+        token = token or self._next
+        at = len(self._text.rstrip()) if token is None else token.at
+        return self._error_at(at, problem + ("" if token is not None else " before the end"))
+
+    def _error_at(self, at: int, problem: str) -> ConfigurationError:
+        line = self._text.count("\n", 0, at) + 1
+        column = at - (self._text.rfind("\n", 0, at) + 1) + 1
+        return ConfigurationError(f"{self._source}: line {line}, column {column}: {problem}")
+
+    def _read(self) -> None:
+        blank = _BLANK.match(self._text, self._at)
+        at = self._at if blank is None else blank.end()
+        if at == len(self._text):
+            self._next = None
+            return
+        match = _TOKEN.match(self._text, at)
         if match is None:
-            raise ConfigurationError(f"{source}: cannot be read at character {at}; is a quotation mark missing?")
-        quoted, word, mark = match.groups()
-        tokens.append(re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else word or mark)
-        at = match.end()
-    if not tokens or tokens[-1] != ";":
-        raise ConfigurationError(f"{source}: the text must end with a semicolon")
-    if len(tokens) < 3 or tokens[1].lower() not in _FLAGS:
-        raise ConfigurationError(f"{source}: expected a login module and one of {', '.join(_FLAGS)}")
-    options: dict[str, str] = {}
-    rest = tokens[2:-1]
-    if len(rest) % 3 or any(rest[i + 1] != "=" for i in range(0, len(rest), 3)):
-        raise ConfigurationError(f'{source}: after the login module and its flag, options are name="value"')
-    for i in range(0, len(rest), 3):
-        options[rest[i]] = Secret(rest[i + 2])
-    return LoginModule(tokens[0].rpartition(".")[2], options)
+            raise self._error_at(at, "this quotation mark has no end in its line")
+        if match["word"] is not None and "/*" in match["word"]:
+            raise self._error_at(at, "this comment has no end")
+        self._at = match.end()
+        if match["quote"] is not None:
+            self._next = _Token(_ESCAPE.sub(_unescaped, match["quoted"]), at, is_text=True)
+        else:
+            self._next = _Token(match["word"] or match["mark"], at)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    letter = match[1]
+    return chr(int(letter, 8)) if letter[0] in "01234567" else _ESCAPED.get(letter, letter)

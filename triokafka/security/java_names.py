@@ -1,4 +1,4 @@
-"""Java's names of the options of TLS, for properties files, the command line and Spark."""
+"""Java's names of the options of TLS and of logins, for properties files, the command line and Spark."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _RENAMED: Final[Mapping[str, str]] = {
     "ssl_keystore_location": "ssl_certfile",
     "ssl_keystore_certificate_chain": "ssl_certfile",
     "ssl_keystore_key": "ssl_keyfile",
-    "ssl_keystore_password": "ssl_password",
     "ssl_key_password": "ssl_password",
+    "java_security_auth_login_config": "sasl_jaas_file",
 }
 _HOST_NAMES: Final = "ssl_endpoint_identification_algorithm"
 _CIPHERS: Final = "ssl_cipher_suites"
@@ -26,6 +26,7 @@ SECRET_OPTIONS: Final = frozenset(
         "ssl_certfile",
         "ssl_keyfile",
         "ssl_password",
+        "ssl_keystore_password",
         "ssl_truststore_password",
         "sasl_password",
         "sasl_plain_password",
@@ -38,7 +39,7 @@ SECRET_OPTIONS: Final = frozenset(
 
 
 def is_javas(name: str) -> bool:
-    """Whether ``name``, in snake_case, is an option of TLS in Java with another name here."""
+    """Whether ``name``, in snake_case, is an option in Java with another name here: of TLS, or the login file."""
     return name in _RENAMED or name in (_HOST_NAMES, _CIPHERS) or name in _CONTENT_DECIDES
 
 
@@ -54,7 +55,7 @@ def is_text(name: str) -> bool:
 def python_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with this package's names for Java's; all others are unchanged. Names are in snake_case.
 
-    The type of a store is left out, because its content shows it. ``ssl_key_password`` wins over the store's password.
+    The type of a store is left out, because its content shows it.
     """
     options: dict[str, Any] = {}
     for name, value in given.items():
@@ -62,8 +63,6 @@ def python_options(given: Mapping[str, Any]) -> dict[str, Any]:
             options["ssl_check_hostname"] = str(value or "").strip().lower() == "https"
         elif name == _CIPHERS:
             options["ssl_ciphers"] = str(value).replace(",", ":")
-        elif name == "ssl_keystore_password" and "ssl_key_password" in given:
-            continue
         elif name not in _CONTENT_DECIDES:
             new = _RENAMED.get(name, name)
             is_secret = new in SECRET_OPTIONS and type(value) is str

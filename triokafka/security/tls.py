@@ -1,27 +1,57 @@
 """TLS settings of a client or a listener, and the `ssl.SSLContext` that they make.
 
-Certificates and keys are PEM files, PEM text, or PKCS #12 files. A changed file takes effect with the next connection.
+Certificates and keys are PEM files, PEM text, or stores (`key_stores`). A changed file takes effect with the next
+connection.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
+from triokafka.security.key_stores import (
+    PEM_MARK,
+    KeyPair,
+    Password,
+    StoreFile,
+    own_certificate,
+    password_of,
+    trusted_certificates,
+)
 from triokafka.security.secret import reveal
 from triokafka.world import Storage
+from triokafka.world.os_storage import storage_with
 from triokafka.world.pem_memory import load_own_certificate, load_revocation_list
 
-_PEM_MARK: Final = b"-----BEGIN "
-_JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-_DER_SEQUENCE: Final = b"\x30"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
-Password = str | Callable[[], str] | None
+
+class TlsNames(NamedTuple):
+    """The options' names for messages; those of clients by default."""
+
+    trust: str = "ssl_cafile"
+    trust_password: str = "ssl_truststore_password"
+    chain: str = "ssl_certfile"
+    store_password: str = "ssl_keystore_password"
+    key: str = "ssl_keyfile"
+    password: str = "ssl_password"
+    revoked: str = "ssl_crlfile"
+
+
+CLIENTS_NAMES: Final = TlsNames()
+KAFKAS_NAMES: Final = TlsNames(
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.key",
+    "ssl.key.password",
+    "ssl.crl.location",
+)
+"""Kafka's names, for brokers. ``ssl.crl.location`` is librdkafka's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,19 +67,13 @@ class TlsSettings:
     key: str | None = field(default=None, repr=False)
     password: Password = field(default=None, repr=False)
     store_password: Password = field(default=None, repr=False)
-    """The password of a PKCS #12 file; that of the key when None."""
+    """The password of a store; that of the key when None."""
     revoked: str | None = None
     ciphers: str | None = None
     protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     check_hostname: bool = True
     client_auth: str = "none"
-
-
-class _KeyPair(NamedTuple):
-    chain: bytes
-    key: bytes
-    password: str | None
-    authorities: bytes
+    names: TlsNames = CLIENTS_NAMES
 
 
 class TlsContexts:
@@ -98,14 +122,14 @@ def _stamps(settings: TlsSettings, storage: Storage) -> tuple[int, ...]:
     for path in (settings.trust, settings.chain, settings.key, settings.revoked):
         if path is not None and not _is_pem_text(path):
             try:
-                found.append(storage.modified_ms(path))
+                found.append(storage_with(storage, path).modified_ms(path))
             except OSError:
                 found.append(-1)
     return tuple(found)
 
 
 def _is_pem_text(text: str) -> bool:
-    return reveal(text).lstrip().startswith(_PEM_MARK.decode())
+    return reveal(text).lstrip().startswith(PEM_MARK.decode())
 
 
 def _make_context(settings: TlsSettings, storage: Storage, *, server_side: bool) -> ssl.SSLContext:
@@ -134,10 +158,7 @@ def _make_context(settings: TlsSettings, storage: Storage, *, server_side: bool)
         try:
             load_own_certificate(context, pair.chain, pair.key, pair.password)
         except (ssl.SSLError, ValueError) as error:
-            raise ConfigurationError(
-                f"{_named(settings.chain)}: the certificate and its private key cannot be used"
-                f" ({_why(error)}). Do they belong together, and is the password of the key right?"
-            ) from None
+            raise _unusable(settings, pair, error) from None
     elif server_side:
         raise ConfigurationError(
             "a listener with TLS needs a certificate: set ssl.keystore.location, or ssl.keystore.certificate.chain and"
@@ -145,9 +166,11 @@ def _make_context(settings: TlsSettings, storage: Storage, *, server_side: bool)
         )
     if settings.revoked is not None:
         try:
-            load_revocation_list(context, _read(settings.revoked, storage, "ssl_crlfile"))
+            load_revocation_list(context, _read(settings.revoked, storage, settings.names.revoked))
         except ssl.SSLError as error:
-            raise ConfigurationError(f"{_named(settings.revoked)} is no revocation list: {_why(error)}") from None
+            raise ConfigurationError(
+                f"{settings.names.revoked}: {_named(settings.revoked)} is no revocation list in PEM: {_why(error)}"
+            ) from None
     return context
 
 
@@ -168,46 +191,62 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings, storage: Storage
         if not server_side:
             context.load_default_certs()
         return
-    content = _read(settings.trust, storage, "ssl_cafile")
-    if content.startswith(_DER_SEQUENCE):
-        content = _open_pkcs12(content, _password(settings.trust_password), settings.trust).authorities
+    names = settings.names
+    file = StoreFile(
+        _read(settings.trust, storage, names.trust), _named(settings.trust), names.trust, names.trust_password
+    )
+    content = trusted_certificates(file, password_of(settings.trust_password, names.trust_password))
     try:
         context.load_verify_locations(cadata=content.decode("ascii", "replace"))
     except (ssl.SSLError, ValueError) as error:
-        raise ConfigurationError(f"{_named(settings.trust)} contains no certificates: {_why(error)}") from None
+        raise file.error(f"contains no certificates: {_why(error)}") from None
 
 
-def _key_pair(settings: TlsSettings, storage: Storage) -> _KeyPair:
+def _key_pair(settings: TlsSettings, storage: Storage) -> KeyPair:
     assert settings.chain is not None
-    chain = _read(settings.chain, storage, "ssl_certfile")
-    password = _password(settings.password)
-    if chain.startswith(_DER_SEQUENCE):
-        store_password = _password(settings.store_password)
-        return _open_pkcs12(chain, password if store_password is None else store_password, settings.chain)
-    key = b"" if settings.key is None else _read(settings.key, storage, "ssl_keyfile")
+    names = settings.names
+    chain = _read(settings.chain, storage, names.chain)
+    password = password_of(settings.password, names.password)
+    store_password = password_of(settings.store_password, names.store_password)
+    file = StoreFile(chain, _named(settings.chain), names.chain, names.store_password)
+    key = b"" if settings.key is None else _read(settings.key, storage, names.key)
+    if settings.key is None or PEM_MARK not in key:
+        pair = own_certificate(
+            file,
+            store_password=password if store_password is None else store_password,
+            key_password=password,
+            key_option=names.password,
+        )
+        if pair is not None:
+            return pair
     if b"PRIVATE KEY-----" not in chain + key:
-        raise ConfigurationError(f"{_named(settings.chain)} contains no private key; name the file with ssl_keyfile")
-    return _KeyPair(chain, key, password, b"")
+        raise file.error(f"contains no private key; name the file with {names.key}")
+    return KeyPair(chain, key, password)
 
 
-def _open_pkcs12(content: bytes, password: str | None, name: str) -> _KeyPair:
-    try:
-        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
-    except ImportError:
-        raise ConfigurationError(
-            f"{_named(name)} is a PKCS #12 store, which needs the package cryptography:"
-            " pip install 'triokafka[keystores]', or convert the store to PEM"
-        ) from None
-    try:
-        store = pkcs12.load_pkcs12(content, None if password is None else password.encode())
-    except ValueError:
-        raise ConfigurationError(f"{_named(name)} cannot be opened: no PKCS #12 store, or a wrong password") from None
-    own = [store.cert] if store.cert is not None else []
-    certificates = [entry.certificate.public_bytes(Encoding.PEM) for entry in (*own, *store.additional_certs)]
-    key = b""
-    if store.key is not None:
-        key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return _KeyPair(b"".join(certificates), key, None, b"".join(certificates))
+def _unusable(settings: TlsSettings, pair: KeyPair, error: Exception) -> ConfigurationError:
+    """Return the error for a certificate and key that OpenSSL refuses."""
+    names = settings.names
+    option, source = (names.key, settings.key) if settings.key is not None else (names.chain, settings.chain)
+    why = _why(error)
+    is_encrypted = b"ENCRYPTED" in pair.chain + pair.key
+    if is_encrypted and not pair.password:
+        return ConfigurationError(
+            f"{option}: the private key in {_named(source or '')} is encrypted: set its password with {names.password}"
+        )
+    if "MISMATCH" in why:
+        return ConfigurationError(
+            f"{option}: the private key in {_named(source or '')} does not belong to the certificate of {names.chain}"
+        )
+    if is_encrypted:
+        return ConfigurationError(
+            f"{option}: the private key in {_named(source or '')} cannot be opened ({why}): its password"
+            f" ({names.password}) is wrong, or the file is damaged"
+        )
+    return ConfigurationError(
+        f"{names.chain}: the certificate and the private key in {_named(settings.chain or '')} cannot be used ({why}):"
+        " one of them is damaged or truncated"
+    )
 
 
 def _read(source: str, storage: Storage, option: str) -> bytes:
@@ -215,20 +254,9 @@ def _read(source: str, storage: Storage, option: str) -> bytes:
         return reveal(source).replace("\\n", "\n").encode()
     path = reveal(source)
     try:
-        content = storage.read_file(path)
+        return storage_with(storage, path).read_file(path)
     except OSError as error:
         raise ConfigurationError(f"{option}: {path} cannot be read: {error.strerror or error}") from None
-    if content.startswith(_JKS_MAGIC):
-        raise ConfigurationError(
-            f"{option}: {path} is a JKS store, which only Java reads. Convert it: keytool -importkeystore -srckeystore"
-            f" {path} -destkeystore store.p12 -deststoretype PKCS12"
-        )
-    return content
-
-
-def _password(given: Password) -> str | None:
-    value = given() if callable(given) else given
-    return None if value is None else reveal(value)
 
 
 def _named(source: str) -> str:

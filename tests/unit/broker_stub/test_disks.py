@@ -14,7 +14,9 @@ import trio.testing
 
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
+from triokafka.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
+from triokafka.protocol.api.describe_log_dirs import DescribeLogDirsRequest
 from triokafka.protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from triokafka.protocol.api.incremental_alter_configs import (
     AlterableConfig,
@@ -22,6 +24,7 @@ from triokafka.protocol.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
+from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from triokafka.records import decode_records
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault, MemoryStorage
@@ -284,6 +287,43 @@ async def test_partitions_of_a_directory_that_is_gone_begin_anew_where_their_top
         assert answer.base_offset == 0
     async with running_node(world=world, log_dirs=TWO[:1]) as node:
         assert len(node.broker.image.brokers[node.broker.node_id].directories) == 1
+
+
+async def test_cordoned_directory_gets_no_new_logs_once_the_metadata_have_a_place_for_it() -> None:
+    """KIP-1066 needs metadata.version 4.3. A broker whose directories are all cordoned gets no new partitions."""
+    async with running_node(log_dirs=TWO, cordoned_log_dirs=("/two",), broker_heartbeat_interval_ms=10) as node:
+        await node.create("before", 4)
+        assert {node.broker.logs.directory_of(key) for key in node.broker.logs.all()} == {"/one", "/two"}
+        update = FeatureUpdateKey(feature="metadata.version", max_version_level=30, upgrade_type=1)
+        assert (await node.call(UpdateFeaturesRequest(timeout_ms=1000, feature_updates=[update]), 2)).error_code == 0
+        with trio.fail_after(60):
+            while not node.broker.image.brokers[node.broker.node_id].cordoned_directories:
+                await trio.sleep(0.01)
+        await node.create("after", 4)
+        assert {node.broker.logs.directory_of(TopicPartition("after", number)) for number in range(4)} == {"/one"}
+        described = await node.call(DescribeLogDirsRequest(topics=None), 5)
+        assert {result.log_dir: result.is_cordoned for result in described.results} == {"/one": False, "/two": True}
+        with pytest.raises(errors.InvalidReplicationAssignmentError, match="cordoned"):
+            node.broker.logs.mover.move(TopicPartition("after", 0), "/two")
+        everything = AlterableConfig(name="cordoned.log.dirs", config_operation=0, value="*")
+        broker = AlterConfigsResource(resource_type=4, resource_name=str(node.broker.node_id), configs=[everything])
+        assert (await node.call(IncrementalAlterConfigsRequest(resources=[broker]), 1)).responses[0].error_code == 0
+        with trio.fail_after(60):
+            while len(node.broker.image.brokers[node.broker.node_id].cordoned_directories or ()) < 2:
+                await trio.sleep(0.01)
+        topic = CreatableTopic(name="nowhere", num_partitions=1, replication_factor=1)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
+        (refused,) = (await node.broker.gateway.create_topics(request)).topics
+        assert "have all their log directories cordoned" in (refused.error_message or "")
+
+
+async def test_cordoned_directories_are_refused_below_their_metadata_version() -> None:
+    async with running_node(log_dirs=TWO) as node:
+        entry = AlterableConfig(name="cordoned.log.dirs", config_operation=0, value="/two")
+        broker = AlterConfigsResource(resource_type=4, resource_name=str(node.broker.node_id), configs=[entry])
+        (refused,) = (await node.call(IncrementalAlterConfigsRequest(resources=[broker]), 1)).responses
+        assert refused.error_code == errors.InvalidConfigurationError.code
+        assert "metadata.version >= 4.3-IV0" in (refused.error_message or "")
 
 
 async def test_partitions_of_a_disk_that_failed_and_was_then_taken_out_are_offline() -> None:

@@ -146,7 +146,7 @@ def test_names_of_old_kafka_and_of_other_clients_are_refused_with_the_name_here(
     ("name", "why"),
     [
         ("transaction.two.phase.commit.enable", "KIP-939"),
-        ("metric.reporters", "hooks="),
+        ("metric.reporters", "did you mean 'metric_reporters'"),
         ("enable.metrics.push", "KIP-714"),
     ],
 )
@@ -325,6 +325,7 @@ def test_javas_names_of_tls_become_the_options_here() -> None:
     assert {name: reveal(value) if isinstance(value, str) else value for name, value in options.items()} == {
         "ssl_cafile": "/ca.pem",
         "ssl_certfile": "/me.p12",
+        "ssl_keystore_password": "store",
         "ssl_password": "key",
         "ssl_check_hostname": False,
         "ssl_ciphers": "A:B",

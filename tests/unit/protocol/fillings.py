@@ -19,6 +19,7 @@ STORED_MODULES = (
     "triokafka.protocol.stored.consumer_group",
     "triokafka.protocol.stored.control_records",
     "triokafka.protocol.stored.group_metadata",
+    "triokafka.protocol.stored.mirror_maker",
     "triokafka.protocol.stored.offset_commit",
     "triokafka.protocol.stored.transaction_log",
 )

@@ -32,7 +32,8 @@ _NOT_IN_KAFKA_PYTHON = (
     "AlterPartition", "UnregisterBroker", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "Vote", "BeginQuorumEpoch",
     "EndQuorumEpoch", "FetchSnapshot", "BrokerRegistration", "BrokerHeartbeat", "AllocateProducerIds", "Envelope",
     "AssignReplicasToDirs", "ControllerRegistration", "AddRaftVoter", "RemoveRaftVoter", "UpdateRaftVoter",
-    "WriteTxnMarkers",
+    "WriteTxnMarkers", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
+    "DescribeDelegationToken",
 )  # fmt: skip
 PEERS = _peer_classes()
 

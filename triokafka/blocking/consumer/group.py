@@ -29,6 +29,7 @@ from triokafka.blocking.topic_names import ensure_valid_topic_name
 from triokafka.delegation import delegated
 from triokafka.errors import IllegalStateError
 from triokafka.loop_thread import loop_thread
+from triokafka.metrics import grouped
 from triokafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -337,12 +338,17 @@ class KafkaConsumer:
         )
 
     def metrics(self, raw: bool = False) -> dict[str, Any] | None:
-        """Return the SDK's metrics as ``{"consumer-metrics": {name: value}}``; with ``raw`` as ``{name: value}``.
+        """Return Kafka's metrics as ``{group: {name: value}}``, also of each topic and node.
 
-        None with ``metrics_enabled=False``.
+        ``consumer-metrics`` also has the SDK's own metrics, which ``raw`` returns alone as ``{name: value}``. None with
+        ``metrics_enabled=False``.
         """
         if not self.config["metrics_enabled"]:
             return None
         counted: dict[str, float] = self._calls.do(self._session.consumer.metrics)
         found = {name.replace("_", "-"): value for name, value in counted.items()}
-        return found if raw else {"consumer-metrics": found}
+        if raw:
+            return found
+        groups = grouped(self._calls.do(self._session.consumer.kafka_metrics))
+        groups["consumer-metrics"] = {**found, **groups["consumer-metrics"]}
+        return groups

@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, Self
 
 from triokafka.blocking.bootstrap import bootstrap
 from triokafka.blocking.deadline import Deadline
-from triokafka.blocking.options import API_VERSION, take
+from triokafka.blocking.options import API_VERSION, is_of_the_sdk, take
 from triokafka.blocking.partitioner import DefaultPartitioner, StickyPartitioner
 from triokafka.blocking.producer.chunk import Chunk, Headers
 from triokafka.blocking.producer.configuration import PRODUCER_DEFAULTS, sdk_options, staged_bytes
@@ -69,9 +69,13 @@ class KafkaProducer:
 
     def __init__(self, **configs: Any) -> None:
         self._closed = True
-        unknown = {name: value for name, value in configs.items() if name not in self.DEFAULT_CONFIG}
+        unknown = {
+            name: value
+            for name, value in configs.items()
+            if name not in self.DEFAULT_CONFIG and not is_of_the_sdk(name)
+        }
         if unknown:
-            raise ValueError(f"Unrecognized configs: {unknown}")
+            raise ValueError(f"Unrecognized configs: {sorted(unknown)}")
         self.config = config = take(self.DEFAULT_CONFIG, configs)
         for name in ("key_serializer", "value_serializer"):
             if config[name] is not None and not isinstance(config[name], Serializer):
@@ -386,15 +390,20 @@ class KafkaProducer:
         return 2 if api_version >= (0, 11) else 1 if api_version >= (0, 10, 0) else 0
 
     def metrics(self, raw: bool = False) -> dict[str, Any] | None:
-        """Return the SDK's metrics as ``{"producer-metrics": {name: value}}``; with ``raw`` as ``{name: value}``.
+        """Return Kafka's metrics as ``{group: {name: value}}``, also of each topic and node.
 
-        None with ``metrics_enabled=False``.
+        ``producer-metrics`` also has the SDK's own metrics, which ``raw`` returns alone as ``{name: value}``. None with
+        ``metrics_enabled=False``.
         """
         if not self.config["metrics_enabled"]:
             return None
         session = self._session
         found = {name.replace("_", "-"): value for name, value in session.loop.call(session.metrics).items()}
-        return found if raw else {"producer-metrics": found}
+        if raw:
+            return found
+        groups = session.loop.call(session.kafka_metrics)
+        groups["producer-metrics"] = {**found, **groups.get("producer-metrics", {})}
+        return groups
 
     # ---------------------------------------------------------------- transactions
 

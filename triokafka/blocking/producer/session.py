@@ -13,6 +13,7 @@ from triokafka.blocking.callbacks import CallbackThread
 from triokafka.blocking.producer.staging import Stage, Staging
 from triokafka.blocking.producer.transactions import SessionTransactions
 from triokafka.errors import ClosedError, KafkaError, KafkaTimeoutError
+from triokafka.metrics import grouped
 
 if TYPE_CHECKING:
     from triokafka import Producer
@@ -154,3 +155,8 @@ class ProducerSession:
         """The SDK's metrics."""
         producer = self._producer
         return {} if producer is None else dict(producer.metrics())
+
+    async def kafka_metrics(self) -> dict[str, dict[str, float]]:
+        """Kafka's metrics by group and name."""
+        producer = self._producer
+        return {} if producer is None else grouped(producer.kafka_metrics())

@@ -9,7 +9,7 @@ from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.api.brokers import controller_id, endpoint_of
-from triokafka.broker_stub.authorizer import or_cluster
+from triokafka.broker_stub.authorizer import denial, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_cluster import (
@@ -17,7 +17,7 @@ from triokafka.protocol.api.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from triokafka.security.acl import AclOperation
+from triokafka.security.acl import AclOperation, ResourceType
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -57,6 +57,8 @@ async def describe_cluster(request: DescribeClusterRequest, context: RequestCont
 
 def _describe_controllers(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Describe the controllers: the voters of the quorum with their addresses, and the leader (KIP-919)."""
+    if context.denied_for_cluster(AclOperation.ALTER):  # more than a broker asks for
+        raise denial(ResourceType.CLUSTER)(f"{context.principal} may not alter the cluster")
     if request.endpoint_type == _BROKERS:
         raise errors.MismatchedEndpointTypeError("this listener serves controllers, not brokers")
     if request.endpoint_type != _CONTROLLERS:

@@ -70,6 +70,7 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
                 topics=[DescribeLogDirsTopic(name=name, partitions=held) for name, held in topics.items()],
                 total_bytes=total,
                 usable_bytes=usable,
+                is_cordoned=path in logs.cordoned,
             )
         )
     return DescribeLogDirsResponse(results=results)

@@ -66,7 +66,10 @@ async def describe_topic_partitions(
             continue
         if topic is None:
             code = context.topic_creation.name_error(name) or errors.UnknownTopicOrPartitionError.code
-            response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
+            operations = context.allowed_operations(ResourceType.TOPIC, name)
+            response.topics.append(
+                DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
+            )
             continue
         if not room:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)

@@ -55,7 +55,7 @@ def _state(name: str, context: RequestContext) -> TransactionState:
             raise errors.InvalidRequestError("a transactional id may not be empty")
         found = context.transactions.describe(name)
     except errors.BrokerResponseError as error:
-        return TransactionState(error_code=error.code, transactional_id=name, producer_id=-1, producer_epoch=-1)
+        return TransactionState(error_code=error.code, transactional_id=name)
     topics: dict[str, list[int]] = {}
     # Only topics that the client may describe, as in Kafka.
     for topic, number in found.partitions:

@@ -162,6 +162,10 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         throttled = session.throttle()
         return FetchResponse(error_code=throttled.error_code, session_id=throttled.session_id)
     replicas.traffic.answered(size, follower=follower)
+    if size and not follower:
+        for key, _ in readable:
+            if given := len(outcomes[key].records):
+                replicas.traffic.given(key.topic, given)
     results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
     results.update(failed)
     answered = session.respond(results, services.world.now())
@@ -208,6 +212,8 @@ def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext) -> 
 
     The error does not reveal whether a topic exists to a client that may not read it.
     """
+    if context.follower and context.denied_for_cluster(AclOperation.CLUSTER_ACTION):
+        return "", errors.TopicAuthorizationFailedError.code
     if isinstance(topic, UUID):
         found = image.topics_by_id.get(topic)
         if found is None:
@@ -215,10 +221,7 @@ def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext) -> 
         name = found.name
     else:
         name = topic
-    if context.follower:
-        denied = context.denied_for_cluster(AclOperation.CLUSTER_ACTION)
-    else:
-        denied = context.denied(AclOperation.READ, ResourceType.TOPIC, name)
+    denied = not context.follower and context.denied(AclOperation.READ, ResourceType.TOPIC, name)
     return name, errors.TopicAuthorizationFailedError.code if denied else 0
 
 

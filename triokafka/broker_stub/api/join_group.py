@@ -7,11 +7,20 @@ Versions 0-9. v1: separate rebalance timeout. v2: throttle time. v4: a new membe
 
 from __future__ import annotations
 
+from typing import Final
+
 from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
 from triokafka.security.acl import AclOperation, ResourceType
+
+_NULL_SINCE: Final = 7
+"""Versions whose protocol name is null in a response with an error."""
+
+
+def _failed(request: JoinGroupRequest, context: RequestContext, code: int, message: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, protocol_name=None if context.version >= _NULL_SINCE else "")
 
 
 @handles(
@@ -19,9 +28,13 @@ from triokafka.security.acl import AclOperation, ResourceType
     versions=range(0, 10),
     accesses=[Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
     waits=True,
+    on_error=_failed,
 )
 async def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     """Wait until all members have joined and return the new generation."""
-    return await context.groups.membership.join_group(
+    response = await context.groups.membership.join_group(
         request, version=context.version, client_id=context.client_id, client_host=context.client_host
     )
+    if response.error_code and not response.protocol_name and context.version >= _NULL_SINCE:
+        response.protocol_name = None
+    return response

@@ -105,7 +105,11 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     With acks=1 or acks=all the response also waits for the flush that ``flush.messages`` requires.
     """
     transactional_id = request.transactional_id
-    if transactional_id is not None and context.denied(WRITE, TRANSACTIONAL_ID, transactional_id):
+    if (
+        transactional_id is not None
+        and _has_transactional_records(request)  # others need no permission for the id, as in Kafka
+        and context.denied(WRITE, TRANSACTIONAL_ID, transactional_id)
+    ):
         raise denial(TRANSACTIONAL_ID)(f"{context.principal} may not use the transactional id {transactional_id!r}")
     services, version, acks = context.services, context.header.api_version, request.acks
     replicas = services.replicas
@@ -252,6 +256,14 @@ def _checked(records: Buffer | None, version: int, transactional_id: str | None)
     if version < _ZSTD_SINCE and any(batch.compression == "zstd" for batch in iter_batches(records)):
         raise errors.UnsupportedCompressionTypeError(f"zstd needs Produce version {_ZSTD_SINCE}, this is {version}")
     return records
+
+
+def _has_transactional_records(request: ProduceRequest) -> bool:
+    return any(
+        data.records is not None and _is_transactional(data.records)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
 
 
 def _is_transactional(records: Buffer) -> bool:

@@ -16,7 +16,13 @@ from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.coordinator.group.append_errors import coordinator_error
 from triokafka.coordinator.group.transaction_requests import commit_failed
-from triokafka.errors import CoordinatorLoadInProgressError, NetworkExceptionError, for_code
+from triokafka.errors import (
+    CoordinatorLoadInProgressError,
+    NetworkExceptionError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from triokafka.protocol.api.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
@@ -30,6 +36,17 @@ def _failed(
     request: TxnOffsetCommitRequest, context: RequestContext, code: int, message: str
 ) -> TxnOffsetCommitResponse:
     return commit_failed(request, code)
+
+
+def _refused(request: TxnOffsetCommitRequest, context: RequestContext) -> dict[str, int]:
+    """Return the codes of topics that the client may not read, or that do not exist."""
+    codes: dict[str, int] = {}
+    for topic in request.topics:
+        if context.denied(AclOperation.READ, ResourceType.TOPIC, topic.name):
+            codes[topic.name] = TopicAuthorizationFailedError.code
+        elif topic.name not in context.metadata.image.topics:
+            codes[topic.name] = UnknownTopicOrPartitionError.code
+    return codes
 
 
 @handles(
@@ -59,7 +76,7 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCon
     if code:
         if code == NetworkExceptionError.code:
             code = CoordinatorLoadInProgressError.code  # which clients repeat
-        return commit_failed(request, coordinator_error(for_code(code)()))
+        return commit_failed(request, coordinator_error(for_code(code)()), _refused(request, context))
     return await context.groups.transactions.commit_offsets(
         request,
         guard=admission.guards[partition],

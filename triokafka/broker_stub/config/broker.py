@@ -75,6 +75,10 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         Raises:
             ConfigurationError: an unknown name (the message suggests the nearest known one), or an invalid value.
         """
+        if "config.providers" in properties:
+            from triokafka.security.config_providers import resolved  # seldom needed
+
+            properties = resolved(properties, parse_properties)
         values: dict[str, Any] = {}
         unused: dict[str, str] = {}
         security: dict[str, str] = {}
@@ -172,6 +176,9 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
                 raise ConfigurationError(f"advertised.listeners: {listener.name} is not one of listeners")
             if listener.host in ("0.0.0.0", "::"):
                 raise ConfigurationError(f"advertised.listeners: clients cannot connect to {listener.host}")
+        for name in self.early_start_listeners or ():
+            if name.upper() not in names | {known.upper() for known in self.controller_listener_names}:
+                raise ConfigurationError(f"early.start.listeners: {name} is not one of listeners")
         if self.inter_broker_listener_name and self.inter_broker_listener_name.upper() not in names:
             raise ConfigurationError(
                 f"inter.broker.listener.name: {self.inter_broker_listener_name} is not in listeners"
@@ -209,6 +216,11 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             raise ConfigurationError("log.dirs: at least one data directory is needed")
         if len(set(self.data_directories)) < len(self.data_directories):
             raise ConfigurationError("log.dirs: names a directory twice")
+        if "*" in self.cordoned_log_dirs and len(self.cordoned_log_dirs) > 1:
+            raise ConfigurationError("cordoned.log.dirs: * means all directories; it must not contain other values")
+        strangers = sorted(set(self.cordoned_log_dirs) - {"*", *self.data_directories})
+        if strangers and self.is_broker:
+            raise ConfigurationError(f"cordoned.log.dirs: not among log.dirs: {', '.join(strangers)}")
 
     @property
     def is_broker(self) -> bool:
@@ -255,6 +267,14 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         return tuple(sorted(own, key=lambda listener: order.index(listener.name)))
 
     @property
+    def late_listeners(self) -> frozenset[str]:
+        """The controller's listeners that accept no requests before the authorizer has loaded the ACLs."""
+        if self.early_start_listeners is None:
+            return frozenset()
+        early = {name.upper() for name in self.early_start_listeners}
+        return frozenset(listener.name for listener in self.controller_listeners if listener.name not in early)
+
+    @property
     def advertised(self) -> Mapping[str, ListenerSpec]:
         """The configured ``advertised.listeners`` by listener name."""
         protocols = self._protocols
@@ -297,6 +317,11 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
     def data_directories(self) -> tuple[str, ...]:
         """The data directories: ``log.dirs``, or else ``log.dir``."""
         return self.log_dirs or self.log_dir
+
+    @property
+    def cordoned_directories(self) -> frozenset[str]:
+        """The data directories in ``cordoned.log.dirs``."""
+        return frozenset(self.data_directories if "*" in self.cordoned_log_dirs else self.cordoned_log_dirs)
 
     @property
     def metadata_directory(self) -> str:

@@ -149,6 +149,11 @@ class NodeOptions(Options):
     advertised_listeners: tuple[str, ...] | None = _list(
         None, "Addresses that clients connect to, if they differ from listeners."
     )
+    early_start_listeners: tuple[str, ...] | None = _list(
+        None,
+        "Names of the listeners that accept requests before the authorizer has loaded the ACLs. Default: the "
+        "controller's listeners. A broker always loads the ACLs first.",
+    )
     listener_security_protocol_map: tuple[str, ...] = _list(
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
         "The security protocol of each listener, as NAME:PROTOCOL.",
@@ -165,6 +170,21 @@ class NodeOptions(Options):
     )
     allow_everyone_if_no_acl_found: bool = _boolean(
         False, "Whether everybody may do everything to a resource that no ACL applies to."
+    )
+    delegation_token_secret_key: str | None = option(
+        ConfigType.PASSWORD,
+        None,
+        "The key from which all nodes compute the secrets of delegation tokens (KIP-48); it must be the same on every "
+        "broker and controller. Without one, there are no tokens.",
+    )
+    delegation_token_max_lifetime_ms: int = _long(
+        604_800_000, "Time after which a delegation token expires even if it is renewed.", 1
+    )
+    delegation_token_expiry_time_ms: int = _long(
+        86_400_000, "Time after which a delegation token expires unless it is renewed.", 1
+    )
+    delegation_token_expiry_check_interval_ms: int = _long(
+        3_600_000, "Interval between checks for expired delegation tokens to remove.", 1
     )
     controller_listener_names: tuple[str, ...] = _list(
         ("CONTROLLER",),
@@ -255,6 +275,10 @@ class NetworkOptions(Options):
         11, "Number of windows whose unused controller mutations a client may accumulate.", 1
     )
     controller_quota_window_size_seconds: int = _int(1, "Length of a controller mutation quota window.", 1)
+    replication_quota_window_num: int = _int(
+        11, "Number of windows over which the broker measures the rate of a replication quota.", 1
+    )
+    replication_quota_window_size_seconds: int = _int(1, "Length of a replication quota window.", 1)
     socket_request_max_bytes: int = _int(
         104_857_600, "Maximum size of a request. The broker closes the connection of a larger one.", 1
     )
@@ -355,6 +379,11 @@ class LogOptions(Options):
 
     log_dir: tuple[str, ...] = _list(("/tmp/kafka-logs",), "The data directory, if log.dirs is unset.")
     log_dirs: tuple[str, ...] | None = _list(None, "The data directories.")
+    cordoned_log_dirs: tuple[str, ...] = _list(
+        (),
+        "The data directories that get no new replicas (KIP-1066), or * for all. Needs metadata.version 4.3.",
+        update_mode=CLUSTER,
+    )
     metadata_log_dir: str | None = _text(None, "The directory of the metadata log. Default: the first data directory.")
     metadata_log_segment_bytes: int = _int(1_073_741_824, "Segment size of the metadata log.", 8 * 1024 * 1024)
     metadata_log_segment_ms: int = _long(604_800_000, "Maximum age of the active segment of the metadata log.")

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from triokafka.security.sasl.mechanism import MECHANISMS
+from triokafka.security.sasl.mechanism import SUPPORTED
 
 SECURITY_NAMES: Final = frozenset(
     {
         "connections.max.reauth.ms",
+        "java.security.auth.login.config",
         "org.apache.kafka.sasl.oauthbearer.allowed.files",
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.window.factor",
         "sasl.login.callback.handler.class",
         "sasl.login.connect.timeout.ms",
         "sasl.login.read.timeout.ms",
@@ -56,6 +60,7 @@ SECURITY_NAMES: Final = frozenset(
         "security.inter.broker.protocol",
         "ssl.cipher.suites",
         "ssl.client.auth",
+        "ssl.crl.location",
         "ssl.enabled.protocols",
         "ssl.endpoint.identification.algorithm",
         "ssl.key.password",
@@ -71,7 +76,7 @@ SECURITY_NAMES: Final = frozenset(
         "ssl.truststore.type",
     }
 )
-_MECHANISM_PREFIXES: Final = tuple(f"{mechanism.lower()}." for mechanism in MECHANISMS)
+_MECHANISM_PREFIXES: Final = tuple(f"{mechanism.lower()}." for mechanism in SUPPORTED)
 
 
 def _without_mechanism(name: str) -> str:
@@ -93,6 +98,8 @@ class ListenerOptions:
     """The options of TLS and SASL as one listener has them: its own values before the general ones."""
 
     def __init__(self, texts: Mapping[str, str], listener: str) -> None:
+        self.listener = listener.lower()
+        """The listener's name, in lower case."""
         self._texts = texts
         self._prefix = f"listener.name.{listener.lower()}."
 

@@ -37,16 +37,23 @@ class BrokerSessions:
         self.timeout = timeout
         self._sessions: dict[int, BrokerSession] = {}
 
-    def begin(self, image: MetadataImage, *, now: float, ended: int | None) -> None:
+    def begin(
+        self, image: MetadataImage, *, now: float, ended: int | None, silent: tuple[int, float] | None = None
+    ) -> None:
         """Give every unfenced broker a new session, and forget all others.
 
         ``ended`` is a broker whose registered process is known to have ended, so that a new one may register at once.
+        ``silent`` is a broker that sent nothing for so many seconds: its session began then, but at most half a timeout
+        ago, so that a broker which was only cut off from this node has time for a heartbeat.
         """
         self._sessions = {
             broker.broker_id: BrokerSession(broker.incarnation_id, now, ended=broker.broker_id == ended)
             for broker in image.brokers.values()
             if not broker.fenced
         }
+        session = None if silent is None else self._sessions.get(silent[0])
+        if silent is not None and session is not None:
+            session.last_contact = now - min(silent[1], self.timeout / 2)
 
     def start(self, broker_id: int, incarnation_id: uuid.UUID, now: float) -> None:
         """Begin the session of a broker that registers; one that registers again keeps its metadata offset."""

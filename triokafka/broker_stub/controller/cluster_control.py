@@ -310,14 +310,23 @@ class ClusterControl:
 
     # Sessions
 
-    def begin(self, image: MetadataImage, *, now: float, cluster_id: str, own_id: int | None = None) -> None:
+    def begin(
+        self,
+        image: MetadataImage,
+        *,
+        now: float,
+        cluster_id: str,
+        own_id: int | None = None,
+        silent: tuple[int, float] | None = None,
+    ) -> None:
         """Start as the active controller: every unfenced broker gets a new session.
 
         ``own_id`` is this node, if its process has just started: its broker ended with the process before, and may
-        register again at once.
+        register again at once. ``silent`` is the node that led the quorum before, and the seconds since this node
+        heard from it: its broker, if it has both roles, was as silent.
         """
         self._cluster_id = cluster_id
-        self.sessions.begin(image, now=now, ended=own_id)
+        self.sessions.begin(image, now=now, ended=own_id, silent=silent)
 
     def oldest_session(self, image: MetadataImage) -> tuple[int, float] | None:
         """Return the unfenced broker with the oldest heartbeat, and the end of its session."""

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_CORDONED: Final = "cordoned.log.dirs"
 _THROTTLES: Final = frozenset(
     {
         "leader.replication.throttled.rate",
@@ -127,6 +128,10 @@ class ConfigurationControl:
                 raise not_configurable(other)
 
     def _validate_broker(self, image: MetadataImage, configs: Mapping[str, str], *, cluster_wide: bool) -> None:
+        if _CORDONED in configs and not features.cordons_directories(image):
+            raise errors.InvalidConfigurationError(
+                f"The {_CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+            )
         read_only = sorted(name for name in configs if _is_read_only(name))
         if read_only:
             raise errors.InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(read_only)}]")
@@ -136,7 +141,9 @@ class ConfigurationControl:
             if cluster_wide and name in DEFINITIONS and DEFINITIONS[name].update_mode is UpdateMode.PER_BROKER:
                 raise errors.InvalidRequestError(f"{name} can be set for a single broker only, name its id")
         try:
-            self.config.with_properties({name: text for name, text in configs.items() if is_broker_option(name)})
+            # Another broker has other directories than this controller.
+            known = {name: text for name, text in configs.items() if is_broker_option(name) and name != _CORDONED}
+            self.config.with_properties(known)
         except errors.ConfigurationError as error:
             raise errors.InvalidRequestError(str(error)) from None
         _check_pools(self.effective.broker_config(image), configs)

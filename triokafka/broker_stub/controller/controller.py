@@ -20,6 +20,7 @@ from triokafka.broker_stub.controller.idle_records import IdleRecords
 from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.session_fencing import SessionFencing
+from triokafka.broker_stub.controller.token_expiry import TokenExpiry
 from triokafka.broker_stub.controller.unclean_elections import UncleanElections
 from triokafka.broker_stub.meta_properties import ClusterIdentity
 from triokafka.broker_stub.metadata import features
@@ -198,7 +199,13 @@ class Controller:
         own_id = self.config.node_id if not self._had_term and self.metadata.is_alone else None
         self._had_term = True
         self.terms += 1
-        state.cluster.begin(state.committed, now=self.world.now(), own_id=own_id, cluster_id=self.cluster_id)
+        state.cluster.begin(
+            state.committed,
+            now=self.world.now(),
+            own_id=own_id,
+            cluster_id=self.cluster_id,
+            silent=self.metadata.raft.silence_of_last_leader,
+        )
         logger.info(
             "node %d is the active controller of cluster %s in epoch %d, %d topics, next offset %d",
             self.config.node_id,
@@ -240,6 +247,9 @@ class Controller:
                     nursery.start_soon(LeaderBalancing(state, queue, interval=interval, percentage=percentage).run)
                 unclean_interval = config.unclean_leader_election_interval_ms / 1000
                 nursery.start_soon(UncleanElections(state, queue, interval=unclean_interval).run)
+                if state.tokens.enabled:
+                    check_interval = config.delegation_token_expiry_check_interval_ms / 1000
+                    nursery.start_soon(TokenExpiry(self.world, state, queue, interval=check_interval).run)
                 if config.metadata_max_idle_interval_ms:
                     nursery.start_soon(IdleRecords(config, self.metadata, queue).run)
                 await self._inactive.wait()

@@ -1,14 +1,20 @@
-"""Placement of the replicas of new partitions: round-robin over the brokers, and over the racks if brokers have racks.
+"""Placement of replicas: round-robin over the brokers, and over the racks if brokers have racks.
 
-Pure functions. The starting points are random, or fixed for tests and for adding partitions to a topic.
+`place` is for new partitions, `assign_replicas` for the plans of ``triokafka reassign generate``, as in Kafka. Pure
+functions. The starting points are random, or fixed for tests and for adding partitions to a topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TypeVar
 
 from triokafka.errors import InvalidReplicationFactorError
 from triokafka.named_tuple import NamedTuple
+
+T = TypeVar("T")
 
 
 class UsableBroker(NamedTuple):
@@ -74,6 +80,13 @@ def _welcome(candidate: int, replicas: Sequence[int], racks: Mapping[int, str], 
     return racks[candidate] not in used or len(used) == number_of_racks
 
 
+class _Rack(NamedTuple):
+    """The brokers of a rack that are up, and its fenced ones, both by id."""
+
+    live: list[int]
+    fenced: list[int]
+
+
 def place(
     brokers: Iterable[UsableBroker],
     partitions: int,
@@ -81,49 +94,69 @@ def place(
     *,
     pick: Callable[[int], int],
     first_partition: int = 0,
-    leader_of_first: int | None = None,
+    first_replica: int | None = None,
 ) -> list[tuple[int, ...]]:
-    """Place new partitions on the brokers of a cluster.
+    """Place new partitions on the brokers of a cluster, striped over its racks as Kafka's controller does.
 
-    ``pick(n)`` chooses a starting point below n. Racks count only if every broker that is not fenced has one.
-    ``leader_of_first`` is the leader of partition 0 of an existing topic: placement continues from there, so that
-    adding partitions in steps gives the same spread as creating them together.
+    Leaders are assigned round-robin over the brokers that are up, which alternate between the racks. The other replicas
+    go to one rack after the other; a rack gives a fenced broker only when none of its live ones is left. Brokers
+    without a rack are in one rack of their own. Which brokers follow a leader changes with every round.
+
+    ``pick(n)`` chooses a starting point below n. ``first_replica`` is that of partition 0 of an existing topic:
+    placement continues from there, so that adding partitions in steps gives the same spread as creating them together.
 
     Raises:
         InvalidReplicationFactorError: not positive, more than there are brokers, or every broker is fenced.
     """
-    usable = sorted(brokers, key=lambda broker: broker.broker_id)
-    live = [broker for broker in usable if not broker.fenced]
+    racks: dict[str | None, _Rack] = {}
+    usable = sorted(brokers, key=lambda broker: (broker.rack is not None, broker.rack or "", broker.broker_id))
+    for broker in usable:
+        rack = racks.setdefault(broker.rack, _Rack([], []))
+        (rack.fenced if broker.fenced else rack.live).append(broker.broker_id)
+    longest = max((len(rack.live) for rack in racks.values()), default=0)
+    order = [rack.live[i] for i in range(longest) for rack in racks.values() if i < len(rack.live)]
     if replication_factor <= 0:
-        raise InvalidReplicationFactorError(f"the replication factor must be positive, not {replication_factor}")
+        raise InvalidReplicationFactorError(
+            f"Invalid replication factor {replication_factor}: the replication factor must be positive."
+        )
+    if not order:
+        raise InvalidReplicationFactorError(
+            "All brokers are currently fenced, or have all their log directories cordoned."
+        )
     if replication_factor > len(usable):
         raise InvalidReplicationFactorError(
-            f"the replication factor {replication_factor} needs as many brokers, only {len(usable)} are registered"
+            f"The target replication factor of {replication_factor} cannot be reached because only {len(usable)} "
+            f"broker(s) are registered."
         )
-    if not live:
-        raise InvalidReplicationFactorError("all brokers are fenced")
-    ids = [broker.broker_id for broker in live]
-    if leader_of_first is None:
-        start_index, shift = pick(len(ids)), pick(len(ids))
+    if first_replica in order:
+        start = turn = order.index(first_replica)
     else:
-        start_index = shift = next((i for i, broker_id in enumerate(ids) if broker_id >= leader_of_first), 0)
-    racks = {broker.broker_id: broker.rack for broker in live if broker.rack is not None}
-    placed = assign_replicas(
-        ids,
-        partitions,
-        min(replication_factor, len(ids)),
-        start_index=start_index,
-        shift=shift,
-        first_partition=first_partition,
-        racks=racks if len(racks) == len(live) else None,
-    )
-    fenced = [broker.broker_id for broker in usable if broker.fenced]
-    missing = replication_factor - len(ids)
-    if missing <= 0:
-        return placed
-    return [(*replicas, *_rotated(fenced, index)[:missing]) for index, replicas in enumerate(placed)]
+        start, turn = pick(len(order)), pick(len(order))
+    rack_of = {broker_id: number for number, rack in enumerate(racks.values()) for broker_id in rack.live}
+    result = []
+    for partition in range(first_partition, first_partition + partitions):
+        leader = order[(partition + start) % len(order)]
+        in_order = list(racks.values())
+        own = in_order.pop(rack_of[leader])
+        round_number = turn + partition // len(order)
+        others = _rotated(in_order, rack_of[leader] + round_number)
+        member = partition + round_number // (len(others) or 1)  # each rack comes first once before the member changes
+        queues = [deque((*_rotated(rack.live, member), *_rotated(rack.fenced, member))) for rack in others]
+        position = own.live.index(leader)
+        rest = _rotated([*own.live[position + 1 :], *own.live[:position]], round_number)
+        queues.append(deque((*rest, *_rotated(own.fenced, member))))
+        result.append((leader, *islice(_in_turn(queues), replication_factor - 1)))
+    return result
 
 
-def _rotated(items: Sequence[int], by: int) -> tuple[int, ...]:
-    by %= len(items)
+def _in_turn(queues: Sequence[deque[int]]) -> Iterator[int]:
+    """Yield the first item of each queue, then the second of each, and so on."""
+    while any(queues):
+        for queue in queues:
+            if queue:
+                yield queue.popleft()
+
+
+def _rotated(items: Sequence[T], by: int) -> Sequence[T]:
+    by %= len(items) or 1
     return (*items[by:], *items[:by])

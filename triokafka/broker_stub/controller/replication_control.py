@@ -274,7 +274,7 @@ class ReplicationControl:
         first = topic.partitions[min(topic.partitions)]
         factor = len(first.replicas)
         if wanted.assignments is None:
-            added = self._place(image, additional, factor, first_partition=current, leader_of_first=first.leader)
+            added = self._place(image, additional, factor, first_partition=current, first_replica=first.replicas[0])
         else:
             if len(wanted.assignments) != additional:
                 raise errors.InvalidReplicationAssignmentError(

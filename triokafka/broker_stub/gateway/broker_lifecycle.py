@@ -39,6 +39,17 @@ class LifecycleState(enum.Enum):
     SHUTTING_DOWN = "shutting down"
 
 
+STATE_NUMBERS: Final = {
+    LifecycleState.NOT_RUNNING: 0,
+    LifecycleState.STARTING: 1,
+    LifecycleState.RECOVERY: 2,
+    LifecycleState.RUNNING: 3,
+    LifecycleState.PENDING_CONTROLLED_SHUTDOWN: 6,
+    LifecycleState.SHUTTING_DOWN: 7,
+}
+"""Kafka's numbers of the states, as metric."""
+
+
 class Lifecycle:
     """The state of a broker's registration. Times are seconds; methods return the time until the next request.
 
@@ -118,6 +129,8 @@ class BrokerLifecycle:
         metadata_offset: returns the offset up to which this broker has applied the metadata.
         registered: receives every broker epoch that the controller assigns.
         offline_directories: returns the ids of the data directories that have failed since the registration (KIP-858).
+        cordoned_directories: returns the ids of those that get no new replicas (KIP-1066), None if the cluster's
+            metadata have no place for them.
     """
 
     def __init__(
@@ -130,12 +143,14 @@ class BrokerLifecycle:
         metadata_offset: Callable[[], int],
         registered: Callable[[int], None],
         offline_directories: Callable[[], tuple[UUID, ...]] = tuple,
+        cordoned_directories: Callable[[], tuple[UUID, ...] | None] = lambda: None,
     ) -> None:
         self._world = world
         self._gateway = gateway
         self._metadata_offset = metadata_offset
         self._registered = registered
         self._offline_directories = offline_directories
+        self._cordoned_directories = cordoned_directories
         self._core = Lifecycle(heartbeat_interval=heartbeat_interval_ms / 1000, max_backoff=session_timeout_ms / 1000)
         self._registration: BrokerRegistration | None = None
         self._wait = 0.0
@@ -216,6 +231,7 @@ class BrokerLifecycle:
                         self._metadata_offset(),
                         want_shut_down=core.wants_shut_down,
                         offline_directories=self._offline_directories(),
+                        cordoned_directories=self._cordoned_directories(),
                     )
                     self._wait = core.heartbeat_answered(await self._gateway.broker_heartbeat(beat))
             except errors.KafkaError as error:

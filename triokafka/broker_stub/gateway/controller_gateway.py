@@ -35,17 +35,26 @@ if TYPE_CHECKING:  # messages are imported when a handler first needs them: a br
     )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
+    from triokafka.protocol.api.create_delegation_token import (
+        CreateDelegationTokenRequest,
+        CreateDelegationTokenResponse,
+    )
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from triokafka.protocol.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from triokafka.protocol.api.expire_delegation_token import (
+        ExpireDelegationTokenRequest,
+        ExpireDelegationTokenResponse,
+    )
     from triokafka.protocol.api.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
     from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+    from triokafka.protocol.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -64,6 +73,11 @@ class ForwardedClient(Protocol):
     @property
     def principal(self) -> str:
         """The client's principal."""
+        ...
+
+    @property
+    def token_authenticated(self) -> bool:
+        """Whether the client used a delegation token (KIP-48)."""
         ...
 
     @property
@@ -152,6 +166,24 @@ class ControllerGateway(Protocol):
         self, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
         """Set and remove SCRAM credentials of users; each user succeeds or fails independently (KIP-554)."""
+        ...
+
+    async def create_delegation_token(
+        self, request: CreateDelegationTokenRequest, *, requester: str, version: int = 3
+    ) -> CreateDelegationTokenResponse:
+        """Create a delegation token (KIP-48). ``requester`` is the client's principal."""
+        ...
+
+    async def renew_delegation_token(
+        self, request: RenewDelegationTokenRequest, *, requester: str
+    ) -> RenewDelegationTokenResponse:
+        """Let a delegation token expire later."""
+        ...
+
+    async def expire_delegation_token(
+        self, request: ExpireDelegationTokenRequest, *, requester: str
+    ) -> ExpireDelegationTokenResponse:
+        """Change when a delegation token expires, or remove it."""
         ...
 
     async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:

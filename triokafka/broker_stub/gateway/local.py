@@ -41,17 +41,26 @@ if TYPE_CHECKING:
     )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
+    from triokafka.protocol.api.create_delegation_token import (
+        CreateDelegationTokenRequest,
+        CreateDelegationTokenResponse,
+    )
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from triokafka.protocol.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from triokafka.protocol.api.expire_delegation_token import (
+        ExpireDelegationTokenRequest,
+        ExpireDelegationTokenResponse,
+    )
     from triokafka.protocol.api.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
     from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+    from triokafka.protocol.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -189,6 +198,38 @@ class LocalControllerGateway:
         """See `user_control.alter_user_scram_credentials`."""
         return await self._submit(
             "AlterUserScramCredentials", lambda image: user_control.alter_user_scram_credentials(image, request)
+        )
+
+    async def create_delegation_token(
+        self, request: CreateDelegationTokenRequest, *, requester: str, version: int = 3
+    ) -> CreateDelegationTokenResponse:
+        """See `TokenControl.create`."""
+        tokens, world = self._controller.state.tokens, self._world
+        return await self._submit(
+            "CreateDelegationToken",
+            lambda image: tokens.create(
+                image, request, requester=requester, version=version, now_ms=world.wall_ms(), new_id=world.uuid
+            ),
+        )
+
+    async def renew_delegation_token(
+        self, request: RenewDelegationTokenRequest, *, requester: str
+    ) -> RenewDelegationTokenResponse:
+        """See `TokenControl.renew`."""
+        tokens, world = self._controller.state.tokens, self._world
+        return await self._submit(
+            "RenewDelegationToken",
+            lambda image: tokens.renew(image, request, requester=requester, now_ms=world.wall_ms()),
+        )
+
+    async def expire_delegation_token(
+        self, request: ExpireDelegationTokenRequest, *, requester: str
+    ) -> ExpireDelegationTokenResponse:
+        """See `TokenControl.expire`."""
+        tokens, world = self._controller.state.tokens, self._world
+        return await self._submit(
+            "ExpireDelegationToken",
+            lambda image: tokens.expire(image, request, requester=requester, now_ms=world.wall_ms()),
         )
 
     # The cluster

@@ -42,17 +42,26 @@ if TYPE_CHECKING:
     )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
+    from triokafka.protocol.api.create_delegation_token import (
+        CreateDelegationTokenRequest,
+        CreateDelegationTokenResponse,
+    )
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from triokafka.protocol.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from triokafka.protocol.api.expire_delegation_token import (
+        ExpireDelegationTokenRequest,
+        ExpireDelegationTokenResponse,
+    )
     from triokafka.protocol.api.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
     from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+    from triokafka.protocol.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -109,7 +118,7 @@ class RemoteControllerGateway:
         )
         envelope = EnvelopeRequest(
             request_data=b"".join(parts)[SIZE_BYTES:],
-            request_principal=encode_principal(client.principal),
+            request_principal=encode_principal(client.principal, token_authenticated=client.token_authenticated),
             client_host_address=encode_address(client.peer[0]),
         )
         answer = await self._channel.send(envelope, timeout_ms=timeout_ms, is_refusal=_is_not_controller)
@@ -217,6 +226,24 @@ class RemoteControllerGateway:
         self, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
         """Set and remove SCRAM credentials."""
+        return await self._send(request)
+
+    async def create_delegation_token(
+        self, request: CreateDelegationTokenRequest, *, requester: str, version: int = 3
+    ) -> CreateDelegationTokenResponse:
+        """Create a delegation token. The Envelope names the requester."""
+        return await self._send(request, version=version)
+
+    async def renew_delegation_token(
+        self, request: RenewDelegationTokenRequest, *, requester: str
+    ) -> RenewDelegationTokenResponse:
+        """Let a delegation token expire later. The Envelope names the requester."""
+        return await self._send(request)
+
+    async def expire_delegation_token(
+        self, request: ExpireDelegationTokenRequest, *, requester: str
+    ) -> ExpireDelegationTokenResponse:
+        """Change when a delegation token expires, or remove it. The Envelope names the requester."""
         return await self._send(request)
 
     # The cluster

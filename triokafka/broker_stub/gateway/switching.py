@@ -34,17 +34,26 @@ if TYPE_CHECKING:
     )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
+    from triokafka.protocol.api.create_delegation_token import (
+        CreateDelegationTokenRequest,
+        CreateDelegationTokenResponse,
+    )
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from triokafka.protocol.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from triokafka.protocol.api.expire_delegation_token import (
+        ExpireDelegationTokenRequest,
+        ExpireDelegationTokenResponse,
+    )
     from triokafka.protocol.api.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
     from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+    from triokafka.protocol.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -147,6 +156,24 @@ class SwitchingControllerGateway:
     ) -> AlterUserScramCredentialsResponse:
         """Set and remove SCRAM credentials."""
         return await self._call(lambda to: to.alter_user_scram_credentials(request))
+
+    async def create_delegation_token(
+        self, request: CreateDelegationTokenRequest, *, requester: str, version: int = 3
+    ) -> CreateDelegationTokenResponse:
+        """Create a delegation token."""
+        return await self._call(lambda to: to.create_delegation_token(request, requester=requester, version=version))
+
+    async def renew_delegation_token(
+        self, request: RenewDelegationTokenRequest, *, requester: str
+    ) -> RenewDelegationTokenResponse:
+        """Let a delegation token expire later."""
+        return await self._call(lambda to: to.renew_delegation_token(request, requester=requester))
+
+    async def expire_delegation_token(
+        self, request: ExpireDelegationTokenRequest, *, requester: str
+    ) -> ExpireDelegationTokenResponse:
+        """Change when a delegation token expires, or remove it."""
+        return await self._call(lambda to: to.expire_delegation_token(request, requester=requester))
 
     async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
         """Change feature levels."""

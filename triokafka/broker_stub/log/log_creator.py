@@ -113,18 +113,21 @@ class LogCreator:
         return log
 
     def _directory_for(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Choose the data directory of a new log: the one with the fewest logs.
+        """Choose the data directory of a new log: the one with the fewest logs among those that are not cordoned.
 
         A directory with a folder of that name, left by a failed attempt, takes precedence: a broker does not start with
         two such folders.
         """
         online = self._directories.online()
+        open_ones = [directory for directory in online if directory.path not in self._directories.cordoned] or online[
+            :1
+        ]
         if len(online) > 1:
             name = folder_name(topic_partition)
             for directory in online:
                 if self._world.storage.is_dir(f"{directory.path}/{name}"):
                     return directory
-        return min(online, key=lambda candidate: len(candidate.logs) + len(candidate.offline))
+        return min(open_ones, key=lambda candidate: len(candidate.logs) + len(candidate.offline))
 
     def _make(
         self,

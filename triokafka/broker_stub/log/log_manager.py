@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -127,6 +127,15 @@ class LogManager:
         self.flush_due = self._maintenance.flush_due
         self.flush_sealed = self._maintenance.flush_sealed
         self.flush_sealed_of = self._maintenance.flush_sealed_of
+
+    @property
+    def cordoned(self) -> frozenset[str]:
+        """The paths of the directories that get no new logs, without trailing slashes (KIP-1066)."""
+        return self._directories.cordoned
+
+    @cordoned.setter
+    def cordoned(self, paths: Collection[str]) -> None:
+        self._directories.cordoned = frozenset(path.rstrip("/") or "/" for path in paths)
 
     @property
     def previous_broker_epoch(self) -> int:

@@ -24,7 +24,13 @@ from triokafka.broker_stub.log.page_cache import ColdReadError
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.pending_moves import PendingMove, PendingMoves
 from triokafka.broker_stub.log.throttle import Throttle
-from triokafka.errors import KafkaError, KafkaStorageError, LogDirNotFoundError, ReplicaNotAvailableError
+from triokafka.errors import (
+    InvalidReplicationAssignmentError,
+    KafkaError,
+    KafkaStorageError,
+    LogDirNotFoundError,
+    ReplicaNotAvailableError,
+)
 from triokafka.named_tuple import NamedTuple
 from triokafka.records import iter_batches
 from triokafka.structs import Buffer, TopicPartition
@@ -88,6 +94,7 @@ class LogMover:
         Raises:
             LogDirNotFoundError: there is no such data directory.
             KafkaStorageError: the data directory is offline.
+            InvalidReplicationAssignmentError: the data directory is cordoned.
             ReplicaNotAvailableError: there is no log of that partition.
         """
         target = self._directories.get(path)
@@ -95,6 +102,8 @@ class LogMover:
             raise LogDirNotFoundError(f"{path} is not in log.dirs")
         if target.failure:
             raise KafkaStorageError(target.failure)
+        if target.path in self._directories.cordoned:
+            raise InvalidReplicationAssignmentError(f"the data directory {path} is cordoned (cordoned.log.dirs)")
         hosted = self._directories.hosted.get(topic_partition)
         if hosted is None:
             raise ReplicaNotAvailableError(f"there is no log of {topic_partition} here")

@@ -20,7 +20,7 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (7, 31),
+    METADATA_VERSION: (7, 30),
     KRAFT_VERSION: (0, 1),
     GROUP_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
@@ -29,10 +29,10 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     "share.version": (0, 1),
     "streams.version": (0, 1),
 }
-"""Levels at which this software opens a metadata log, including logs that Kafka wrote."""
+"""Levels at which this software opens a metadata log: those of Kafka 4.3."""
 
 SERVED: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (7, 25),
+    METADATA_VERSION: (7, 30),
     KRAFT_VERSION: (0, 1),
     GROUP_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
@@ -54,6 +54,7 @@ INITIAL_KRAFT_VERSION: Final = 1
 
 NO_EPOCH_ON_ISR_SHRINK: Final = 12
 """The ``metadata.version`` (3.6-IV0) from which a smaller in-sync set begins no new leader epoch."""
+_DELEGATION_TOKENS: Final = 14
 _CONTROLLER_REGISTRATION: Final = 15
 _DIRECTORY_ASSIGNMENT: Final = 17
 _CORDONED_DIRECTORIES: Final = 30
@@ -91,6 +92,11 @@ def assigns_directories(image: MetadataImage) -> bool:
 def cordons_directories(image: MetadataImage) -> bool:
     """Whether log directories can be cordoned (KIP-1066, ``metadata.version`` 4.3-IV0)."""
     return metadata_version(image.features) >= _CORDONED_DIRECTORIES
+
+
+def has_delegation_tokens(image: MetadataImage) -> bool:
+    """Whether the metadata may have delegation tokens (``metadata.version`` 3.6-IV2)."""
+    return metadata_version(image.features) >= _DELEGATION_TOKENS
 
 
 def registers_controllers(image: MetadataImage) -> bool:

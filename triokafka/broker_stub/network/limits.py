@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from triokafka.broker_stub.request.quotas import Rate
+from triokafka.broker_stub.quota_rate import QuotaRate
 from triokafka.errors import KafkaError
+from triokafka.metrics.metric_config import MetricConfig
 from triokafka.named_tuple import NamedTuple
 
 INT_MAX: Final = 2**31 - 1
@@ -58,12 +59,13 @@ class ConnectionLimits:
 
     def __init__(self, config: ConnectionConfig) -> None:
         self._config = config
+        self._windows = MetricConfig(samples=config.rate_samples, window_seconds=config.rate_window_seconds)
         self._ip_rate_limits: Mapping[str | None, float] = {}
         self._by_ip: dict[str, int] = {}
         self._by_listener: dict[str, int] = {}
-        self._rate = Rate(config.rate_samples, config.rate_window_seconds)
-        self._listener_rates: dict[str, Rate] = {}
-        self._ip_rates: dict[str, Rate] = {}
+        self._rate = QuotaRate(self._windows)
+        self._listener_rates: dict[str, QuotaRate] = {}
+        self._ip_rates: dict[str, QuotaRate] = {}
         self.total = 0
 
     def configure(self, config: ConnectionConfig) -> None:
@@ -154,15 +156,11 @@ class ConnectionLimits:
             seconds = max(seconds, self._record(rate, limit, now))
         return seconds
 
-    def _record(self, rate: Rate, limit: float, now: float) -> float:
+    def _record(self, rate: QuotaRate, limit: float, now: float) -> float:
         if limit >= INT_MAX:
             return 0.0
         rate.record(1, now)
-        observed, seconds = rate.measure(now)
-        if observed <= limit:
-            return 0.0
-        most = self._config.rate_window_seconds
-        return most if limit <= 0 else min((observed - limit) / limit * seconds, most)
+        return min(rate.throttle_seconds(limit, now), self._config.rate_window_seconds)
 
-    def _new_rate(self) -> Rate:
-        return Rate(self._config.rate_samples, self._config.rate_window_seconds)
+    def _new_rate(self) -> QuotaRate:
+        return QuotaRate(self._windows)

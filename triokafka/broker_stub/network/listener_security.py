@@ -16,8 +16,15 @@ from triokafka.broker_stub.config.security_names import ListenerOptions
 from triokafka.broker_stub.network.authentication import Authenticated, Authentication, AuthenticationFailedError
 from triokafka.broker_stub.network.sasl_session import MechanismOptions, SaslOptions, SaslSession
 from triokafka.errors import ConfigurationError
+from triokafka.named_tuple import NamedTuple
 from triokafka.security.client_security import ClientSecurity, SaslSettings
+from triokafka.security.delegation_tokens import DelegationTokens
 from triokafka.security.jaas import LoginModule, parse_jaas
+from triokafka.security.jaas_file import OPTION, SERVER_SECTION, login_module
+from triokafka.security.kerberos.local_names import LocalNames
+from triokafka.security.kerberos.login import MODULE as KERBEROS_MODULE
+from triokafka.security.kerberos.login import KerberosLogin, KerberosSettings, default_realm
+from triokafka.security.kerberos.login import settings_of as kerberos_settings
 from triokafka.security.oauth.jwks import JwksValidator
 from triokafka.security.oauth.options import (
     JWKS_URL,
@@ -29,11 +36,12 @@ from triokafka.security.oauth.options import (
 from triokafka.security.oauth.options import extensions as sasl_extensions
 from triokafka.security.principal_mapping import PrincipalMapping, distinguished_name
 from triokafka.security.sasl.mechanism import (
-    MECHANISMS,
+    GSSAPI,
     OAUTHBEARER,
     PLAIN,
     SCRAM_SHA_256,
     SCRAM_SHA_512,
+    SUPPORTED,
     SaslServer,
 )
 from triokafka.security.sasl.oauthbearer import OAuthBearerServer, UnsecuredValidator
@@ -42,7 +50,7 @@ from triokafka.security.sasl.scram import ScramServer
 from triokafka.security.sasl.unsecured_login import UnsecuredTokens
 from triokafka.security.scram_credentials import ScramCredential, ScramCredentials, ScramMechanism
 from triokafka.security.secret import reveal
-from triokafka.security.tls import TlsContexts, TlsSettings
+from triokafka.security.tls import KAFKAS_NAMES, TlsContexts, TlsSettings
 from triokafka.world import Stream, World
 from triokafka.world.tls_stream import TlsStream
 
@@ -74,6 +82,15 @@ class ScramLookups:
         return None
 
 
+class _Lookups(NamedTuple):
+    """Users and tokens of the cluster, and the key of the salts for unknown users."""
+
+    scram: ScramCredentials
+    tokens: DelegationTokens | None
+    unknown_user_key: bytes
+    jwks: JwksValidator | None = None
+
+
 def is_secure(listener: ListenerSpec) -> bool:
     """Whether the listener has TLS or SASL."""
     return listener.security_protocol != "PLAINTEXT"
@@ -84,6 +101,7 @@ class ListenerSecurity(Authentication):
 
     Args:
         scram: the SCRAM credentials of the cluster.
+        tokens: the delegation tokens of the cluster; None without ``delegation.token.secret.key``.
 
     Raises:
         ConfigurationError: an option is missing, or a file cannot be used. The message names the listener.
@@ -96,14 +114,15 @@ class ListenerSecurity(Authentication):
         world: World,
         *,
         scram: ScramCredentials | None = None,
+        tokens: DelegationTokens | None = None,
     ) -> None:
         self._world = world
+        lookups = _Lookups(scram or ScramLookups(), tokens, world.random_bytes(32))
         self._listeners: dict[str, _Listener] = {}
-        unknown_user_key = world.random_bytes(32)
         for spec in listeners:
             try:
                 self._listeners[spec.name] = _Listener(
-                    spec, ListenerOptions(config.security or {}, spec.name), world, scram, unknown_user_key
+                    spec, ListenerOptions(config.security or {}, spec.name), world, lookups
                 )
             except ConfigurationError as error:
                 raise ConfigurationError(f"listener {spec.name}: {error}") from None
@@ -156,8 +175,7 @@ class _Listener:
         spec: ListenerSpec,
         options: ListenerOptions,
         world: World,
-        scram: ScramCredentials | None,
-        unknown_user_key: bytes,
+        lookups: _Lookups,
     ) -> None:
         self.tls: TlsContexts | None = None
         self.sasl: SaslOptions | None = None
@@ -174,7 +192,7 @@ class _Listener:
         if has_sasl:
             if OAUTHBEARER in _enabled(options):
                 self.jwks = _jwks_validator(options, world)
-            self.sasl = _sasl_options(options, world, scram or ScramLookups(), unknown_user_key, self.jwks)
+            self.sasl = _sasl_options(options, world, lookups._replace(jwks=self.jwks))
 
 
 def _principal(tls: ssl.SSLObject, mapping: PrincipalMapping) -> str:
@@ -189,7 +207,7 @@ def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_h
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
         kind = (options.get(name) or "PEM").upper()
         if kind not in _STORES:
-            raise ConfigurationError(f"{options.name_of(name)}={kind}: supported are {', '.join(_STORES[:2])}")
+            raise ConfigurationError(f"{options.name_of(name)}={kind}: supported are {', '.join(_STORES)}")
     if client_auth not in ("required", "requested", "none"):
         raise ConfigurationError(f"ssl.client.auth={client_auth}: expected required, requested or none")
     ciphers = options.get("ssl.cipher.suites")
@@ -201,6 +219,8 @@ def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_h
         key=options.get("ssl.keystore.key"),
         password=options.get("ssl.key.password") or options.get("ssl.keystore.password"),
         store_password=options.get("ssl.keystore.password"),
+        revoked=options.get("ssl.crl.location"),
+        names=KAFKAS_NAMES,
         ciphers=ciphers.replace(",", ":") if ciphers else None,
         protocols=tuple(one.strip() for one in protocols),
         check_hostname=check_hostname,
@@ -212,25 +232,19 @@ def _enabled(options: ListenerOptions) -> list[str]:
     return [one.strip() for one in (options.get("sasl.enabled.mechanisms") or "").split(",") if one.strip()]
 
 
-def _sasl_options(
-    options: ListenerOptions,
-    world: World,
-    scram: ScramCredentials,
-    unknown_user_key: bytes,
-    jwks: JwksValidator | None,
-) -> SaslOptions:
+def _sasl_options(options: ListenerOptions, world: World, lookups: _Lookups) -> SaslOptions:
     enabled = _enabled(options)
     if not enabled:
-        raise ConfigurationError(f"sasl.enabled.mechanisms: no mechanism is enabled; known are {', '.join(MECHANISMS)}")
+        raise ConfigurationError(f"sasl.enabled.mechanisms: no mechanism is enabled; known are {', '.join(SUPPORTED)}")
     found: dict[str, MechanismOptions] = {}
     for mechanism in enabled:
-        if mechanism not in MECHANISMS:
+        if mechanism not in SUPPORTED:
             raise ConfigurationError(
-                f"sasl.enabled.mechanisms: {mechanism} is not supported; known are {', '.join(MECHANISMS)}"
+                f"sasl.enabled.mechanisms: {mechanism} is not supported; known are {', '.join(SUPPORTED)}"
             )
         if mechanism != OAUTHBEARER and options.get(_HANDLER, mechanism=mechanism) is not None:
             logger.warning("%s of %s has no effect: classes of Java are not used", _HANDLER, mechanism)
-        start = _starter(mechanism, options, world, scram, unknown_user_key, jwks)
+        start = _starter(mechanism, options, world, lookups)
         reauth = _number(options, "connections.max.reauth.ms", 0, mechanism=mechanism)
         found[mechanism] = MechanismOptions(start, reauth)
     return SaslOptions(found, _number(options, "sasl.server.max.receive.size", 524_288))
@@ -247,7 +261,10 @@ def _number(options: ListenerOptions, name: str, default: int, *, mechanism: str
 
 def _login_module(options: ListenerOptions, mechanism: str) -> LoginModule | None:
     text = options.get("sasl.jaas.config", mechanism=mechanism)
-    return None if text is None else parse_jaas(text, source=f"sasl.jaas.config of {mechanism}")
+    if text is not None:
+        return parse_jaas(text, source=f"sasl.jaas.config of {mechanism}")
+    sections = (f"{options.listener}.{SERVER_SECTION}", SERVER_SECTION)
+    return login_module(options.get(OPTION), sections, mechanism)
 
 
 _HANDLER: Final = "sasl.server.callback.handler.class"
@@ -279,25 +296,20 @@ def _jwks_validator(options: ListenerOptions, world: World) -> JwksValidator | N
     return JwksValidator(world, endpoint, claim_rules(oauth), refresh_ms=refresh_ms)
 
 
-def _starter(
-    mechanism: str,
-    options: ListenerOptions,
-    world: World,
-    scram: ScramCredentials,
-    unknown_user_key: bytes,
-    jwks: JwksValidator | None,
-) -> Callable[[], SaslServer]:
+def _starter(mechanism: str, options: ListenerOptions, world: World, lookups: _Lookups) -> Callable[[], SaslServer]:
     if mechanism == PLAIN:
         module = _login_module(options, mechanism)
         if module is None:
             raise ConfigurationError(
-                "PLAIN needs the users: set plain.sasl.jaas.config to '…PlainLoginModule required user_NAME=\"…\";'"
+                "PLAIN needs the users: set plain.sasl.jaas.config to '…PlainLoginModule required user_NAME=\"…\";', or"
+                f" {OPTION} to a JAAS file with them"
             )
         users = PlainUsers(
             {name.removeprefix(_USER): value for name, value in module.options.items() if name.startswith(_USER)}
         )
         return lambda: PlainServer(users.verify)
     if mechanism == OAUTHBEARER:
+        jwks = lookups.jwks
         if jwks is not None:
             return lambda: OAuthBearerServer(jwks, lambda reason: logger.info("OAUTHBEARER: %s", reason))
         validate = UnsecuredValidator(
@@ -307,8 +319,39 @@ def _starter(
         )
         logger.warning("OAUTHBEARER accepts unsecured tokens, which anybody can make: use it for tests only")
         return lambda: OAuthBearerServer(validate, lambda reason: logger.info("OAUTHBEARER: %s", reason))
+    if mechanism == GSSAPI:
+        from triokafka.security.sasl.gssapi import GssapiServer  # rarely needed
+
+        login = KerberosLogin(_kerberos(options))
+        names = LocalNames(options.get("sasl.kerberos.principal.to.local.rules") or "DEFAULT", default_realm())
+        return lambda: GssapiServer(login, names)
     kind = _SCRAM[mechanism]
-    return lambda: ScramServer(kind, scram, random_bytes=world.random_bytes, unknown_user_key=unknown_user_key)
+    return lambda: ScramServer(
+        kind,
+        lookups.scram,
+        random_bytes=world.random_bytes,
+        unknown_user_key=lookups.unknown_user_key,
+        tokens=lookups.tokens,
+    )
+
+
+def _kerberos(options: ListenerOptions) -> KerberosSettings:
+    module = _login_module(options, GSSAPI)
+    if module is None:
+        raise ConfigurationError(
+            "GSSAPI needs the broker's keytab: set gssapi.sasl.jaas.config to"
+            f' \'…{KERBEROS_MODULE} required useKeyTab=true keyTab="…" principal="…";\''
+        )
+    if module.name != KERBEROS_MODULE:
+        raise ConfigurationError(f"sasl.jaas.config of GSSAPI: the login module {module.name} does not fit GSSAPI")
+    principal = reveal(module.options.get("principal", ""))
+    service = options.get("sasl.kerberos.service.name") or principal.partition("@")[0].partition("/")[0] or "kafka"
+    window = options.get("sasl.kerberos.ticket.renew.window.factor") or "0.8"
+    try:
+        renew_window = float(window)
+    except ValueError:
+        raise ConfigurationError(f"sasl.kerberos.ticket.renew.window.factor={window!r} is not a number") from None
+    return kerberos_settings(module.options, service=service, renew_window=renew_window)
 
 
 # The node as a client of other nodes
@@ -336,9 +379,9 @@ def _node_security(config: BrokerConfig, listener: str, mechanism_option: str) -
         tls = TlsContexts(tls_settings(options, check_hostname=check))
     if protocol.startswith("SASL_"):
         mechanism = options.get(mechanism_option) or ""
-        if mechanism not in MECHANISMS:
+        if mechanism not in SUPPORTED:
             raise ConfigurationError(
-                f"{mechanism_option}={mechanism!r}: the listener {listener} needs one of {', '.join(MECHANISMS)}"
+                f"{mechanism_option}={mechanism!r}: the listener {listener} needs one of {', '.join(SUPPORTED)}"
             )
         module = _login_module(options, mechanism)
         given = {} if module is None else module.options
@@ -346,6 +389,8 @@ def _node_security(config: BrokerConfig, listener: str, mechanism_option: str) -
             claims = {name.removeprefix(_CLAIM): reveal(v) for name, v in given.items() if name.startswith(_CLAIM)}
             provider = retrieved_tokens(_oauth_options(options)) or UnsecuredTokens(claims)
             sasl = SaslSettings(mechanism, token_provider=provider, extensions=sasl_extensions(given))
+        elif mechanism == GSSAPI:
+            sasl = SaslSettings(mechanism, kerberos=_kerberos(options))
         elif "username" not in given or "password" not in given:
             raise ConfigurationError(
                 f"sasl.jaas.config of {mechanism} on the listener {listener} needs username and password, with which"

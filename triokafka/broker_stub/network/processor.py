@@ -125,6 +125,7 @@ class ConnectionProcessor:
         self.listener = listener
         self.idle_since = shared.world.now()
         self.principal = ANONYMOUS
+        self.token_authenticated = False
         self._stream = stream
         self._shared = shared
         self._session: SaslSession | None = None
@@ -190,6 +191,8 @@ class ConnectionProcessor:
 
     async def _take_sasl(self, step: Step, session: SaslSession, reader: FrameReader) -> None:
         """Answer a request of the SASL exchange, and let the peer in, or refuse it."""
+        if step.evaluate is not None:
+            step = session.evaluated(await self._shared.world.run_in_thread(step.evaluate))
         if step.refusal is not None:
             if step.delayed:
                 # The delay slows down peers that guess passwords (KIP-306).
@@ -199,6 +202,7 @@ class ConnectionProcessor:
             raise AuthenticationFailedError(step.refusal)
         if session.is_complete:
             self.principal = session.principal or ANONYMOUS
+            self.token_authenticated = session.token_authenticated
             reader.limit(self._shared.max_frame_bytes)
         await self._stream.send_parts(step.parts)
         if session.is_complete:
@@ -256,6 +260,7 @@ class ConnectionProcessor:
                     frame,
                     slot=slot,
                     principal=self.principal,
+                    token_authenticated=self.token_authenticated,
                     listener=self.listener,
                     peer=peer,
                     received_at=received_at,

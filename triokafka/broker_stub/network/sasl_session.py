@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from triokafka.errors import (
@@ -54,6 +55,8 @@ class Step(NamedTuple):
     refusal: str | None = None
     delayed: bool = False
     """Whether the refusal waits for ``connection.failed.authentication.delay.ms`` (KIP-306)."""
+    evaluate: Callable[[], bytes | SaslAuthenticationFailedError] | None = None
+    """What to run in a thread, because it may wait; `SaslSession.evaluated` takes the result and returns the step."""
 
 
 class _State(enum.Enum):
@@ -68,11 +71,13 @@ class SaslSession:
 
     def __init__(self, options: SaslOptions, world: World) -> None:
         self.principal: str | None = None
+        self.token_authenticated = False
         self._options = options
         self._world = world
         self._state = _State.HANDSHAKE
         self._mechanism = ""
         self._server: SaslServer | None = None
+        self._evaluating: RequestHeader | None = None
         self._expires_at: float | None = None
         self._requests = 0
 
@@ -109,7 +114,7 @@ class SaslSession:
 
     @property
     def _may_start_again(self) -> bool:
-        return self._options.mechanisms[self._mechanism].max_reauth_ms > 0
+        return self._expires_at is not None
 
     def _refuse(self, parts: Sequence[Buffer], why: str, *, delayed: bool = False) -> Step:
         self._state = _State.FAILED
@@ -146,34 +151,49 @@ class SaslSession:
             return self._refuse((), "an invalid SaslAuthenticate")
         header, request = decoded
         assert isinstance(request, SaslAuthenticateRequest)
-        try:
-            token = server.evaluate(bytes(request.auth_bytes))
-        except SaslAuthenticationFailedError as error:
-            return self._fail(header, str(error))
+        evaluate = partial(_evaluate, server, bytes(request.auth_bytes))
+        if server.is_slow:
+            self._evaluating = header
+            return Step((), evaluate=evaluate)
+        return self._evaluated(server, header, evaluate())
+
+    def evaluated(self, token: bytes | SaslAuthenticationFailedError) -> Step:
+        """Return the step after the evaluation of a token in a thread."""
+        header, self._evaluating = self._evaluating, None
+        if header is None or self._server is None:
+            return self._refuse((), "no token is being evaluated")
+        return self._evaluated(self._server, header, token)
+
+    def _evaluated(
+        self, server: SaslServer, header: RequestHeader, token: bytes | SaslAuthenticationFailedError
+    ) -> Step:
+        if isinstance(token, SaslAuthenticationFailedError):
+            return self._fail(header, str(token), getattr(token, "why", None))
         if server.user is None:
             return Step(_encode(SaslAuthenticateResponse(auth_bytes=token), header))
         principal = f"User:{server.user}"
         if self.principal is not None and principal != self.principal:
             return self._fail(header, "the principal may not change when a client authenticates again")
-        self.principal = principal
+        self.principal, self.token_authenticated = principal, server.token_authenticated
         self._server = None
         self._state = _State.COMPLETE
         lifetime_ms = self._lifetime_ms(server)
         return Step(_encode(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms), header))
 
     def _lifetime_ms(self, server: SaslServer) -> int:
-        """Return the lifetime for the client, and note when the session expires. Only a configured limit is forced."""
+        """Return the lifetime for the client, and note when the session expires: 0 and None for never."""
         limit = self._options.mechanisms[self._mechanism].max_reauth_ms
         left = None if server.expires_at_ms is None else max(server.expires_at_ms - self._world.wall_ms(), 1)
-        if not limit:
-            return left or 0
-        lifetime_ms = limit if left is None else min(limit, left)
+        lifetime_ms = min(limit or left or 0, left or limit)
+        self._expires_at = None
+        if not lifetime_ms:
+            return 0
         self._expires_at = self._world.now() + lifetime_ms / 1000
         return lifetime_ms
 
-    def _fail(self, header: RequestHeader, why: str) -> Step:
+    def _fail(self, header: RequestHeader, why: str, for_log: str | None = None) -> Step:
         reply = SaslAuthenticateResponse(error_code=SaslAuthenticationFailedError.code, error_message=why)
-        return self._refuse(_encode(reply, header), f"{self._mechanism}: {why}", delayed=True)
+        return self._refuse(_encode(reply, header), f"{self._mechanism}: {for_log or why}", delayed=True)
 
     def _decode(
         self, kind: type[SaslHandshakeRequest] | type[SaslAuthenticateRequest], frame: Buffer
@@ -185,6 +205,13 @@ class SaslSession:
             return header, kind.decode(frame, header.api_version, header.size)
         except ProtocolError:
             return None
+
+
+def _evaluate(server: SaslServer, token: bytes) -> bytes | SaslAuthenticationFailedError:
+    try:
+        return server.evaluate(token)
+    except SaslAuthenticationFailedError as error:
+        return error
 
 
 def _encode(response: Response, header: RequestHeader) -> list[Buffer]:

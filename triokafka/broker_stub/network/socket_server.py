@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Awaitable, Callable, Collection
 from math import inf
 from typing import Final
 
@@ -143,8 +144,22 @@ class SocketServer:
         self._listeners[endpoint.name] = listener
         return listener.address
 
-    async def run(self, dispatcher: Dispatcher) -> None:
-        """Serve until cancelled, and then close all connections. Call `stop` first to finish requests in progress."""
+    async def run(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        late: Collection[str] = (),
+        ready: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+    ) -> None:
+        """Serve until cancelled, and then close all connections. Call `stop` first to finish requests in progress.
+
+        The listeners with the names ``late`` accept no connection until ``ready`` returns.
+        """
+
+        async def accept_late(name: str, listener: Listener) -> None:
+            await ready()
+            await self._accept(name, listener, shared, nursery)
+
         shared = self.shared(dispatcher)
         try:
             async with trio.open_nursery() as nursery:
@@ -154,7 +169,10 @@ class SocketServer:
                 nursery.start_soon(self._refusals.run)
                 nursery.start_soon(self._return_memory)
                 for name, listener in self._listeners.items():
-                    nursery.start_soon(self._accept, name, listener, shared, nursery)
+                    if name in late:
+                        nursery.start_soon(accept_late, name, listener)
+                    else:
+                        nursery.start_soon(self._accept, name, listener, shared, nursery)
         finally:
             self.close()
 

@@ -80,7 +80,7 @@ class Fetcher:
             return self._responses.unexpected(source, partition.error_code)
         if not self._take(state, partition, now):
             return False
-        state.fetch_timeout_at = quorum.fetch_timeout_at(now)
+        quorum.heard_from_leader(state, now)
         state.has_fetched = True
         return True
 
@@ -138,7 +138,7 @@ class Fetcher:
         if not isinstance(state, Follower) or state.snapshot is None:
             return True
         writer, snapshot = state.snapshot, SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
-        state.fetch_timeout_at = quorum.fetch_timeout_at(now)
+        quorum.heard_from_leader(state, now)
         if partition.error_code or snapshot != writer.snapshot_id or partition.position != writer.size:
             # The leader has deleted the snapshot, or the answer is not to the last request: begin again with a Fetch.
             writer.abandon()
@@ -153,7 +153,7 @@ class Fetcher:
         state = self._quorum.state
         if isinstance(state, Follower) and state.snapshot is writer:
             state.snapshot, state.finishing_snapshot = None, False
-            state.fetch_timeout_at = self._quorum.fetch_timeout_at(now)
+            self._quorum.heard_from_leader(state, now)
         self._load_snapshot()
 
     def snapshot_failed(self, writer: SnapshotWriter) -> None:

@@ -140,6 +140,12 @@ class RaftClient:
         return state.epoch_start_offset if isinstance(state, Leader) else -1
 
     @property
+    def silence_of_last_leader(self) -> tuple[int, float] | None:
+        """The last other leader that this node followed, and the seconds since its last answer."""
+        heard = self._core.quorum.last_heard
+        return None if heard is None else (heard[0], max(self._now() - heard[1], 0.0))
+
+    @property
     def high_watermark(self) -> int:
         """The offset before which all records are committed; -1 while unknown."""
         return self._core.quorum.high_watermark

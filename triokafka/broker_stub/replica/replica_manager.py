@@ -58,6 +58,8 @@ class ReplicaManager:
             and its sibling).
         delete_purge_interval: the same for DeleteRecords requests.
         lag_ms: ``replica.lag.time.max.ms``.
+        quota_windows: ``replication.quota.window.num``.
+        quota_window_seconds: ``replication.quota.window.size.seconds``.
     """
 
     def __init__(
@@ -71,6 +73,8 @@ class ReplicaManager:
         fetch_purge_interval: int = PURGE_INTERVAL,
         delete_purge_interval: int = 1,
         lag_ms: int = 30_000,
+        quota_windows: int = 11,
+        quota_window_seconds: float = 1,
     ) -> None:
         now_ms = monotonic_ms(world)
         self.produce_purgatory = Purgatory("Produce", now_ms=now_ms, purge_interval=produce_purge_interval)
@@ -88,7 +92,10 @@ class ReplicaManager:
         self.log_moved = hosted.log_moved
         self.shrink_interval = lag_ms / 2000
         self.proposals = PendingProposals(node_id, hosted.isr_changed)
-        leader_quota, follower_quota = ReplicationQuota("leader", node_id), ReplicationQuota("follower", node_id)
+        leader_quota, follower_quota = (
+            ReplicationQuota(side, node_id, windows=quota_windows, window_seconds=quota_window_seconds)
+            for side in ("leader", "follower")
+        )
         self.fetchers = fetchers = FetcherManager(node_id, world, hosted, self.traffic, follower_quota)
         self._opener = opener = PartitionOpener(
             node_id, logs, hosted, listener, now=world.now, lag_seconds=lag_ms / 1000, follow=fetchers.follow

@@ -9,26 +9,31 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.broker_stub.quota_rate import QuotaRate
+from triokafka.metrics.metric_config import MetricConfig
 from triokafka.structs import TopicPartition
 
-_WINDOWS: Final = 11
-_WINDOW_SECONDS: Final = 1.0
 _NO_LIMIT: Final = float("inf")
 
 
 class ReplicationQuota:
     """The limit of one side, ``leader`` or ``follower``.
 
-    The rate is an average over `_WINDOWS` windows of a second, as Kafka's defaults have it
-    (``replication.quota.window.num``). ``rate`` is in bytes per second.
+    ``rate`` is the limit in bytes per second.
+
+    Args:
+        side: ``leader`` or ``follower``.
+        node_id: the id of this broker.
+        windows: number of windows over which the rate is measured (``replication.quota.window.num``).
+        window_seconds: length of a window (``replication.quota.window.size.seconds``).
     """
 
-    def __init__(self, side: str, node_id: int) -> None:
+    def __init__(self, side: str, node_id: int, *, windows: int = 11, window_seconds: float = 1) -> None:
         self.rate = _NO_LIMIT
         self._side = side
         self._node_id = node_id
         self._topics: dict[str, frozenset[int] | None] = {}  # None: all partitions
-        self._windows: dict[int, int] = {}
+        self._measured = QuotaRate(MetricConfig(samples=windows, window_seconds=window_seconds))
 
     def configure(self, image: MetadataImage) -> None:
         """Take the rate and the throttled replicas from the metadata."""
@@ -60,18 +65,11 @@ class ReplicationQuota:
     def record(self, topic_partition: TopicPartition, size: int, now: float) -> None:
         """Count the bytes of a partition, if the limit applies to it."""
         if size and self.applies_to(topic_partition):
-            window = int(now / _WINDOW_SECONDS)
-            self._windows[window] = self._windows.get(window, 0) + size
-            for old in [known for known in self._windows if known <= window - _WINDOWS]:
-                del self._windows[old]
+            self._measured.record(size, now)
 
     def is_exceeded(self, now: float) -> bool:
         """Whether throttled replicas have to wait."""
-        if self.rate == _NO_LIMIT:
-            return False
-        newest = int(now / _WINDOW_SECONDS)
-        total = sum(size for window, size in self._windows.items() if window > newest - _WINDOWS)
-        return total > self.rate * (_WINDOWS - 1) * _WINDOW_SECONDS
+        return self.rate < _NO_LIMIT and self._measured.measure(now) > self.rate
 
     def holds_back(self, topic_partition: TopicPartition, now: float) -> bool:
         """Whether a replica that is not in sync has to wait."""

@@ -42,6 +42,9 @@ class RequestContext:
     False, all of its time may have been waiting. ``follower`` marks a fetch of another broker. A handler that may
     answer for very many partitions, groups or keys counts them in ``items``.
 
+    ``token_authenticated`` says that the client used a delegation token, and ``forwarded`` that the request came in an
+    Envelope.
+
     ``let_go`` may be called once nothing has a view of the request's frame: the connection then holds no memory for it
     while the request waits. ``known`` is set when the connection has sent the same request before, with other records.
     """
@@ -62,6 +65,8 @@ class RequestContext:
     items: int = 0
     let_go: Callable[[], None] | None = None
     known: KnownRequest | None = None
+    token_authenticated: bool = False
+    forwarded: bool = False
 
     @property
     def version(self) -> int:

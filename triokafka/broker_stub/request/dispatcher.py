@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import trio
 
@@ -63,13 +63,6 @@ _DECODED_TIMES: Final = 4
 _FAULTS_BY_ITEM: Final = (0, 1, 2)  # the handlers of Produce, Fetch and ListOffsets check each partition
 
 
-class QuotaHook(Protocol):
-    """A quota that sees every response and returns the client's throttle time (KIP-219)."""
-
-    def throttle_time_ms(self, context: RequestContext, response: Response) -> int:
-        """Return the throttle time in ms; 0 for none."""
-
-
 @dataclass(slots=True)
 class Answer:
     """An encoded response: buffers to send (none for ``acks=0``), and the time to stop reading afterwards.
@@ -101,7 +94,6 @@ class Dispatcher:
         services: the parts of the broker that handlers use.
         handlers: the served APIs by key.
         memory: bounds the memory of requests that are decoded at the same time.
-        quota: is called with every response, besides the client quotas.
     """
 
     def __init__(
@@ -109,12 +101,9 @@ class Dispatcher:
         services: BrokerServices,
         handlers: Mapping[int, Handler[Any, Any]],
         memory: RequestMemory,
-        *,
-        quota: QuotaHook | None = None,
     ) -> None:
         self.services = services
         self.handlers = handlers
-        self.quota = quota
         self._memory = memory
         self._world = services.world
         self._client_quotas = services.quotas
@@ -145,6 +134,7 @@ class Dispatcher:
         *,
         slot: Slot,
         principal: str,
+        token_authenticated: bool = False,
         listener: str,
         peer: tuple[str, int],
         received_at: float | None = None,
@@ -190,6 +180,7 @@ class Dispatcher:
             header=header,
             services=self.services,
             principal=principal,
+            token_authenticated=token_authenticated,
             listener=listener,
             peer=peer,
             now=now,
@@ -260,7 +251,13 @@ class Dispatcher:
         return answer
 
     async def dispatch_forwarded(
-        self, frame: Buffer, envelope: EnvelopeArrival, *, principal: str, peer: tuple[str, int]
+        self,
+        frame: Buffer,
+        envelope: EnvelopeArrival,
+        *,
+        principal: str,
+        peer: tuple[str, int],
+        token_authenticated: bool = False,
     ) -> tuple[bytes, int]:
         """Answer a request that a broker forwards for a client (KIP-590).
 
@@ -271,6 +268,7 @@ class Dispatcher:
             frame: the client's request: header and body.
             envelope: the arrival of the Envelope that contains it.
             principal, peer: the client's principal and address.
+            token_authenticated: whether the client used a delegation token.
 
         Raises:
             InvalidRequestError: the frame is not a request.
@@ -292,6 +290,8 @@ class Dispatcher:
             header=header,
             services=self.services,
             principal=principal,
+            token_authenticated=token_authenticated,
+            forwarded=True,
             listener=envelope.listener,
             peer=peer,
             now=envelope.now,
@@ -354,15 +354,13 @@ class Dispatcher:
         if response is None:
             return Answer(throttle_ms=throttle_ms, done_at=world.now(), context=context)
         if type(response) is FilledAnswer:
-            if self.quota is None and not throttle_ms:
+            if not throttle_ms:
                 errors_seen = self._apis[header.api_key].metrics.errors
                 errors_seen[0] = errors_seen.get(0, 0) + 1
                 frame = response.template.frame(header.correlation_id, response.numbers)
                 return Answer([frame], 0, 0, False, world.now(), context)
             response = response.made()
         assert isinstance(response, Response)
-        if self.quota is not None:
-            throttle_ms = max(throttle_ms, self.quota.throttle_time_ms(context, response))
         if throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
         api = self._apis[header.api_key]

@@ -34,6 +34,7 @@ class ForwardedRequests:
             UnsupportedVersionError: the API or its version is not served.
         """
         frame = envelope.request_data
+        principal, token_authenticated = _principal(envelope)
         try:
             api_key = decode_request_header(frame).api_key
         except ProtocolError as error:
@@ -43,7 +44,8 @@ class ForwardedRequests:
         data, code = await self._dispatcher.dispatch_forwarded(
             frame,
             arrival,
-            principal=_principal(envelope),
+            principal=principal,
+            token_authenticated=token_authenticated,
             peer=(_address(envelope), 0),
         )
         return EnvelopeResponse(error_code=code) if code else EnvelopeResponse(response_data=data)
@@ -66,14 +68,15 @@ def encode_address(host: str) -> bytes:
         return b"\0\0\0\0"
 
 
-def _principal(envelope: EnvelopeRequest) -> str:
+def _principal(envelope: EnvelopeRequest) -> tuple[str, bool]:
+    """Return the client's principal, and whether it used a delegation token."""
     if envelope.request_principal is None:
-        return ANONYMOUS
+        return ANONYMOUS, False
     try:
         data = DefaultPrincipalData.decode_versioned(envelope.request_principal)
     except ProtocolError as error:
         raise PrincipalDeserializationFailureError(f"the principal of the envelope cannot be read: {error}") from error
-    return f"{data.type}:{data.name}"
+    return f"{data.type}:{data.name}", data.token_authenticated
 
 
 def _address(envelope: EnvelopeRequest) -> str:

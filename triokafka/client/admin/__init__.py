@@ -19,6 +19,7 @@ from triokafka.client.admin.partition_types import (
     UpgradeType,
 )
 from triokafka.client.admin.quotas import QuotaEntity, QuotaMatch
+from triokafka.client.admin.tokens import DelegationToken
 from triokafka.client.admin.transaction_types import (
     FencedProducer,
     HangingTransaction,
@@ -70,6 +71,7 @@ __all__ = [
     "ConfigSource",
     "ConfigSynonym",
     "CreatedTopic",
+    "DelegationToken",
     "ElectionType",
     "FeatureDescription",
     "FeatureRange",

@@ -18,13 +18,18 @@ from triokafka.client.admin.groups import GroupAdmin
 from triokafka.client.admin.offsets import OffsetAdmin
 from triokafka.client.admin.partitions import PartitionAdmin
 from triokafka.client.admin.quotas import QuotaAdmin
+from triokafka.client.admin.replica_logs import ReplicaLogAdmin
 from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.tokens import TokenAdmin
 from triokafka.client.admin.topics import TopicAdmin
 from triokafka.client.admin.transactions import TransactionAdmin
 from triokafka.client.admin.users import UserAdmin
 from triokafka.client.config import AdminOptions
 from triokafka.client.keywords import AdminKeywords
+from triokafka.client.metrics.client_metrics import ClientMetrics
+from triokafka.metrics import MetricName
 from triokafka.network.network_client import NetworkClient
+from triokafka.network.traffic import Traffic
 from triokafka.trio_context import require_trio
 from triokafka.world import World
 from triokafka.world.system import RealWorld
@@ -67,17 +72,24 @@ class AdminClient:
         self.options = AdminOptions.parse(options)
         world = world if world is not None else RealWorld()
         number = next(_NUMBERS.setdefault(world, itertools.count(1)))
-        network = self.options.network(client_id=f"triokafka-admin-{number}", allow_auto_create_topics=False)
+        traffic = Traffic()
+        client_id = self.options.client_id or f"triokafka-admin-{number}"
+        network = self.options.network(client_id=client_id, allow_auto_create_topics=False, traffic=traffic)
         self._client = NetworkClient(network, world=world)
+        metrics = self.options.metrics()
+        self._metrics = ClientMetrics("admin-client", client_id, clock=world.now, traffic=traffic, **metrics)
+        self._metrics.watch(self._client)
         requests = AdminRequests(self._client, self.options, world)
         areas = (
             TopicAdmin,
             OffsetAdmin,
+            ReplicaLogAdmin,
             PartitionAdmin,
             ConfigAdmin,
             GroupAdmin,
             GroupOffsetAdmin,
             TransactionAdmin,
+            TokenAdmin,
             QuotaAdmin,
             AclAdmin,
             UserAdmin,
@@ -93,6 +105,11 @@ class AdminClient:
 
     async def __aexit__(self, *raised: object) -> None:
         await self._client.__aexit__(*raised)
+        self._metrics.close()
+
+    def kafka_metrics(self) -> dict[MetricName, float]:
+        """Return Kafka's metrics by name, group and tags: rates and averages of the last minute, and totals."""
+        return self._metrics.values()
 
     create_topics = _method(TopicAdmin, TopicAdmin.create_topics)
     delete_topics = _method(TopicAdmin, TopicAdmin.delete_topics)
@@ -103,6 +120,8 @@ class AdminClient:
 
     list_offsets = _method(OffsetAdmin, OffsetAdmin.list_offsets)
     delete_records = _method(OffsetAdmin, OffsetAdmin.delete_records)
+
+    read_replica = _method(ReplicaLogAdmin, ReplicaLogAdmin.read_replica)
 
     elect_leaders = _method(PartitionAdmin, PartitionAdmin.elect_leaders)
     alter_partition_reassignments = _method(PartitionAdmin, PartitionAdmin.alter_partition_reassignments)
@@ -144,6 +163,11 @@ class AdminClient:
 
     describe_user_scram_credentials = _method(UserAdmin, UserAdmin.describe_user_scram_credentials)
     alter_user_scram_credentials = _method(UserAdmin, UserAdmin.alter_user_scram_credentials)
+
+    create_delegation_token = _method(TokenAdmin, TokenAdmin.create_delegation_token)
+    renew_delegation_token = _method(TokenAdmin, TokenAdmin.renew_delegation_token)
+    expire_delegation_token = _method(TokenAdmin, TokenAdmin.expire_delegation_token)
+    describe_delegation_tokens = _method(TokenAdmin, TokenAdmin.describe_delegation_tokens)
 
     describe_log_dirs = _method(BrokerAdmin, BrokerAdmin.describe_log_dirs)
     alter_replica_log_dirs = _method(BrokerAdmin, BrokerAdmin.alter_replica_log_dirs)

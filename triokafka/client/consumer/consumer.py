@@ -30,6 +30,7 @@ from triokafka.client.plugins import Plugins
 from triokafka.client.serializers import Deserializer
 from triokafka.delegation import delegated
 from triokafka.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError
+from triokafka.metrics import MetricName
 from triokafka.records import ConsumerRecord
 from triokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from triokafka.topic_names import check_topic_name
@@ -361,7 +362,7 @@ class Consumer:
             IllegalStateError: ``group_id`` is not set.
         """
         wanted = self._to_commit(offsets, "commit()")
-        with self._engine.user("commit"):
+        with self._engine.user("commit"), self._engine.timed("commit"):
             await self._engine.committer.commit(wanted, deadline=self._engine.deadline(timeout_ms))
 
     def commit_nowait(
@@ -454,7 +455,7 @@ class Consumer:
             return (await self.committed([partitions], timeout_ms=timeout_ms))[partitions]
         self._engine.check_usable()
         wanted = checked_partitions(partitions)
-        with self._engine.user("committed"):
+        with self._engine.user("committed"), self._engine.timed("committed"):
             return await self._engine.group_offsets.committed(wanted, deadline=self._engine.deadline(timeout_ms))
 
     beginning_offsets = delegated("_lookups", Lookups.beginning_offsets)
@@ -472,3 +473,7 @@ class Consumer:
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges by name, without any request."""
         return take_metrics(self._engine)
+
+    def kafka_metrics(self) -> dict[MetricName, float]:
+        """Return Kafka's metrics by name, group and tags: rates and averages of the last minute, and totals."""
+        return self._engine.metrics.values()

@@ -25,10 +25,13 @@ from triokafka.client.consumer.record_wait import RecordWait, Wakeup
 from triokafka.client.consumer.subscribed_topics import SubscribedTopics
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.topic_lists import TopicLists
+from triokafka.client.metrics.client_metrics import ClientMetrics
+from triokafka.client.metrics.consumer_metrics import ConsumerMetrics
 from triokafka.errors import ClosedError, IllegalStateError, KafkaError
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.cluster import Cluster
 from triokafka.network.network_client import NetworkClient
+from triokafka.network.traffic import Traffic
 from triokafka.structs import TopicPartition
 from triokafka.trio_context import require_trio
 from triokafka.world import World
@@ -45,10 +48,11 @@ class Engine:
     def __init__(self, options: ConsumerOptions, world: World, *, client_id: str) -> None:
         self.options = options
         self.world = world
-        self.network = NetworkClient(
-            options.network(client_id=client_id, allow_auto_create_topics=options.allow_auto_create_topics),
-            world=world,
+        traffic = Traffic()
+        network = options.network(
+            client_id=client_id, allow_auto_create_topics=options.allow_auto_create_topics, traffic=traffic
         )
+        self.network = NetworkClient(network, world=world)
         self.subscription = SubscriptionState(
             RESET_POLICIES[options.auto_offset_reset], exclude_internal_topics=options.exclude_internal_topics
         )
@@ -87,6 +91,19 @@ class Engine:
             progress=lambda: self.collector.progress,
             on_change=self.notify,
             on_assignment=self._assignment_changed,
+        )
+        self.lookup_times = {"commit": 0.0, "committed": 0.0}
+        """Seconds in the user's calls of these names."""
+        client_metrics = ClientMetrics("consumer", client_id, clock=world.now, traffic=traffic, **options.metrics())
+        self.metrics = ConsumerMetrics(
+            client_metrics,
+            self.network,
+            self.subscription,
+            self.fetcher,
+            position=self.collector.position,
+            membership=lambda: self.membership,
+            committed_only=options.isolation_level == "read_committed",
+            call_times=self.lookup_times,
         )
         self._topics = SubscribedTopics(self.network, self.subscription, self.failure_tracker)
         self.network.metadata.add_listener(self._metadata_changed)
@@ -141,6 +158,7 @@ class Engine:
             self._state = "closed"
             await self._tasks.close()
             await self.network.__aexit__(None, None, None)
+            self.metrics.close()
             self.fetcher.buffer.clear()
 
     async def _leave(self, in_hand_is_finished: bool) -> None:
@@ -165,6 +183,15 @@ class Engine:
             await self.committer.all_sent()  # those of the listener, too
         if membership is not None:
             await membership.leave("the consumer was closed")
+
+    @contextmanager
+    def timed(self, call: str) -> Iterator[None]:
+        """Add the time of the block to ``lookup_times``."""
+        since = self.world.now()
+        try:
+            yield
+        finally:
+            self.lookup_times[call] += self.world.now() - since
 
     @contextmanager
     def _until(self, at: float, otherwise: str) -> Iterator[None]:

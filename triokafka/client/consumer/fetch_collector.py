@@ -64,6 +64,7 @@ class FetchCollector:
         self._subscription = subscription
         self._fetcher = fetcher
         self._buffer = fetcher.buffer
+        self._log = fetcher.fetch_log
         self.skipped = 0
         """Number of records skipped because a deserializer failed."""
         self.batches_skipped = 0
@@ -159,6 +160,7 @@ class FetchCollector:
                     break
                 raise
             total += rows
+            self._log.records.append((data.partition.topic, rows))
             self._advance(data, nothing_in_hand=state.finished == before and not rows)
             if data.is_waiting:
                 self.waiting = data
@@ -239,6 +241,7 @@ class FetchCollector:
                     continue
             count += len(records)
             self.delivered += len(records)
+            self._log.records.append((data.partition.topic, len(records)))
             taken.append(_RecordRun(data.partition, records, data, start, data.position))
         return count
 

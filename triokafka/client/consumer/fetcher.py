@@ -17,6 +17,7 @@ from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_buffer import FetchBuffer, FetchedData
 from triokafka.client.consumer.fetch_counters import FetchCounters
+from triokafka.client.consumer.fetch_log import FetchLog
 from triokafka.client.consumer.fetch_plan import FetchPlanner, FetchRound
 from triokafka.client.consumer.partition_state import PartitionState
 from triokafka.client.consumer.preferred_replicas import PreferredReplicas
@@ -74,6 +75,7 @@ class Fetcher:
     ) -> None:
         self.buffer = FetchBuffer(subscription, self.wake)
         self.counters = FetchCounters()
+        self.fetch_log = FetchLog()
         self._options = options
         self._network = network
         self._world = network.world
@@ -100,6 +102,11 @@ class Fetcher:
         self.by_name = False
         """Whether a fetch named topics, not ids (before Fetch 13, KIP-516). Its data may belong to a topic that was
         recreated under the name since the last metadata."""
+
+    def preferred_replica(self, partition: TopicPartition) -> int:
+        """Return the follower that the leader prefers for this consumer, -1 without one (KIP-392)."""
+        found = self._preferred.node_for(partition)
+        return -1 if found is None else found
 
     # ---------------------------------------------------------------- planning
 
@@ -253,10 +260,14 @@ class Fetcher:
         # A partition without data because others took the room is not stuck.
         taken = sum(len(p.records or b"") for topic in response.responses for p in topic.partitions)
         room = max_bytes - taken if taken else _NEVER
+        self.fetch_log.sizes.append(taken)
         for topic in response.responses:
             name = names.get(topic.topic_id) if version >= _FIRST_VERSION_WITH_IDS else topic.topic
             if name is None:
                 continue
+            if taken:
+                size = sum(len(answer.records or b"") for answer in topic.partitions)
+                self.fetch_log.topic_sizes.append((name, size))
             for answer in topic.partitions:
                 partition = TopicPartition(name, answer.partition_index)
                 target = sent.targets.get(partition)

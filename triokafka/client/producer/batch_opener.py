@@ -117,6 +117,7 @@ class BatchOpener:
         size = self._accumulator.buffer_size_for(queue.topic_partition.topic, record_bytes)
         buffer = self._pool.try_allocate(size)
         if buffer is None:
+            self._pool.exhausted += 1
             raise BufferFullError(
                 f"{self._pool.in_use} of buffer_memory={self._pool.total} bytes wait for acknowledgement;"
                 " let the event loop run, or await send instead"

@@ -36,6 +36,8 @@ class BufferPool:
         self.total = total
         self.pooled_size = pooled_size
         self.available = total
+        self.exhausted = 0
+        """Calls that found no memory in time."""
         self.wait_seconds_total = 0.0
         self.wait_seconds_max = 0.0
         self._free: list[bytearray] = []

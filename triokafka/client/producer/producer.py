@@ -17,11 +17,14 @@ import trio
 from triokafka.client.config import ProducerOptions
 from triokafka.client.deliveries import Deliveries, Delivery
 from triokafka.client.keywords import ProducerKeywords
+from triokafka.client.metrics.client_metrics import ClientMetrics
+from triokafka.client.metrics.producer_metrics import ProducerMetrics
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import DeliveryCallback, ProducerBatch
 from triokafka.client.producer.batch_opener import BatchOpener
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.bulk_sender import BulkSender
+from triokafka.client.producer.call_times import CallTimes
 from triokafka.client.producer.fast_path_method import fast_path_method
 from triokafka.client.producer.health import ProducerHealth, take_health
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
@@ -42,10 +45,12 @@ from triokafka.client.producer.unhandled_failures import UnhandledFailures
 from triokafka.client.producer.waiting import SettledEvent
 from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import ClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
+from triokafka.metrics import MetricName
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import PartitionMetadata
 from triokafka.network.network_client import NetworkClient
+from triokafka.network.traffic import Traffic
 from triokafka.records import BatchBuilder
 from triokafka.trio_context import require_trio
 from triokafka.world import World
@@ -74,7 +79,8 @@ class Producer:
         self._world = world if world is not None else RealWorld()
         number = next(_NUMBERS.setdefault(self._world, itertools.count(1)))
         client_id = opts.client_id or f"triokafka-producer-{number}"
-        self._client = NetworkClient(opts.network(client_id=client_id), world=self._world)
+        traffic = Traffic()
+        self._client = NetworkClient(opts.network(client_id=client_id, traffic=traffic), world=self._world)
         settings = AccumulatorSettings(
             batch_size=opts.batch_size,
             linger=opts.linger_ms / 1000,
@@ -120,6 +126,7 @@ class Producer:
             hooks=self._client.config.hooks,
             transactional_id=opts.transactional_id,
         )
+        self._times = CallTimes(self._world.now)
         self._transactions: Transactions | None = None
         check_usable = self._check_usable
         check_can_send = check_usable
@@ -135,6 +142,7 @@ class Producer:
                 fail=self._fail,
                 wake_sender=wakeup.wake,
                 set_identity=self._sender.begin_identity,
+                times=self._times,
             )
             check_can_send = self._transactions.check_can_send
         # The last thing that can be refused: from here on there are plug-ins to close.
@@ -144,6 +152,14 @@ class Producer:
         self._topics = TopicStates(accumulator, self._client, partitioner, world=self._world, check_usable=check_usable)
         self._opener = BatchOpener(
             opts, accumulator, self._client, wakeup, world=self._world, check_usable=check_can_send
+        )
+        self._metrics = ProducerMetrics(
+            ClientMetrics("producer", client_id, clock=self._world.now, traffic=traffic, **opts.metrics()),
+            self._sender.batch_log,
+            accumulator,
+            self._sender.counters,
+            self._client,
+            self._times,
         )
         self._client.add_listener(wakeup.wake)
         serializer = RecordSerializer(opts, self._world.wall_ms)
@@ -228,6 +244,7 @@ class Producer:
                 await self._tasks.close()
             finally:
                 await self._client.__aexit__(None, None, None)
+                self._metrics.close()
                 self._plugins.close()
         self._unhandled.report(error)
 
@@ -414,6 +431,10 @@ class Producer:
         block. Cancelling stops only the waiting.
         """
         self._check_usable()
+        with self._times.measure("flush"):
+            await self._flush()
+
+    async def _flush(self) -> None:
         accumulator = self._accumulator
         accumulator.flushes += 1
         try:
@@ -446,7 +467,9 @@ class Producer:
                 producer has failed.
         """
         self._check_usable()
-        await self._needed_transactions().initialize()
+        transactions = self._needed_transactions()
+        with self._times.measure("txn-init"):
+            await transactions.initialize()
 
     def transaction(self) -> Transaction:
         """Return a new transaction: ``async with producer.transaction() as transaction``; see `Transaction`.
@@ -472,6 +495,10 @@ class Producer:
     def metrics(self) -> Mapping[str, float]:
         """Return totals since the start, averages, and current values; `METRICS` has names and meanings."""
         return take_metrics(self._accumulator, self._sender.counters, self._client, self._world.now())
+
+    def kafka_metrics(self) -> dict[MetricName, float]:
+        """Return Kafka's metrics by name, group and tags: rates and averages of the last minute, and totals."""
+        return self._metrics.values()
 
     def health(self) -> ProducerHealth:
         """Return the producer's health: failing connections and partitions, age of unacknowledged records."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.batch_log import BatchLog
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.produce_request import (
     FIRST_IMPLICIT_VERSION,
@@ -39,10 +40,10 @@ _BATCHES_BEFORE_A_ROUTE: Final = 4
 class RequestSender:
     """The requests of one producer.
 
-    ``counters`` and ``hooks`` are the sender's. After a successful response, and the responses that arrived with it,
-    ``go_on`` receives the time and may send more. After any other end of a request ``wake`` is called instead, which
-    must not send, because other requests of the connection may be about to end. ``on_bug`` receives an error of the
-    handler itself. ``implicit``: Produce adds its partitions to the transaction (KIP-890).
+    ``counters``, ``log`` and ``hooks`` are the sender's. After a successful response, and the responses that arrived
+    with it, ``go_on`` receives the time and may send more. After any other end of a request ``wake`` is called instead,
+    which must not send, because other requests of the connection may be about to end. ``on_bug`` receives an error of
+    the handler itself. ``implicit``: Produce adds its partitions to the transaction (KIP-890).
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class RequestSender:
         world: World,
         acks: int,
         counters: dict[str, float],
+        log: BatchLog,
         hooks: HookChain,
         wake: Callable[[], None],
         go_on: Callable[[float], None],
@@ -66,6 +68,7 @@ class RequestSender:
         self._world = world
         self._acks = acks
         self._counters = counters
+        self._log = log
         self._hooks = hooks or None  # None is cheaper to test for every batch
         self._wake = wake
         self._go_on = go_on
@@ -207,6 +210,7 @@ class RequestSender:
         counters["queue_seconds_total"] += waited
         if waited > counters["queue_seconds_max"]:
             counters["queue_seconds_max"] = waited
+        self._log.sent.append((batch.topic_partition.topic, batch.count, builder.size, size, waited))
         if self._hooks:
             self._hooks.on_batch_sealed(batch.topic_partition, batch.count, builder.size, size)
 

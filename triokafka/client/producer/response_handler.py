@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.batch_log import BatchLog
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.produce_request import ProduceAnswer
 from triokafka.client.producer.splitting import split_records
@@ -54,7 +55,7 @@ class ResponseHandler:
     """Applies answers to one producer's batches.
 
     ``on_fatal`` gets an error that ends the producer, after all batches of its request. ``on_identity_lost`` is called
-    when the producer needs another id. ``counters`` and ``hooks`` are the sender's.
+    when the producer needs another id. ``counters``, ``log`` and ``hooks`` are the sender's.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class ResponseHandler:
         acks: int,
         retries: int,
         counters: dict[str, float],
+        log: BatchLog,
         hooks: HookChain,
         on_identity_lost: Callable[[], None],
         on_fatal: Callable[[Exception], None],
@@ -76,6 +78,7 @@ class ResponseHandler:
         self._acks = acks
         self._retries = retries
         self._counters = counters
+        self._log = log
         self._hooks = hooks or None
         self._on_identity_lost = on_identity_lost
         self._on_fatal = on_fatal
@@ -174,6 +177,7 @@ class ResponseHandler:
         elif retry:
             self._counters["record_retry_total"] += batch.count
             self._counters["batch_retry_total"] += 1
+            self._log.retried.append((batch.topic_partition.topic, batch.count))
             logger.debug("%s: attempt %d failed; retrying: %s", batch.topic_partition, batch.attempts, error)
             batch.last_error = error
             delay = _CONCURRENT_TRANSACTIONS_SECONDS if isinstance(error, ConcurrentTransactionsError) else 0.0
@@ -241,6 +245,7 @@ class ResponseHandler:
     def _count_failure(self, batch: ProducerBatch) -> None:
         self._counters["record_error_total"] += batch.count
         self._counters["batch_error_total"] += 1
+        self._log.failed.append((batch.topic_partition.topic, batch.count))
         if self._hooks and batch.error is not None:
             self._hooks.on_batch_failed(batch.topic_partition, batch.count, batch.error)
 

@@ -14,6 +14,7 @@ import trio
 
 from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.batch_log import BatchLog
 from triokafka.client.producer.counters import new_counters
 from triokafka.client.producer.request_sender import RequestSender
 from triokafka.client.producer.response_handler import ResponseHandler
@@ -57,6 +58,7 @@ class Sender:
     ) -> None:
         self.identity = ProducerIdentity()
         self.counters = new_counters()
+        self.batch_log = BatchLog()
         self._batches = accumulator.batches
         self._answers = ResponseHandler(
             self._batches,
@@ -65,6 +67,7 @@ class Sender:
             acks=acks,
             retries=retries,
             counters=self.counters,
+            log=self.batch_log,
             hooks=hooks,
             on_identity_lost=self._forget_identity,
             on_fatal=on_fatal,
@@ -77,6 +80,7 @@ class Sender:
             world=world,
             acks=acks,
             counters=self.counters,
+            log=self.batch_log,
             hooks=hooks,
             wake=wakeup.wake,
             go_on=self._go_on,

@@ -54,6 +54,7 @@ async def allocate(pool: BufferPool, size: int, timeout: float) -> bytearray:
     with trio.move_on_after(timeout):
         await trio.lowlevel.wait_task_rescheduled(give_up)
         return pool.collect(waiter)
+    pool.exhausted += 1
     raise BufferTimeoutError(
         f"no {size} bytes of buffer memory within {timeout * 1000:.0f} ms: {pool.in_use} of buffer_memory="
         f"{pool.total} bytes wait for acknowledgement. Send more slowly, or raise buffer_memory or max_block_ms"

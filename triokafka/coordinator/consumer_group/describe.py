@@ -37,7 +37,7 @@ def _member(group: ConsumerGroup, member_id: str, topics: TopicsView) -> Member:
         client_id=profile.client_id,
         client_host=profile.client_host,
         subscribed_topic_names=sorted(profile.topic_names),
-        subscribed_topic_regex=profile.pattern or None,
+        subscribed_topic_regex=profile.pattern,
         assignment=_named(progress.assigned_partitions, topics),
         target_assignment=_named(group.target_of(member_id), topics),
         member_type=_CONSUMER_MEMBER if profile.classic is None else _CLASSIC_MEMBER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from triokafka.coordinator.group.append_errors import offsets_append_error
@@ -83,14 +84,19 @@ class TransactionRequests:
         self._shards.runtime.append_marker(partition, marker, reply)
 
 
-def commit_failed(request: TxnOffsetCommitRequest, error_code: int) -> TxnOffsetCommitResponse:
-    """Return the response when the whole request failed."""
+def commit_failed(
+    request: TxnOffsetCommitRequest, error_code: int, refused: Mapping[str, int] | None = None
+) -> TxnOffsetCommitResponse:
+    """Return the response when the whole request failed; ``refused`` are the codes of topics with another error."""
+    of_topic = refused or {}
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error_code)
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=of_topic.get(topic.name, error_code)
+                    )
                     for one in topic.partitions
                 ],
             )

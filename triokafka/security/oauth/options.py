@@ -25,7 +25,7 @@ from triokafka.security.oauth.retrieved_tokens import (
 )
 from triokafka.security.oauth.token_claims import ClaimRules
 from triokafka.security.secret import reveal
-from triokafka.security.tls import TlsContexts, TlsSettings
+from triokafka.security.tls import KAFKAS_NAMES, TlsContexts, TlsSettings
 
 logger = logging.getLogger(__name__)
 
@@ -189,6 +189,7 @@ def _tls(jaas: Mapping[str, str]) -> TlsContexts | None:
             password=given.get("ssl.key.password") or given.get("ssl.keystore.password"),
             store_password=given.get("ssl.keystore.password"),
             check_hostname=check,
+            names=KAFKAS_NAMES,
         )
     )
 

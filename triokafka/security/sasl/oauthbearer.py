@@ -50,6 +50,8 @@ def check_extensions(extensions: Mapping[str, str]) -> None:
 class OAuthBearerClient:
     """The client's end, with a token that was fetched before the exchange."""
 
+    is_slow: Final = False
+
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
         self._token = token
         self._extensions = dict(extensions or {})
@@ -75,12 +77,15 @@ class OAuthBearerClient:
 class OAuthBearerServer:
     """The server's end. ``on_refused`` is called with the reason why a token was refused."""
 
+    is_slow: Final = False
+
     def __init__(self, validate: TokenValidator, on_refused: Callable[[str], None] = lambda reason: None) -> None:
         self._validate = validate
         self._on_refused = on_refused
         self._refused = False
         self.user: str | None = None
         self.expires_at_ms: int | None = None
+        self.token_authenticated = False
 
     def evaluate(self, token: bytes) -> bytes:
         if self._refused:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from triokafka.errors import SaslAuthenticationFailedError
+from triokafka.security.delegation_tokens import TOKEN_AUTH, DelegationTokens
 from triokafka.security.scram_credentials import (
     MIN_ITERATIONS,
     ScramCredential,
@@ -65,6 +66,8 @@ class ScramClient:
         random_bytes: returns random bytes for the nonce.
         extensions: pairs that Kafka's servers understand, such as ``tokenauth=true`` for delegation tokens.
     """
+
+    is_slow: Final = False
 
     def __init__(
         self,
@@ -138,8 +141,11 @@ class ScramServer:
     which users exist.
 
     Args:
+        tokens: the delegation tokens, with which a client may log in as their owner (KIP-48); None for no tokens.
         unknown_user_key: a random key of this server, from which the made-up salts derive.
     """
+
+    is_slow: Final = False
 
     def __init__(
         self,
@@ -148,9 +154,11 @@ class ScramServer:
         *,
         random_bytes: Callable[[int], bytes],
         unknown_user_key: bytes,
+        tokens: DelegationTokens | None = None,
     ) -> None:
         self._mechanism = mechanism
         self._credentials = credentials
+        self._tokens = tokens
         self._nonce = _text(random_bytes(_NONCE_BYTES))
         self._unknown_user_key = unknown_user_key
         self._claimed: str | None = None
@@ -159,6 +167,7 @@ class ScramServer:
         self._so_far = ""
         self.user: str | None = None
         self.expires_at_ms: int | None = None
+        self.token_authenticated = False
 
     def evaluate(self, token: bytes) -> bytes:
         try:
@@ -181,10 +190,7 @@ class ScramServer:
             raise SaslAuthenticationFailedError(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        if ",tokenauth=" in match["extensions"]:
-            raise SaslAuthenticationFailedError("Authentication failed: delegation tokens are not supported here")
-        self._claimed = user
-        credential = self._credentials.credential(self._mechanism, user)
+        credential = self._look_up(user, match["extensions"])
         self._known = credential is not None
         if credential is None:
             salt = hmac.digest(self._unknown_user_key, user.encode(), "sha256")[:20]
@@ -195,6 +201,19 @@ class ScramServer:
         reply = f"r={self._nonce},s={_text(credential.salt)},i={credential.iterations}"
         self._so_far = f"{match['bare']},{reply}"
         return reply.encode()
+
+    def _look_up(self, name: str, extensions: str) -> ScramCredential | None:
+        """Return the credential of a user or of a delegation token, and note as whom the client logs in."""
+        self._claimed = name
+        pairs = dict(pair.split("=", 1) for pair in extensions.split(",") if pair)
+        if pairs.get(TOKEN_AUTH, "").lower() != "true":
+            return self._credentials.credential(self._mechanism, name)
+        self.token_authenticated = True
+        login = None if self._tokens is None else self._tokens.login(self._mechanism, name)
+        if login is None:
+            return None
+        self._claimed, self.expires_at_ms = login.owner, login.expires_at_ms
+        return login.credential
 
     def _final(self, text: str, credential: ScramCredential) -> bytes:
         match = _CLIENT_FINAL.fullmatch(text)

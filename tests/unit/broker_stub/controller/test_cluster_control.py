@@ -264,3 +264,14 @@ def test_broker_is_caught_up_when_it_has_applied_its_registration() -> None:
     for offset, caught_up in ((epoch - 1, False), (epoch, True)):
         reply = rig.control.heartbeat(rig.image, BrokerHeartbeat(1, epoch, offset), now=0.0).response
         assert (reply.is_caught_up, reply.is_fenced) == (caught_up, not caught_up)
+
+
+def test_session_of_the_node_that_led_the_quorum_before_began_when_it_fell_silent() -> None:
+    """At most half a session timeout counts, so that a broker which was only cut off has time for a heartbeat."""
+    image = cluster(brokers=(1, 2))
+    for silence, ends in ((1.5, 5.0 + SESSION - 1.5), (100.0, 5.0 + SESSION / 2)):
+        control_ = control()
+        control_.begin(image, now=5.0, cluster_id="cluster-a", silent=(2, silence))
+        assert control_.oldest_session(image) == (2, ends)
+        control_.begin(image, now=5.0, cluster_id="cluster-a", silent=(7, silence))
+        assert control_.oldest_session(image) == (1, 5.0 + SESSION)

@@ -28,7 +28,7 @@ def test_clients_learn_only_the_features_that_this_broker_serves() -> None:
         level("group.version", 1),
         level("share.version", 1),
     )
-    served = {"metadata.version": 25, "kraft.version": 1, "group.version": 1, "transaction.version": 2}
+    served = {"metadata.version": 30, "kraft.version": 1, "group.version": 1, "transaction.version": 2}
     assert features.finalized(image, 1) == served
     assert "kraft.version" not in features.finalized(image, 0)
 
@@ -41,6 +41,8 @@ def test_features_of_kafkas_own_format_are_accepted_and_unknown_ones_are_not() -
     features.check(cluster(level("share.version", 1), level("streams.version", 1), level("metadata.version", 30)))
     with pytest.raises(UnsupportedVersionError, match=r"new\.feature at level 1"):
         features.check(cluster(level("new.feature", 1)))
+    with pytest.raises(UnsupportedVersionError, match=r"metadata\.version at level 31; levels 7 to 30"):
+        features.check(cluster(level("metadata.version", 31)))
 
 
 def test_levels_of_a_new_cluster_are_supported() -> None:

@@ -88,7 +88,7 @@ def test_growing_in_steps_places_like_creating_at_once() -> None:
     usable = [UsableBroker(i) for i in FIVE]
     at_once = place(usable, 12, 3, pick=lambda below: 0)
     first = place(usable, 5, 3, pick=lambda below: 0)
-    rest = place(usable, 7, 3, pick=lambda below: 3, first_partition=5, leader_of_first=first[0][0])
+    rest = place(usable, 7, 3, pick=lambda below: 3, first_partition=5, first_replica=first[0][0])
     assert [*first, *rest] == at_once
 
 
@@ -104,9 +104,9 @@ def test_fenced_brokers_get_replicas_only_when_the_others_do_not_suffice_and_nev
     ("brokers", "factor", "words"),
     [
         ([UsableBroker(1)], 0, "positive"),
-        ([UsableBroker(1)], 2, "only 1"),
-        ([UsableBroker(1, fenced=True)], 1, "fenced"),
-        ([], 1, "only 0"),
+        ([UsableBroker(1)], 2, "only 1 broker"),
+        ([UsableBroker(1, fenced=True)], 1, "currently fenced"),
+        ([], 1, "currently fenced"),
     ],
 )
 def test_impossible_replication_factors_say_why(brokers: list[UsableBroker], factor: int, words: str) -> None:
@@ -114,7 +114,28 @@ def test_impossible_replication_factors_say_why(brokers: list[UsableBroker], fac
         place(brokers, 1, factor, pick=lambda below: 0)
 
 
-def test_racks_do_not_count_when_a_broker_has_none() -> None:
+def test_brokers_without_a_rack_are_in_a_rack_of_their_own() -> None:
     mixed = [UsableBroker(0, "a"), UsableBroker(1, "a"), UsableBroker(2)]
-    without = [UsableBroker(0), UsableBroker(1), UsableBroker(2)]
-    assert place(mixed, 6, 2, pick=lambda below: 1) == place(without, 6, 2, pick=lambda below: 1)
+    for replicas in place(mixed, 6, 2, pick=lambda below: 1):
+        assert 2 in replicas
+
+
+def test_fenced_broker_of_a_rack_precedes_a_second_replica_in_another_rack() -> None:
+    usable = [UsableBroker(0, "a"), UsableBroker(1, "a"), UsableBroker(2, "b", fenced=True)]
+    assert {replicas[1:] for replicas in place(usable, 6, 2, pick=lambda below: 0)} == {(2,)}
+    more = [*usable, UsableBroker(3, "b")]
+    assert not any(2 in replicas for replicas in place(more, 6, 2, pick=lambda below: 0))
+
+
+@pytest.mark.parametrize(("racks", "brokers", "factor"), [(1, 5, 3), (3, 9, 3), (2, 6, 2), (3, 6, 2), (4, 8, 3)])
+def test_partitions_of_one_leader_have_many_sets_of_followers(racks: int, brokers: int, factor: int) -> None:
+    """When a broker is fenced, its partitions get leaders on many other brokers; every broker has as many replicas."""
+    usable = [UsableBroker(i, f"rack{i % racks}" if racks > 1 else None) for i in range(brokers)]
+    placed = place(usable, brokers * brokers * 4, factor, pick=lambda below: 0)
+    for leader in range(brokers):
+        seconds = Counter(replicas[1] for replicas in placed if replicas[0] == leader)
+        elsewhere = [i for i in range(brokers) if i != leader and (racks == 1 or i % racks != leader % racks)]
+        assert set(seconds) == set(elsewhere)
+        assert max(seconds.values()) <= 2 * min(seconds.values())
+    held = Counter(broker for replicas in placed for broker in replicas)
+    assert max(held.values()) - min(held.values()) <= factor * brokers

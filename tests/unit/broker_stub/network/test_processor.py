@@ -308,17 +308,10 @@ async def test_denied_request_is_refused_with_the_error_of_its_resource() -> Non
     assert decoded(answers(stream)[0])[1].error_code == errors.GroupAuthorizationFailedError.code
 
 
-class HoldBack:
-    """Every client is to be held back for half a second."""
-
-    def throttle_time_ms(self, context: RequestContext, response: Response) -> int:
-        return 500
-
-
 async def test_client_over_its_quota_is_answered_first_and_read_again_later(autojump_clock: object) -> None:
     """The answer says for how long (KIP-219)."""
     bench = Bench()
-    bench.dispatcher.quota = HoldBack()
+    bench.behaviour = lambda request, context: setattr(context, "throttle_ms", 500)
     stream = ScriptedStream(heartbeat_frame(1), heartbeat_frame(2), end=False)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.processor(stream).run)

@@ -44,7 +44,7 @@ def test_a_throttle_ends_when_the_average_has_fallen() -> None:
     assert not found.holds_back(T0, 0.0), "other replicas do not count"
     found.record(T0, 1_000, 0.0)
     assert not found.holds_back(T0, 0.0)
-    found.record(T0, 1, 0.5)
+    found.record(T0, 100, 0.5)
     assert found.holds_back(T0, 0.5) and not found.holds_back(T1, 0.5)
     assert not found.holds_back(T0, 11.0)
 

@@ -10,7 +10,9 @@ import trio
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
 from triokafka.broker_stub.metadata.image import QuotaEntity
-from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind, Rate
+from triokafka.broker_stub.quota_rate import QuotaRate
+from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
+from triokafka.metrics.metric_config import MetricConfig
 from triokafka.protocol.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -48,25 +50,36 @@ def quotas_of(*entries: tuple[QuotaEntity, float], kind: QuotaKind = PRODUCE) ->
 # The rate
 
 
+def rate_of_eleven_seconds() -> QuotaRate:
+    return QuotaRate(MetricConfig(samples=11, window_seconds=1))
+
+
 def test_a_rate_is_over_ten_whole_windows_at_least() -> None:
     """So that a client that just began is not held back for its first bytes."""
-    rate = Rate(11, 1)
-    assert rate.measure(5.0) == (0.0, 1)
+    rate = rate_of_eleven_seconds()
+    assert rate.measure(5.0) == 0.0
     rate.record(1000, 5.0)
-    assert rate.measure(5.0) == (100.0, 10.0)
+    assert rate.measure(5.0) == 100.0
     rate.record(1000, 9.5)
-    assert list(rate.measure(9.5)) == pytest.approx([2000 / 10.5, 10.5])
+    assert rate.measure(9.5) == pytest.approx(2000 / 10.5)
 
 
 def test_what_is_older_than_all_windows_does_not_count() -> None:
     """Eleven windows of a second."""
-    rate = Rate(11, 1)
+    rate = rate_of_eleven_seconds()
     rate.record(1000, 0.0)
     rate.record(500, 10.9)
-    assert rate.measure(10.9)[0] > 100
-    assert list(rate.measure(11.0)) == pytest.approx([500 / 10.1, 10.1])
+    assert rate.measure(10.9) > 100
+    assert rate.measure(11.0) == pytest.approx(500 / 10.1)
     assert not rate.is_over(21.8)
     assert rate.is_over(22.0)
+
+
+def test_throttle_of_a_limit_of_zero_has_no_end() -> None:
+    rate = rate_of_eleven_seconds()
+    assert rate.throttle_seconds(0.0, 1.0) == 0.0
+    rate.record(1, 1.0)
+    assert rate.throttle_seconds(0.0, 1.0) == float("inf")
 
 
 def test_the_delay_brings_the_rate_down_to_the_quota() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.client.producer.test_accumulator import Bench
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.batch_log import BatchLog
 from triokafka.client.producer.counters import new_counters
 from triokafka.client.producer.produce_request import ProduceAnswer
 from triokafka.client.producer.response_handler import FATAL, ResponseHandler
@@ -36,6 +37,7 @@ class Desk:
             acks=acks,
             retries=retries,
             counters=self.counters,
+            log=BatchLog(),
             hooks=NO_HOOKS,
             on_identity_lost=self._lose_identity,
             on_fatal=self.fatal.append,

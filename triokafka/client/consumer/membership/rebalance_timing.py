@@ -22,6 +22,8 @@ class RebalanceTiming:
         self.seconds_last = 0.0
         self.ended = 0
         self.ended_at: float | None = None
+        self.durations: list[float] = []
+        """Seconds of rebalances that the metrics have not seen yet."""
         self.lost = 0
         """The number of partitions that were lost, not revoked."""
         self._group_id = group_id
@@ -66,6 +68,7 @@ class RebalanceTiming:
         self.ended += 1
         self.ended_at = now
         self.seconds_last = seconds
+        self.durations.append(seconds)
         self.seconds_total += seconds
         self.seconds_max = max(self.seconds_max, seconds)
         if self._hooks:

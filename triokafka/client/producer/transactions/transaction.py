@@ -90,7 +90,8 @@ class Transaction:
         """
         if self._state != "new":
             raise IllegalStateError("a transaction can be used once; call producer.transaction() again")
-        await self._transactions.begin()
+        with self._transactions.times.measure("txn-begin"):
+            await self._transactions.begin()
         self._number = self._manager.number
         self._state = "open"
 
@@ -112,7 +113,8 @@ class Transaction:
         """
         self._check_open()
         try:
-            await self._transactions.commit()
+            with self._transactions.times.measure("txn-commit"):
+                await self._transactions.commit()
         except TransactionAbortableError:
             raise
         except BaseException:
@@ -133,7 +135,8 @@ class Transaction:
         """
         self._check_open()
         self._state = "aborted"
-        await self._transactions.abort()
+        with self._transactions.times.measure("txn-abort"):
+            await self._transactions.abort()
 
     def _check_open(self) -> None:
         if self._state != "open":
@@ -194,7 +197,8 @@ class Transaction:
                 for partition, offset in wanted.items()
             },
         )
-        await self._transactions.send_offsets(pending)
+        with self._transactions.times.measure("txn-send-offsets"):
+            await self._transactions.send_offsets(pending)
 
 
 def _checked(partition: TopicPartition, offset: object) -> int:

@@ -10,6 +10,7 @@ import trio
 
 from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.call_times import CallTimes
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall
 from triokafka.client.producer.transactions.coordinator_task import CoordinatorTask
@@ -46,6 +47,7 @@ class Transactions:
         fail: Callable[[Exception], None],
         wake_sender: Callable[[], None],
         set_identity: Callable[..., None],
+        times: CallTimes,
     ) -> None:
         self.manager = TransactionManager(transactional_id, timeout_ms, lambda: client.finalized_feature(_FEATURE))
         self.task = CoordinatorTask(
@@ -59,6 +61,7 @@ class Transactions:
         self._fail = fail
         self._wake_sender = wake_sender
         self._set_identity = set_identity
+        self.times = times
         self._changed = trio.Event()
         self._waiting_for_end = 0
         self._implicit = self.manager.implicit

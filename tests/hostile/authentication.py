@@ -1,0 +1,389 @@
+"""Peers that misuse TLS and SASL: what a broker does with them, and what a good client notices of it.
+
+Each case has a broker process of its own with a SASL_SSL or SASL_PLAINTEXT listener. `make long` runs each case with
+3,000 connections, `make test` with fewer.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import trio
+import trustme
+
+from tests.hostile.storm import StormedBroker, allow_connections, stormed_broker
+from tests.hostile.table import Row
+from triokafka.protocol.api.api_versions import ApiVersionsRequest
+from triokafka.protocol.api.metadata import MetadataRequest
+from triokafka.protocol.api.sasl_authenticate import SaslAuthenticateRequest
+from triokafka.protocol.api.sasl_handshake import SaslHandshakeRequest
+from triokafka.protocol.frames import decode_response, encode_request
+from triokafka.protocol.message import Request
+
+CONNECTIONS: Final = 3_000
+_SECTION: Final = "authentication"
+_PATIENCE_SECONDS: Final = 60
+_GOOD_LOGINS: Final = 50
+_USER, _PASSWORD = "alice", "s3cret"
+_DELAY_MS: Final = 100
+_MOST_KIB: Final = 160
+"""Memory of the broker for a connection that is not authenticated: TLS alone takes 80 KiB."""
+_TOKEN_LIMIT: Final = 524_288
+_JAAS: Final = f'PlainLoginModule required user_{_USER}="{_PASSWORD}";'
+_SASL: Final = (
+    "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256", "sasl.mechanism.inter.broker.protocol=PLAIN",
+    f"plain.sasl.jaas.config={_JAAS[:-1]} username=\"{_USER}\" password=\"{_PASSWORD}\";",
+    f"connection.failed.authentication.delay.ms={_DELAY_MS}", "connections.max.reauth.ms=3600000",
+)  # fmt: skip
+
+
+class Door:
+    """A secured broker, and connections to it."""
+
+    def __init__(self, broker: StormedBroker, context: ssl.SSLContext | None) -> None:
+        self.broker = broker
+        self._context = context
+
+    def tcp(self) -> socket.socket:
+        """Connect, without TLS."""
+        return socket.create_connection(self.broker.address, timeout=_PATIENCE_SECONDS)
+
+    def connect(self) -> socket.socket:
+        """Connect, with TLS if the listener has it."""
+        plain = self.tcp()
+        return plain if self._context is None else self._context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+    def log_in(self) -> float:
+        """Connect, log in and ask for metadata; return the seconds that it took."""
+        began = time.monotonic()
+        with self.connect() as connection:
+            assert ask(connection, SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+            token = f"\0{_USER}\0{_PASSWORD}".encode()
+            assert ask(connection, SaslAuthenticateRequest(auth_bytes=token), 2).error_code == 0
+            assert ask(connection, MetadataRequest(topics=[]), 9).brokers
+        return time.monotonic() - began
+
+
+@contextmanager
+def secured_broker(*, tls: bool) -> Iterator[Door]:
+    """Run a broker with a SASL_SSL or SASL_PLAINTEXT listener for the length of the block."""
+    if not tls:
+        with stormed_broker("listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT", *_SASL) as broker:
+            yield Door(broker, None)
+        return
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with tempfile.TemporaryDirectory() as directory:
+        store = Path(directory) / "broker.pem"
+        certificate.private_key_and_cert_chain_pem.write_to_path(str(store))
+        trust = Path(directory) / "ca.pem"
+        authority.cert_pem.write_to_path(str(trust))
+        settings = (
+            "listener.security.protocol.map=PLAINTEXT:SASL_SSL",
+            f"ssl.keystore.location={store}",
+            f"ssl.truststore.location={trust}",
+        )
+        with stormed_broker(*settings, *_SASL, data_directory=Path(directory) / "data") as broker:
+            yield Door(broker, context)
+
+
+def ask(connection: socket.socket, request: Request[Any], version: int) -> Any:
+    """Send a request and return the response. Raises `ConnectionError` if the broker closes the connection."""
+    connection.sendall(frame(request, version))
+    size = int.from_bytes(_exactly(connection, 4), "big")
+    return decode_response(type(request).response_type, _exactly(connection, size), version=version)[1]
+
+
+def frame(request: Request[Any], version: int) -> bytes:
+    """Return the bytes of a request."""
+    return b"".join(encode_request(request, version=version, correlation_id=1, client_id="hostile"))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise ConnectionError("the broker closed the connection")
+        data += more
+    return data
+
+
+def _held(case: str, door: Door, count: int, open_one: Callable[[int], socket.socket]) -> Iterator[Row]:
+    """Hold ``count`` connections, and measure the broker's memory and processor, and a good client's logins."""
+    broker = door.broker
+    for _ in range(5):
+        door.log_in()
+    before = broker.resident_kib
+    with ExitStack() as held:
+        for number in range(count):
+            held.enter_context(open_one(number))
+        waits = sorted(door.log_in() for _ in range(_GOOD_LOGINS))
+        each = (broker.resident_kib - before) / count
+        yield _row(f"{count:,} {case}: memory for each", f"{each:.0f} KiB", f"{_MOST_KIB} KiB", each < _MOST_KIB)
+        p99 = waits[int(len(waits) * 0.99)]
+        yield _row(f"{count:,} {case}: a good client's p99 login", f"{p99 * 1000:.0f} ms", "1,000 ms", p99 < 1)
+        busy_before, began = broker.processor_seconds, time.monotonic()
+        time.sleep(1)
+        busy = (broker.processor_seconds - busy_before) / (time.monotonic() - began)
+        yield _row(f"{count:,} {case}: processor while they are silent", f"{busy:.0%}", "10 %", busy < 0.1)
+
+
+def slow_tls_handshakes(count: int) -> Iterator[Row]:
+    """Hold ``count`` connections that have sent a part of the first message of TLS."""
+    hello = _client_hello()
+
+    def open_one(number: int) -> socket.socket:
+        connection = door.tcp()
+        connection.sendall(hello[: 1 + number % (len(hello) - 1)])
+        return connection
+
+    with secured_broker(tls=True) as door:
+        yield from _held("slow TLS handshakes", door, count, open_one)
+
+
+def half_open_sasl(count: int) -> Iterator[Row]:
+    """Hold ``count`` connections that have begun a SCRAM exchange and say nothing more."""
+    first = frame(SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=abc"), 2)
+
+    def open_one(number: int) -> socket.socket:
+        connection = door.connect()
+        assert ask(connection, SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
+        connection.sendall(first[: number % len(first)] if number % 2 else first)
+        return connection
+
+    with secured_broker(tls=False) as door:
+        yield from _held("half-open SASL exchanges", door, count, open_one)
+
+
+def half_open_sasl_over_tls(count: int) -> Iterator[Row]:
+    """The same over TLS, where each connection has the buffers of TLS too."""
+
+    def open_one(number: int) -> socket.socket:
+        connection = door.connect()
+        assert ask(connection, SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
+        return connection
+
+    with secured_broker(tls=True) as door:
+        yield from _held("half-open SASL exchanges over TLS", door, count // 3, open_one)
+
+
+def tls_garbage(count: int) -> Iterator[Row]:
+    """Send garbage to a TLS listener, before and after a handshake."""
+    random = Random(24)
+    with secured_broker(tls=True) as door:
+        door.log_in()
+        files = door.broker.open_files
+        waits: list[float] = []
+        for number in range(count):
+            with door.connect() if number % 10 == 0 else door.tcp() as connection:
+                raw = connection if not isinstance(connection, ssl.SSLSocket) else None
+                junk = random.randbytes(random.randint(1, 300))
+                if raw is None:
+                    # Below TLS: bytes that are no record of this connection.
+                    with socket.socket(fileno=connection.detach()) as below:
+                        below.settimeout(_PATIENCE_SECONDS)
+                        below.sendall(junk)
+                        below.shutdown(socket.SHUT_WR)
+                        _until_closed(below)
+                    continue
+                connection.sendall((b"\x16\x03\x01" if number % 2 else b"") + junk)
+                connection.shutdown(socket.SHUT_WR)
+                _until_closed(connection)
+            if number % 20 == 1:
+                waits.append(door.log_in())
+        lines = len(door.broker.log_lines())
+        yield _row(f"{count:,} connections of TLS garbage: lines in the log", str(lines), "60", lines < 60)
+        p99 = sorted(waits)[int(len(waits) * 0.99)]
+        yield _row("TLS garbage: a good client's p99 login", f"{p99 * 1000:.0f} ms", "1,000 ms", p99 < 1)
+        deadline = time.monotonic() + 10
+        while door.broker.open_files > files and time.monotonic() < deadline:
+            time.sleep(0.05)  # another process gives no event for that
+        left = max(door.broker.open_files - files, 0)
+        yield Row(_SECTION, "TLS garbage: file descriptors left behind", str(left), "0", left == 0)
+
+
+def _until_closed(connection: socket.socket) -> None:
+    try:
+        while connection.recv(4096):
+            pass
+    except ConnectionError:
+        return  # the broker has reset the connection
+
+
+def _client_hello() -> bytes:
+    outgoing = ssl.MemoryBIO()
+    tls = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1")
+    try:
+        tls.do_handshake()
+    except ssl.SSLWantReadError:
+        return outgoing.read()
+    raise AssertionError("a handshake without a peer")
+
+
+def sasl_fuzz(count: int) -> Iterator[Row]:
+    """Talk SASL in random order: nobody gets in without the password, and the broker goes on."""
+    random = Random(24)
+    served = 0
+    with secured_broker(tls=False) as door:
+        for _ in range(count // 2):
+            served += _talk(door, random)
+        seconds = door.log_in()
+        yield Row(_SECTION, f"{count // 2:,} random SASL talks: served without a login", str(served), "0", served == 0)
+        yield _row("random SASL talks: a good client's login afterwards", f"{seconds:.3f} s", "1 s", seconds < 1)
+        bad = [line for line in door.broker.log_lines() if "Traceback" in line or "unexpected" in line]
+        yield Row(_SECTION, "random SASL talks: unexpected errors in the log", str(len(bad)), "0", not bad)
+
+
+def _talk(door: Door, random: Random) -> int:
+    """Send random requests of SASL and others; return how many others were served before a login."""
+    good = b"\0alice\0s3cret"
+    logged_in = authenticating = False
+    with door.connect() as connection:
+        for _ in range(random.randint(1, 8)):
+            kind = random.choice(("handshake", "handshake", "token", "good token", "versions", "metadata", "junk"))
+            try:
+                match kind:
+                    case "handshake":
+                        mechanism = random.choice(("PLAIN", "SCRAM-SHA-256", "GSSAPI", "", "x" * 3000))
+                        code = ask(connection, SaslHandshakeRequest(mechanism=mechanism), 1).error_code
+                        authenticating = authenticating or (code == 0 and mechanism == "PLAIN")
+                    case "token":
+                        tokens = (
+                            b"",
+                            b"\0",
+                            b"n,,n=alice,r=abc",
+                            b"c=biws,r=abc,p=AAAA",
+                            b"\0alice\0guess",
+                            b"\xff" * 3000,
+                        )
+                        ask(
+                            connection,
+                            SaslAuthenticateRequest(auth_bytes=random.choice(tokens)),
+                            random.choice((0, 1, 2)),
+                        )
+                    case "good token":
+                        code = ask(connection, SaslAuthenticateRequest(auth_bytes=good), 2).error_code
+                        logged_in = logged_in or (code == 0 and authenticating)
+                        if code == 0 and not logged_in:
+                            return 1
+                    case "versions":
+                        ask(connection, ApiVersionsRequest(client_software_name="f", client_software_version="1"), 3)
+                    case "metadata":
+                        ask(connection, MetadataRequest(topics=[]), 9)
+                        if not logged_in:
+                            return 1
+                    case _:
+                        connection.sendall(random.randbytes(random.randint(1, 60)))
+                        connection.shutdown(socket.SHUT_WR)
+                        _until_closed(connection)
+                        return 0
+            except OSError:  # the broker has closed the connection
+                return 0
+    return 0
+
+
+def huge_tokens(count: int) -> Iterator[Row]:
+    """Send tokens at and above the limit, many at once."""
+    many = max(10, count // 30)
+    with secured_broker(tls=False) as door:
+        door.log_in()
+        before = door.broker.resident_kib
+        with ExitStack() as held:
+            connections = [held.enter_context(door.connect()) for _ in range(many)]
+            body = frame(SaslAuthenticateRequest(auth_bytes=bytes(_TOKEN_LIMIT - 100)), 1)
+            for connection in connections:
+                assert ask(connection, SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+                connection.sendall(body[:-1])  # the last byte never comes
+            p99 = max(door.log_in() for _ in range(_GOOD_LOGINS))
+            grown = (door.broker.resident_kib - before) / 1024
+        most = many * 0.75 + 16
+        yield _row(f"{many} unfinished tokens of 512 KiB: memory", f"{grown:.0f} MiB", f"{most:.0f} MiB", grown < most)
+        yield _row("unfinished tokens: a good client's worst login", f"{p99 * 1000:.0f} ms", "1,000 ms", p99 < 1)
+        closed = 0
+        for _ in range(10):
+            with door.connect() as connection:
+                assert ask(connection, SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+                try:
+                    ask(connection, SaslAuthenticateRequest(auth_bytes=bytes(_TOKEN_LIMIT + 1)), 1)
+                except ConnectionError:
+                    closed += 1
+        yield Row(_SECTION, "larger tokens: connections closed", f"{closed} of 10", "10 of 10", closed == 10)
+
+
+def wrong_passwords(count: int) -> Iterator[Row]:
+    """Log in with wrong passwords, ``count`` times at once: all are refused late, and a good client is served."""
+    token = frame(SaslAuthenticateRequest(auth_bytes=b"\0alice\0guess"), 1)
+    handshake = frame(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    waits: list[float] = []
+    refused: list[float] = []
+
+    async def guess(address: tuple[str, int]) -> None:
+        stream = await trio.open_tcp_stream(*address)
+        async with stream:
+            began = trio.current_time()
+            await stream.send_all(handshake + token)
+            try:
+                while await stream.receive_some(4096):
+                    pass
+            except trio.BrokenResourceError:
+                pass
+            refused.append(trio.current_time() - began)
+
+    async def all_of_them(door: Door) -> None:
+        done = False
+
+        async def good() -> None:
+            while not done or not waits:
+                waits.append(await trio.to_thread.run_sync(door.log_in))
+
+        with trio.fail_after(_PATIENCE_SECONDS):
+            async with trio.open_nursery() as outer:
+                outer.start_soon(good)
+                async with trio.open_nursery() as nursery:
+                    for _ in range(count):
+                        nursery.start_soon(guess, door.broker.address)
+                done = True
+
+    with secured_broker(tls=False) as door:
+        trio.run(all_of_them, door)
+    soonest = min(refused)
+    late = len(refused) == count and soonest * 1000 >= _DELAY_MS
+    yield Row(
+        _SECTION, f"{count:,} wrong passwords at once: soonest refusal", f"{soonest * 1000:.0f} ms",
+        f"at least {_DELAY_MS} ms", late,
+    )  # fmt: skip
+    p99 = sorted(waits)[int(len(waits) * 0.99)]
+    yield _row(f"{count:,} wrong passwords: a good client's p99 login", f"{p99 * 1000:.0f} ms", "2,000 ms", p99 < 2)
+
+
+CASES: Final[tuple[Callable[[int], Iterator[Row]], ...]] = (
+    slow_tls_handshakes,
+    half_open_sasl,
+    half_open_sasl_over_tls,
+    tls_garbage,
+    sasl_fuzz,
+    huge_tokens,
+    wrong_passwords,
+)
+
+
+def measure(count: int = CONNECTIONS) -> Iterator[Row]:
+    """Run every case with ``count`` connections."""
+    allow_connections(count)
+    for case in CASES:
+        yield from case(count)
+
+
+def _row(case: str, figure: str, limit: str, met: bool) -> Row:
+    return Row(_SECTION, case, figure, f"below {limit}", met)

@@ -1,0 +1,32 @@
+"""Misuse of TLS and SASL with few connections; the full runs of `tests.hostile.authentication` are long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.hostile import authentication
+from tests.hostile.storm import allow_connections
+from tests.hostile.table import Row, render
+
+CONNECTIONS = 90
+Case = Callable[[int], Iterator[Row]]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("case", authentication.CASES, ids=lambda case: case.__name__)
+def test_broker_withstands_peers_that_misuse_authentication(case: Case) -> None:
+    allow_connections(CONNECTIONS)
+    rows = list(case(CONNECTIONS))
+    # Latency and memory per connection say something with many connections on an idle machine: for the full run.
+    told = [row for row in rows if "good client" not in row.case and "memory" not in row.case]
+    assert rows and all(row.met for row in told if "processor" not in row.case), render(rows)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_broker_withstands_three_thousand_peers_that_misuse_authentication() -> None:
+    rows = list(authentication.measure())
+    print(render(rows))
+    assert all(row.met for row in rows)

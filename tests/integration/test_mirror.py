@@ -1,0 +1,296 @@
+"""A mirror between two brokers over real sockets, as Python and as the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.support.read_back import read_all
+from triokafka.mirror import Mirror, MirrorOptions
+from triokafka.structs import TopicPartition
+from triokafka.testing import RunningBroker, running_broker
+
+PATIENCE = 60
+
+
+def options(west: RunningBroker, east: RunningBroker, **more: Any) -> MirrorOptions:
+    return MirrorOptions(
+        source={"bootstrap_servers": west.bootstrap_servers},
+        target={"bootstrap_servers": east.bootstrap_servers},
+        source_alias="west",
+        target_alias="east",
+        **more,
+    )
+
+
+async def mirror(west: RunningBroker, east: RunningBroker, **more: Any) -> Mirror:
+    made = Mirror(options(west, east, **more))
+    with trio.fail_after(PATIENCE):
+        await made.run(until_caught_up=True)
+    return made
+
+
+async def write(broker: RunningBroker, topic: str, count: int, *, partitions: int = 2, first: int = 0) -> None:
+    async with triokafka.AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        if topic not in {one.name for one in await admin.list_topics()}:
+            await admin.create_topics([triokafka.NewTopic(topic, partitions, configs={"retention.ms": "777777000"})])
+    async with triokafka.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(first, first + count):
+            await producer.send(
+                topic,
+                b"%d" % number if number % 7 else None,
+                key=None if number % 3 else b"k%d" % number,
+                partition=number % partitions,
+                headers=[("h", b"%d" % number), ("h", None)] if number % 5 else [],
+                timestamp_ms=1_700_000_000_000 + number,
+            )
+
+
+async def records(broker: RunningBroker, topic: str, partition: int) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    at = TopicPartition(topic, partition)
+    async with triokafka.Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        consumer.assign([at])
+        consumer.seek_to_beginning(at)
+        end = (await consumer.end_offsets([at]))[at]
+        while await consumer.position(at) < end:
+            for record in (await consumer.poll(timeout_ms=500)).get(at, ()):
+                found.append((record.key, record.value, record.headers, record.timestamp))
+    return found
+
+
+async def configs(broker: RunningBroker, topic: str) -> dict[str, str | None]:
+    resource = triokafka.ConfigResource.topic(topic)
+    async with triokafka.AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        found = (await admin.describe_configs([resource]))[resource]
+        return {entry.name: entry.value for entry in found.values() if entry.source.name == "TOPIC"}
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+async def test_records_are_the_same_in_every_part(exactly_once: bool) -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 1_000)
+        await mirror(west, east, exactly_once=exactly_once)
+        for partition in range(2):
+            assert await records(east, "west.orders", partition) == await records(west, "orders", partition)
+
+
+async def test_second_run_goes_on_where_the_first_ended() -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 100)
+        await mirror(west, east)
+        await write(west, "orders", 50, first=100)
+        again = await mirror(west, east)
+        assert (await again.status()).records == 50
+        assert sum(map(len, (await read_all(east.bootstrap_servers, {"west.orders": 2})).values())) == 150
+
+
+async def test_topics_follow_new_partitions_and_configurations() -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 10)
+        await mirror(west, east)
+        assert await configs(east, "west.orders") == {
+            "retention.ms": "777777000",
+            "message.timestamp.type": "CreateTime",
+        }
+        async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
+            await admin.create_partitions({"orders": 3})
+            await admin.incremental_alter_configs(
+                {triokafka.ConfigResource.topic("orders"): {"retention.ms": None, "cleanup.policy": "compact"}}
+            )
+        await mirror(west, east)
+        assert (await configs(east, "west.orders"))["cleanup.policy"] == "compact"
+        assert "retention.ms" not in await configs(east, "west.orders")
+        assert len(await records(east, "west.orders", 2)) == 0
+
+
+async def test_two_flows_do_not_loop() -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 10)
+        await write(east, "orders", 10)
+        back = MirrorOptions(
+            source={"bootstrap_servers": east.bootstrap_servers},
+            target={"bootstrap_servers": west.bootstrap_servers},
+            source_alias="east",
+            target_alias="west",
+        )
+        for _ in range(2):
+            await mirror(west, east)
+            with trio.fail_after(PATIENCE):
+                await Mirror(back).run(until_caught_up=True)
+        for broker, own in ((west, "east"), (east, "west")):
+            async with triokafka.AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+                names = [one.name for one in await admin.list_topics() if "orders" in one.name]
+            assert sorted(names) == sorted([f"{own}.orders", "orders"])
+
+
+async def test_identity_leaves_out_topics_that_a_running_flow_brings(caplog: pytest.LogCaptureFixture) -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 10)
+        back = MirrorOptions(
+            source={"bootstrap_servers": east.bootstrap_servers},
+            target={"bootstrap_servers": west.bootstrap_servers},
+            source_alias="east",
+            target_alias="west",
+            naming="identity",
+        )
+        await mirror(west, east, naming="identity", heartbeat_interval_ms=1)
+        async with trio.open_nursery() as nursery:
+            running = Mirror(options(west, east, naming="identity", heartbeat_interval_ms=10))
+            nursery.start_soon(running.run)
+            beats = TopicPartition("heartbeats", 0)
+            async with triokafka.Consumer(bootstrap_servers=east.bootstrap_servers) as consumer:
+                consumer.assign([beats])
+                consumer.seek_to_end(beats)
+                await consumer.position(beats)
+                with trio.fail_after(PATIENCE):
+                    while not await consumer.poll(timeout_ms=500):
+                        pass
+            looped = Mirror(back)
+            with trio.fail_after(PATIENCE):
+                await looped.run(until_caught_up=True)
+            assert "would loop" in (await looped.status()).left_out["orders"]
+            nursery.cancel_scope.cancel()
+        assert len(await records(west, "orders", 0)) == 5
+
+
+async def test_topic_that_was_recreated_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 10, partitions=1)
+        await mirror(west, east)
+        await west.delete_topic("orders")
+        await write(west, "orders", 4, partitions=1, first=100)
+        await mirror(west, east)
+        assert len(await records(east, "west.orders", 0)) == 14
+        assert "recreated" in caplog.text
+
+
+async def test_records_that_the_source_deleted_are_counted() -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 10, partitions=1)
+        await mirror(west, east)
+        await write(west, "orders", 10, partitions=1, first=10)
+        async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
+            await admin.delete_records({TopicPartition("orders", 0): 15})
+        again = await mirror(west, east)
+        status = await again.status()
+        assert (status.lost, status.records, status.lag) == (5, 5, 0)
+
+
+async def test_topic_that_the_target_refuses_does_not_hold_up_the_others() -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "good", 4)
+        await write(west, "b" * 246, 4)
+        made = await mirror(west, east)
+        assert len(await records(east, "west.good", 0)) == 2
+        (reason,) = (await made.status()).left_out.values()
+        assert "at most 249" in reason
+
+
+async def test_second_process_of_an_exactly_once_flow_fences_the_first() -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 10)
+        await mirror(west, east, exactly_once=True)
+        fenced: list[Exception] = []
+
+        async def run_first() -> None:
+            try:
+                await Mirror(options(west, east, exactly_once=True)).run()
+            except triokafka.errors.ProducerFencedError as error:
+                fenced.append(error)
+
+        with trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run_first)
+                arrived = TopicPartition("west.orders", 0)
+                async with triokafka.Consumer(bootstrap_servers=east.bootstrap_servers) as consumer:
+                    consumer.assign([arrived])
+                    consumer.seek(arrived, 5)
+                    await write(west, "orders", 10, first=10)
+                    while not await consumer.poll(timeout_ms=500):
+                        pass
+                await mirror(west, east, exactly_once=True)
+                await write(west, "orders", 10, first=20)
+        assert fenced
+
+
+# ------------------------------------------------------------------------------------------------ the command line
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "triokafka", "mirror", *words]
+
+
+async def test_command_mirrors_shows_progress_and_applies_positions() -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 100)
+        async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
+            await admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 20})
+        sides = ["--source", west.bootstrap_servers, "--target", east.bootstrap_servers]
+        ran = await trio.run_process(
+            command("run", *sides, "--once", "--json"), capture_stdout=True, capture_stderr=True
+        )
+        status = json.loads(ran.stdout.splitlines()[-1])
+        assert (status["flow"], status["records"], status["lag"]) == ("source->target", 100, 0)
+        shown = await trio.run_process(command("status", *sides), capture_stdout=True)
+        assert re.findall(rb"orders +(\d) +(\d+) +(\d+) +(\d+)", shown.stdout) == [
+            (b"0", b"50", b"50", b"0"),
+            (b"1", b"50", b"50", b"0"),
+        ]
+        await trio.run_process(
+            command("offsets", "--target", east.bootstrap_servers, "--group", "billing", "--apply"), capture_stdout=True
+        )
+        async with triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin:
+            found = await admin.list_group_offsets("billing")
+        assert {partition: one.offset for partition, one in found.items()} == {TopicPartition("source.orders", 0): 20}
+
+
+async def test_command_ends_cleanly_on_a_signal(tmp_path: Path) -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 100)
+        file = tmp_path / "mm2.properties"
+        file.write_text(
+            f"clusters = west, east\nwest.bootstrap.servers = {west.bootstrap_servers}\n"
+            f"east.bootstrap.servers = {east.bootstrap_servers}\nwest->east.enabled = true\n"
+        )
+        process = await trio.lowlevel.open_process(
+            command("run", "--mm2-config", str(file), "--status-interval", "0.2"),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        printed = b""
+        with trio.fail_after(PATIENCE):
+            while b"100 records" not in printed:
+                printed += await process.stdout.receive_some()
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+        assert b"Traceback" not in await process.stderr.receive_some()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["run"], "Give the brokers of the source"),
+        (["run", "--source", "a:1"], "Give the brokers of the target"),
+        (["run", "--source", "a:1", "--target", "b:1", "--shard", "3/2"], "is not N/COUNT"),
+        (["run", "--source", "a:1", "--target", "b:1", "--topics", "("], "is not a regular expression"),
+        (["run", "--source", "a:1", "--target", "b:1", "--target-alias", "source"], "both 'source'"),
+        (["run", "--mm2-config", "/nowhere"], "/nowhere cannot be read"),
+        (["offsets"], "Give the brokers of the target"),
+    ],
+)
+def test_wrong_use_is_a_sentence(words: list[str], problem: str) -> None:
+    ran = subprocess.run(command(*words), capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 2
+    assert problem in ran.stderr
+    assert "Traceback" not in ran.stderr

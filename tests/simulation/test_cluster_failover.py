@@ -1,0 +1,34 @@
+"""How long a cluster is without a leader when a node dies that led a partition and the quorum. In virtual time."""
+
+from __future__ import annotations
+
+import trio
+
+import triokafka
+from tests.support.simulated import current_simulation, simulated
+from tests.support.simulated_cluster import SimulatedCluster
+
+SESSION_SECONDS = 9.0
+
+
+@simulated
+async def test_new_controller_counts_the_silence_of_the_one_before() -> None:
+    """The node of the old controller is fenced one session timeout after its death, not after the election."""
+    cluster = SimulatedCluster(
+        current_simulation(), broker_session_timeout_ms=int(SESSION_SECONDS * 1000), broker_heartbeat_interval_ms=2_000
+    )
+    cluster.start()
+    await cluster.create_topics({"orders": 3})
+    victim = next(node for node in cluster.nodes if node.node is not None and node.node.is_active_controller)
+    assert victim.node is not None
+    partitions = victim.node.metadata.image.topics["orders"].partitions
+    led = next(number for number, partition in partitions.items() if partition.leader == victim.number)
+    async with triokafka.Producer(
+        bootstrap_servers=cluster.bootstrap, world=cluster.client_world(), linger_ms=0, delivery_timeout_ms=60_000
+    ) as producer:
+        await (await producer.send("orders", b"before", partition=led))
+        await victim.kill()
+        began = trio.current_time()
+        await (await producer.send("orders", b"after", partition=led))
+    assert SESSION_SECONDS - 0.6 < trio.current_time() - began < SESSION_SECONDS + 1.3
+    await cluster.stop()

@@ -1,0 +1,81 @@
+"""One of the two clusters of a flow: makes the clients of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from triokafka.client.admin import AdminClient
+from triokafka.client.admin.types import NewTopic
+from triokafka.client.consumer.consumer import Consumer
+from triokafka.client.producer.producer import Producer
+from triokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+_POLL_MS = 500
+
+
+class ClusterSide:
+    """The source or the target. ``admin`` is open inside the ``async with`` block."""
+
+    def __init__(self, alias: str, options: Mapping[str, Any], world: World) -> None:
+        self.alias = alias
+        self._options = options
+        self._world = world
+        self.admin = AdminClient(world=world, **options)
+
+    async def __aenter__(self) -> Self:
+        await self.admin.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await self.admin.__aexit__(*raised)
+
+    def producer(self, *more: Mapping[str, Any]) -> Producer:
+        """Make a producer with these options over those of the cluster."""
+        return Producer(world=self._world, **self._with(more))
+
+    def consumer(self, *more: Mapping[str, Any]) -> Consumer:
+        """Make a consumer with these options over those of the cluster."""
+        return Consumer(world=self._world, **self._with(more))
+
+    def _with(self, more: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:
+        options = dict(self._options)
+        for each in more:
+            options.update(each)
+        return options
+
+    async def ensure_compacted_topic(self, topic: str, replication_factor: int) -> None:
+        """Create a compacted topic with one partition unless it exists. Raises as `AdminClient.create_topics`."""
+        try:
+            await self.admin.create_topics([NewTopic(topic, 1, replication_factor, {"cleanup.policy": "compact"})])
+        except TopicAlreadyExistsError:
+            pass
+
+    async def read_compacted_topic(self, topic: str) -> dict[bytes, bytes]:
+        """Return the newest committed value of each key in a topic with one partition; empty if it does not exist.
+
+        Reads up to the end that the log has now.
+
+        Raises:
+            KafkaError: the topic cannot be read.
+        """
+        partition = TopicPartition(topic, 0)
+        try:
+            ends = await self.admin.list_offsets({partition: "latest"}, isolation_level="read_committed")
+            end = ends[partition].offset
+        except UnknownTopicOrPartitionError:
+            return {}
+        found: dict[bytes, bytes] = {}
+        async with self.consumer({"isolation_level": "read_committed", "auto_offset_reset": "earliest"}) as consumer:
+            consumer.assign([partition])
+            consumer.seek_to_beginning(partition)
+            while await consumer.position(partition) < end:
+                for record in (await consumer.poll(timeout_ms=_POLL_MS)).get(partition, ()):
+                    key = record.key or b""
+                    if record.value is None:
+                        found.pop(key, None)
+                    else:
+                        found[key] = record.value
+        return found

@@ -1,0 +1,243 @@
+"""Copies records: reads partitions of the source, writes them to the target, and stores how far it came.
+
+At least once: progress is stored after the target acknowledged the records, so a crash repeats what came in between.
+With ``exactly_once`` records and progress are in one transaction. Either way a topic of the target has the progress,
+and the source is only read.
+
+A `Copier` lives for one session: from loading the progress to the first failure. The next session loads again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+import trio
+
+from triokafka.client.consumer.batches import Batches, FetchedBatch
+from triokafka.client.consumer.consumer import Consumer
+from triokafka.client.deliveries import Deliveries
+from triokafka.client.producer.producer import Producer
+from triokafka.errors import KafkaError, OffsetOutOfRangeError, ProducerFencedError, raisable_copy
+from triokafka.mirror.cluster_side import ClusterSide
+from triokafka.mirror.flow_state import FlowState, PartitionFlow
+from triokafka.mirror.naming import positions_topic
+from triokafka.mirror.options import MirrorOptions
+from triokafka.mirror.positions import decode_positions, encode_changes
+from triokafka.records import ConsumerRecord
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+_CONSUMER: Final = {"max_partition_fetch_bytes": 4 << 20, "fetch_min_bytes": 1}
+_PRODUCER: Final = {"batch_size": 1 << 19, "linger_ms": 5, "max_request_size": 64 << 20, "buffer_memory": 64 << 20}
+_TRANSACTION_RECORDS: Final = 100_000
+"""Most records of one transaction."""
+
+
+class _Sent(NamedTuple):
+    """Records of one fetched batch that are on their way. Without deliveries the batch had no records."""
+
+    flow: PartitionFlow
+    runs: list[tuple[int, int]]
+    """Source offset and number of records that are next to each other."""
+    next_offset: int
+    deliveries: Deliveries | None
+
+
+class Copier:
+    """One session of copying. ``state`` has the partitions' progress, which checkpoints and status read."""
+
+    def __init__(
+        self, options: MirrorOptions, world: World, state: FlowState, source: ClusterSide, target: ClusterSide
+    ) -> None:
+        self._options = options
+        self._world = world
+        self._state = state
+        self._source = source
+        self._target = target
+        self._sent: deque[_Sent] = deque()
+        self._topic = positions_topic(options.source_alias)
+
+    async def run(self) -> None:
+        """Copy until cancelled, or until `FlowState.is_finished`; then the progress is stored.
+
+        Raises:
+            KafkaError: the session failed. What the target has is stored, or will be repeated.
+        """
+        options = self._options
+        writing = {"transactional_id": options.transactional_id} if options.exactly_once else {}
+        reading = {"auto_offset_reset": "none", "isolation_level": options.isolation_level}
+        async with (
+            self._target.producer(_PRODUCER, options.producer_options, writing) as producer,
+            self._source.consumer(_CONSUMER, options.consumer_options, reading) as consumer,
+        ):
+            if options.exactly_once:
+                await producer.init_transactions()  # ends what an older process left open
+            await self._load()
+            step = self._copy_in_transaction if options.exactly_once else self._copy
+            batches = consumer.batches()
+            while not self._state.is_finished():
+                if self._state.assigned is not self._state.wanted:
+                    await self._assign(consumer)
+                if not self._state.assigned:
+                    await self._state.wait_changed()
+                    continue
+                try:
+                    await step(producer, batches)
+                except OffsetOutOfRangeError:
+                    await self._seek(consumer)
+                except KafkaError:
+                    fenced = producer.health().failure
+                    if isinstance(fenced, ProducerFencedError):
+                        raise raisable_copy(fenced) from None  # the reason of whatever failed first
+                    raise
+            await self._settle(wait=True)
+
+    # ---------------------------------------------------------------- positions
+
+    async def _load(self) -> None:
+        """Load the progress of all partitions from the target."""
+        self._state.restore(decode_positions(await self._target.read_compacted_topic(self._topic)))
+
+    async def _assign(self, consumer: Consumer) -> None:
+        """Read the wanted partitions; those that are new begin at their stored position."""
+        wanted = self._state.wanted
+        await self._settle(wait=True)
+        positions = await self._positions(
+            [partition for partition, where in wanted.items() if self._state.is_new(partition, where)]
+        )
+        self._state.assign(wanted)
+        if not wanted:
+            consumer.unsubscribe()
+            return
+        consumer.assign(wanted)
+        for partition, offset in positions.items():
+            consumer.seek(partition, offset)
+
+    async def _seek(self, consumer: Consumer) -> None:
+        """The source does not have a position any more: go to the nearest one that it has."""
+        await self._settle(wait=True)
+        for partition, offset in (await self._positions(self._state.assigned)).items():
+            consumer.seek(partition, offset)
+
+    async def _positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where to read partitions; their flows begin."""
+        if not partitions:
+            return {}
+        first = await self._source.admin.list_offsets(dict.fromkeys(partitions, "earliest"))
+        last = await self._source.admin.list_offsets(
+            dict.fromkeys(partitions, "latest"), isolation_level=self._options.isolation_level
+        )
+        return {
+            partition: self._state.begin(
+                partition, first[partition].offset, last[partition].offset, self._options.start
+            )
+            for partition in partitions
+        }
+
+    # ---------------------------------------------------------------- at least once
+
+    async def _copy(self, producer: Producer, batches: Batches) -> None:
+        """Copy batches for one commit interval, then store the progress."""
+        deadline = self._deadline()
+        while (batch := await self._next(batches, deadline)) is not None:
+            await self._send(producer, batch)
+            await self._settle()
+        await self._settle()
+        await self._store(producer)
+        self._state.publish_syncs()
+
+    # ---------------------------------------------------------------- exactly once
+
+    async def _copy_in_transaction(self, producer: Producer, batches: Batches) -> None:
+        """Copy batches for one commit interval, in one transaction with the progress."""
+        deadline = self._deadline()
+        batch = await self._next(batches, deadline)
+        if batch is None and not self._state.has_changes():
+            return
+        async with producer.transaction():
+            records = 0
+            while batch is not None:
+                records += await self._send(producer, batch)
+                batch = await self._next(batches, deadline) if records < _TRANSACTION_RECORDS else None
+            await self._settle(wait=True)
+            await self._store(producer)
+        self._state.publish_syncs()
+
+    # ---------------------------------------------------------------- batches
+
+    def _deadline(self) -> float:
+        return self._world.now() + self._options.commit_interval_ms / 1000
+
+    async def _next(self, batches: Batches, deadline: float) -> FetchedBatch | None:
+        """Return the next batch; None at the deadline, or when other partitions are wanted, or when all is copied.
+
+        Only this wait ends at the deadline: a batch that was taken is sent as a whole.
+        """
+        if self._state.assigned is self._state.wanted and not self._state.is_finished():
+            with trio.CancelScope(deadline=self._world.deadline(deadline)):
+                return await anext(batches)
+        return None
+
+    # ---------------------------------------------------------------- records
+
+    async def _send(self, producer: Producer, batch: FetchedBatch) -> int:
+        """Put the records of a batch into the producer's buffer, in order; return their number."""
+        flow = self._state.flows.get(batch.topic_partition)
+        if flow is None:
+            return 0  # no longer wanted
+        records = batch.records()
+        deliveries: Deliveries | None = None
+        if records:
+            headers = [record.headers for record in records] if any(record.headers for record in records) else ()
+            deliveries = await producer.send_many(
+                flow.remote.topic,
+                [record.value for record in records],
+                keys=[record.key for record in records],
+                partition=flow.remote.partition,
+                timestamp_ms=[record.timestamp if record.timestamp >= 0 else None for record in records],
+                headers=headers,
+            )
+            flow.count(records)
+        self._sent.append(_Sent(flow, _runs(records), batch.next_offset, deliveries))
+        flow.read_offset = batch.next_offset
+        return len(records)
+
+    async def _settle(self, *, wait: bool = False) -> None:
+        """Note the records that the target acknowledged, in the order in which they were read."""
+        while self._sent and (wait or self._sent[0].deliveries is None or self._sent[0].deliveries.done):
+            sent = self._sent[0]
+            if sent.deliveries is not None:
+                await sent.deliveries
+                sent.flow.note(sent.runs, sent.deliveries)
+            sent.flow.offsets.advance(sent.next_offset)
+            self._sent.popleft()
+
+    async def _store(self, producer: Producer) -> None:
+        """Write the progress that has changed. In a transaction it takes effect with the records."""
+        deliveries = []
+        for flow in self._state.take_changed():
+            for key, value in encode_changes(flow.source, flow.topic_id, flow.offsets):
+                deliveries.append(await producer.send(self._topic, value, key=key, partition=0))
+        for delivery in deliveries:
+            await delivery
+
+
+def _runs(records: list[ConsumerRecord]) -> list[tuple[int, int]]:
+    """Return first offset and length of the runs of records that are next to each other."""
+    if not records:
+        return []
+    first, last = records[0].offset, records[-1].offset
+    if last - first + 1 == len(records):
+        return [(first, len(records))]
+    found = []
+    begin = 0
+    for index in range(1, len(records) + 1):
+        if index == len(records) or records[index].offset != records[index - 1].offset + 1:
+            found.append((records[begin].offset, index - begin))
+            begin = index
+    return found

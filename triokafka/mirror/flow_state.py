@@ -1,0 +1,194 @@
+"""The partitions of a flow: what is wanted, how far each came, and what is to be published. No I/O."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from uuid import UUID
+
+import trio
+
+from triokafka.client.deliveries import Deliveries
+from triokafka.mirror.offset_map import OffsetMap
+from triokafka.mirror.offset_syncs import OffsetSyncRule
+from triokafka.mirror.positions import StoredPosition
+from triokafka.mirror.topic_replication import MirroredPartition
+from triokafka.records import ConsumerRecord
+from triokafka.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionFlow:
+    """One partition on its way. ``offsets`` maps what the target acknowledged; ``read_offset`` is read next."""
+
+    def __init__(self, source: TopicPartition, where: MirroredPartition, offsets: OffsetMap, max_lag: int) -> None:
+        self.source = source
+        self.remote = TopicPartition(where.remote_topic, source.partition)
+        self.topic_id = where.topic_id
+        self.offsets = offsets
+        self.read_offset = offsets.next_offset
+        self.stored_offset = -1
+        self.records = 0
+        self.bytes = 0
+        self.lost = 0
+        """Records that the source deleted before they were mirrored."""
+        self.due_sync: tuple[int, int] | None = None
+        self._rule = OffsetSyncRule(max_lag)
+
+    def count(self, records: Sequence[ConsumerRecord]) -> None:
+        """Count records that were read, for the status."""
+        self.records += len(records)
+        self.bytes += sum(len(record.key or b"") + len(record.value or b"") for record in records)
+
+    def note(self, runs: Sequence[tuple[int, int]], deliveries: Deliveries) -> None:
+        """Note that records were acknowledged: their source offsets as runs, and their deliveries in the same order."""
+        for upstream, downstream, count in _paired(runs, _acknowledged(deliveries)):
+            if downstream < 0:
+                continue  # the first answer was lost, and the broker no longer remembers the offset of the batch
+            self.offsets.add(upstream, downstream, count)
+            last = (upstream + count - 1, downstream + count - 1)
+            if self._rule.is_due((upstream, downstream), last):
+                self.due_sync = last
+
+
+class FlowState:
+    """All partitions of one flow. The copier changes it; checkpoints and status read it."""
+
+    def __init__(self, max_lag: int) -> None:
+        self.wanted: Mapping[TopicPartition, MirroredPartition] = {}
+        """The partitions to copy, by the last refresh of the topics."""
+        self.assigned: Mapping[TopicPartition, MirroredPartition] = {}
+        """The partitions that the copier reads; the same object as ``wanted`` when it is up to date."""
+        self.flows: dict[TopicPartition, PartitionFlow] = {}
+        self._max_lag = max_lag
+        self._stored: dict[TopicPartition, tuple[UUID | None, OffsetMap]] = {}
+        self._ends: Mapping[TopicPartition, int] | None = None
+        self._syncs: dict[TopicPartition, tuple[int, int]] = {}
+        self._changed = trio.Event()
+
+    def want(self, partitions: Mapping[TopicPartition, MirroredPartition]) -> None:
+        """Replace the partitions to copy, if they differ."""
+        if partitions != self.wanted:
+            self.wanted = partitions
+            self._wake()
+
+    def finish_at(self, ends: Mapping[TopicPartition, int]) -> None:
+        """End the flow when the source offsets before these are mirrored."""
+        self._ends = ends
+        self._wake()
+
+    def is_finished(self) -> bool:
+        """Whether everything up to the offsets of `finish_at` is in the target and stored."""
+        return self._ends is not None and all(
+            (flow := self.flows.get(partition)) is not None and flow.stored_offset >= end
+            for partition, end in self._ends.items()
+        )
+
+    async def wait_changed(self) -> None:
+        """Wait for the next `want` or `finish_at`."""
+        await self._changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    # ---------------------------------------------------------------- for the copier
+
+    def restore(self, stored: Mapping[TopicPartition, StoredPosition]) -> None:
+        """Begin a session with the progress that the target has."""
+        self._stored = {partition: (position.topic_id, position.offset_map()) for partition, position in stored.items()}
+        self.flows.clear()
+        self._syncs.clear()
+        self.assigned = {}
+
+    def is_new(self, partition: TopicPartition, where: MirroredPartition) -> bool:
+        """Whether a partition has no position yet, or is one of a recreated topic."""
+        flow = self.flows.get(partition)
+        return flow is None or flow.topic_id != where.topic_id
+
+    def assign(self, wanted: Mapping[TopicPartition, MirroredPartition]) -> None:
+        """Take over the wanted partitions. Those that go are stored; they may come back."""
+        for partition in [partition for partition in self.flows if partition not in wanted]:
+            flow = self.flows.pop(partition)
+            self._stored[partition] = flow.topic_id, flow.offsets
+        self.assigned = wanted
+
+    def begin(self, partition: TopicPartition, start: int, end: int, how: str) -> int:
+        """Return the offset at which to read a partition whose log goes from ``start`` to ``end``."""
+        where = self.wanted[partition]
+        flow = self.flows.get(partition)
+        known = self._stored.get(partition) if flow is None else (flow.topic_id, flow.offsets)
+        if known is not None and known[0] == where.topic_id:
+            offsets, stored_offset = known[1], known[1].next_offset
+        else:
+            if known is not None:
+                logger.warning("topic %s was recreated: mirroring partition %s from its beginning", *partition)
+            offsets, stored_offset = OffsetMap(start if how == "earliest" or known is not None else end), -1
+        lost = start - offsets.next_offset
+        if lost > 0:
+            logger.warning("%s: the source deleted %d offsets before they were mirrored", partition, lost)
+            offsets.advance(start)
+        elif offsets.next_offset > end:
+            logger.warning("%s: the source lost offsets %d to %d", partition, end, offsets.next_offset - 1)
+            offsets.rewind(end)
+        if flow is None or flow.offsets is not offsets:
+            flow = self.flows[partition] = PartitionFlow(partition, where, offsets, self._max_lag)
+            flow.stored_offset = stored_offset
+        flow.lost += max(0, lost)
+        flow.read_offset = offsets.next_offset
+        return flow.read_offset
+
+    def has_changes(self) -> bool:
+        """Whether `take_changed` would yield a partition."""
+        return any(flow.stored_offset != flow.offsets.next_offset for flow in self.flows.values())
+
+    def take_changed(self) -> Iterator[PartitionFlow]:
+        """Yield the partitions whose progress differs from the stored one; they count as stored."""
+        for flow in self.flows.values():
+            if flow.stored_offset != flow.offsets.next_offset:
+                flow.stored_offset = flow.offsets.next_offset
+                yield flow
+
+    # ---------------------------------------------------------------- for the offset syncs
+
+    def publish_syncs(self) -> None:
+        """Make the syncs of what is stored visible to `take_syncs`."""
+        for partition, flow in self.flows.items():
+            if flow.due_sync is not None:
+                self._syncs[partition] = flow.due_sync
+                flow.due_sync = None
+
+    def take_syncs(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the newest due sync of each source partition: source offset and target offset of one record."""
+        found, self._syncs = self._syncs, {}
+        return found
+
+    def return_syncs(self, syncs: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Take back syncs that could not be written, unless there are newer ones."""
+        self._syncs = {**syncs, **self._syncs}
+
+
+def _acknowledged(deliveries: Deliveries) -> list[tuple[int, int]]:
+    """Return (offset in the target, number of records) for the records of one partition, in order."""
+    found = []
+    for part in deliveries.parts():
+        columns = part.acknowledged(0, len(part.positions))
+        if columns is None:  # a batch that was split
+            return [(delivery.result().offset, 1) for delivery in deliveries]
+        found.append((next(iter(columns.offsets)), len(part.positions)))
+    return found
+
+
+def _paired(runs: Sequence[tuple[int, int]], acknowledged: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Yield (source offset, target offset, count) for stretches that are contiguous in both."""
+    upstream = iter(runs)
+    offset, left = 0, 0
+    for downstream, count in acknowledged:
+        position = 0
+        while position < count:
+            if not left:
+                offset, left = next(upstream)
+            taken = min(left, count - position)
+            yield offset, downstream + position if downstream >= 0 else -1, taken
+            offset, left, position = offset + taken, left - taken, position + taken

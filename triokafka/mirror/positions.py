@@ -1,0 +1,96 @@
+"""A flow's progress, stored in a compacted topic of the target cluster: ``SOURCE.mirror-positions.internal``.
+
+A partition has one record with its next offset, and one for each block of its offset map. Keys and values are JSON.
+With ``exactly_once`` they are part of the transaction that writes the mirrored records.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from triokafka.errors import KafkaError
+from triokafka.mirror.offset_map import OffsetMap, Run
+from triokafka.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_VERSION = 1
+
+
+class MirrorPositionsError(KafkaError):
+    """The stored progress of a flow cannot be read."""
+
+    advice = "Use the version of triokafka that wrote it, or delete the topic to mirror everything again."
+
+
+@dataclass(slots=True)
+class StoredPosition:
+    """The stored progress through one source partition."""
+
+    topic_id: UUID | None = None
+    floor: int = 0
+    next_offset: int = -1
+    blocks: dict[int, list[Run]] = field(default_factory=dict)
+
+    def offset_map(self) -> OffsetMap:
+        """Return the offset map as it was stored."""
+        return OffsetMap.restore(self.floor, self.next_offset, self.blocks)
+
+
+def encode_changes(
+    partition: TopicPartition, topic_id: UUID | None, offsets: OffsetMap
+) -> list[tuple[bytes, bytes | None]]:
+    """Return keys and values of the records that store the changes of a map since the last call.
+
+    The blocks come first: a crash between two records then leaves the older next offset, and `OffsetMap.restore` drops
+    what lies beyond it.
+    """
+    name = {"topic": partition.topic, "partition": partition.partition}
+    records: list[tuple[bytes, bytes | None]] = [
+        (_text({**name, "block": number}), None if runs is None else _text({"version": _VERSION, "runs": runs}))
+        for number, runs in offsets.take_changes().items()
+    ]
+    value = {
+        "version": _VERSION,
+        "topic_id": None if topic_id is None else str(topic_id),
+        "floor": offsets.floor,
+        "next_offset": offsets.next_offset,
+    }
+    return [*records, (_text(name), _text(value))]
+
+
+def decode_positions(
+    records: Mapping[bytes, bytes], wanted: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, StoredPosition]:
+    """Return the progress of partitions from the topic's records: of ``wanted``, or of all.
+
+    Raises:
+        MirrorPositionsError: a record is damaged, or of a newer version.
+    """
+    only = None if wanted is None else set(wanted)
+    found: dict[TopicPartition, StoredPosition] = {}
+    for key, value in records.items():
+        try:
+            name, stored = json.loads(key), json.loads(value)
+            if stored["version"] != _VERSION:
+                raise MirrorPositionsError(f"progress of version {stored['version']} is newer than {_VERSION}: {key!r}")
+            partition = TopicPartition(str(name["topic"]), int(name["partition"]))
+            if only is not None and partition not in only:
+                continue
+            position = found.setdefault(partition, StoredPosition())
+            if "block" in name:
+                position.blocks[int(name["block"])] = [Run(*map(int, run)) for run in stored["runs"]]
+            else:
+                position.topic_id = None if stored["topic_id"] is None else UUID(stored["topic_id"])
+                position.floor, position.next_offset = int(stored["floor"]), int(stored["next_offset"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise MirrorPositionsError(f"progress under key {key!r} is damaged: {value!r}") from error
+    return {partition: position for partition, position in found.items() if position.next_offset >= 0}
+
+
+def _text(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,66 @@
+"""The requests and responses of one client, for its metrics: short lists that the metrics empty about once a second.
+
+Recording costs one or two appends a request. The lists are emptied when a request is sent a second or more after the
+last time, and when someone reads the metrics; `Traffic.at` is the time of the last request before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from triokafka.protocol.message import Request
+
+PORTION_SECONDS: Final = 1.0
+"""How long values are collected before the metrics receive them."""
+_COORDINATOR_BASE: Final = 2**31 - 1
+
+
+class NodeTraffic:
+    """The connections to one broker, of one purpose. Sizes are bytes on the wire, times seconds."""
+
+    __slots__ = ("answers", "of", "sizes", "throttles")
+
+    def __init__(self, of: Traffic) -> None:
+        self.of = of
+        self.sizes: list[int] = []
+        self.answers: list[tuple[type[Request[Any]], int, float]] = []
+        self.throttles: list[tuple[type[Request[Any]], float]] = []
+
+    def sent(self, size: int, now: float) -> None:
+        """Note a request."""
+        of = self.of
+        if now >= of.due:
+            of.drain(now)
+        of.at = now
+        self.sizes.append(size)
+
+
+class Traffic:
+    """The traffic of one client by node.
+
+    ``opened``, ``closed`` and ``refused`` count connections that became ready, that ended, and whose authentication
+    failed. The owner of the metrics sets ``on_due``.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeTraffic] = {}
+        self.at = 0.0
+        self.due = 0.0
+        self.opened: list[float] = []
+        self.closed: list[float] = []
+        self.refused: list[float] = []
+        self.on_due: Callable[[], None] = lambda: None
+
+    def node(self, node_id: int, purpose: str) -> NodeTraffic:
+        """Return the traffic of one connection; a further connection to a broker has Java's id for coordinators."""
+        label = f"node-{_COORDINATOR_BASE - node_id if purpose else node_id}"
+        found = self.nodes.get(label)
+        if found is None:
+            found = self.nodes[label] = NodeTraffic(self)
+        return found
+
+    def drain(self, now: float) -> None:
+        """Give everything to the metrics."""
+        self.due = now + PORTION_SECONDS
+        self.on_due()
