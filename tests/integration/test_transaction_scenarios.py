@@ -174,6 +174,29 @@ def test_large_transaction_is_whole(producer: Open, bootstrap: str, topic: str) 
     assert len(found) == 20_000 and len(set(found)) == 10_000
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_transaction_of_100_000_records_over_50_partitions_is_whole(
+    producer: Open, bootstrap: str, topic: str, group: str
+) -> None:
+    create(bootstrap, topic, 50)
+    one = producer(timeout_ms=600_000)
+    for number, commits in enumerate((True, False, True)):
+        one.begin()
+        for record in range(100_000):
+            one.send(topic, b"%d-%d" % (number, record), record % 50)
+        one.send_offsets(group, {(topic, 0): number})
+        if commits:
+            one.commit()
+        else:
+            one.flush()
+            one.abort()
+    found = read(bootstrap, topic, 50)
+    assert len(found) == 200_000
+    assert set(found) == {b"%d-%d" % (number, record) for number in (0, 2) for record in range(100_000)}
+    assert committed(bootstrap, group, topic) == 2
+
+
 @pytest.mark.parametrize("stage", ["initialized", "begun", "sent", "flushed", "offsets", "committed", "aborted"])
 def test_restarted_producer_continues_whatever_the_older_one_did(
     stage: str, producer: Open, bootstrap: str, topic: str, group: str

@@ -288,7 +288,8 @@ def _history(**outcome: Any) -> TransactionHistory:
         ({"committed": True}, [b"a"], "lost write"),
         ({"committed": True}, [b"a", b"b", b"a"], "duplicate"),
         ({"committed": True}, [b"b", b"a"], "disorder"),
-        ({"committed": None}, [b"a"], "torn transaction"),
+        ({"committed": None, "commit_began": 5.0}, [b"a"], "torn transaction"),
+        ({"committed": None}, [b"a", b"b"], "precommitted read"),
         ({"committed": True}, [b"a", b"b", b"c"], "phantom"),
     ],
 )
@@ -309,4 +310,4 @@ def test_judge_is_content_with_what_is_right() -> None:
     history.saw(b"a", 5.1)
     history.check({LEFT: [b"a", b"b"]})
     _history(committed=None).check({LEFT: []})
-    _history(committed=None).check({LEFT: [b"a", b"b"]})
+    _history(committed=None, commit_began=5.0).check({LEFT: [b"a", b"b"]})

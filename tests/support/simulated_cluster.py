@@ -146,12 +146,23 @@ class SimulatedCluster:
     async def create_topics(self, topics: Mapping[str, int], **configs: str) -> None:
         """Create topics with three replicas, and wait until these are in sync."""
         async with self.admin() as admin:
-            await self._retry(
+            await self.retry(
                 lambda: admin.create_topics(
                     [triokafka.NewTopic(name, count, 3, configs) for name, count in topics.items()]
                 )
             )
         await self.wait_in_sync(topics)
+
+    async def wait_unfenced(self) -> None:
+        """Wait until every broker may lead partitions, so that new topics have leaders on all nodes."""
+        with trio.fail_after(60):
+            while not any(
+                len(node.node.metadata.image.brokers) == len(self.nodes)
+                and all(broker.active for broker in node.node.metadata.image.brokers.values())
+                for node in self.nodes
+                if node.node is not None
+            ):
+                await trio.sleep(0.1)
 
     async def wait_in_sync(self, topics: Mapping[str, int], *, within: float = 60.0) -> None:
         """Wait until every replica of the topics is in sync. Raises AssertionError after ``within`` seconds."""
@@ -171,7 +182,7 @@ class SimulatedCluster:
                     await trio.sleep(0.2)
         raise AssertionError(f"not in sync within {within:.0f} s: {state}")
 
-    async def _retry(self, call: Callable[[], Awaitable[object]], *, within: float = 60.0) -> None:
+    async def retry(self, call: Callable[[], Awaitable[object]], *, within: float = 60.0) -> None:
         with trio.fail_after(within):
             while True:
                 try:

@@ -4,7 +4,7 @@ Every record of a run has a value of its own. A run notes what writers did and w
 and the checker finds:
 
 - *aborted read*: a reader saw a record of an aborted transaction;
-- *precommitted read*: a reader saw a record before its transaction's commit began;
+- *precommitted read*: a reader saw a record before its transaction's commit began, or although it never began;
 - *lost write*: a record of a committed transaction is missing at the end;
 - *duplicate*: a record is there twice;
 - *torn transaction*: a transaction is there in part;
@@ -95,6 +95,8 @@ class TransactionHistory:
             there = sum(value in counts for value in attempt.records)
             if attempt.committed and there < len(attempt.records):
                 yield f"lost write: {_name(attempt)} was committed, and has {there} of {len(attempt.records)} records"
+            elif attempt.committed is None and attempt.commit_began is None and there:
+                yield f"precommitted read: {_name(attempt)} is there, and its commit was never requested"
             elif attempt.committed is None and 0 < there < len(attempt.records):
                 yield f"torn transaction: {_name(attempt)} has {there} of {len(attempt.records)} records"
 

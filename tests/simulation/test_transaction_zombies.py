@@ -1,0 +1,342 @@
+"""Transactions on three simulated nodes through the schedules that the rules of fencing are made for.
+
+Zombies: another producer with the same transactional id begins while the one before goes on. Late appends: a Produce
+request is served long after its transaction was aborted. Late markers: a request for markers is served after the
+coordinator has moved. Lost decisions: the coordinator decides while no other node hears of it, then it is killed
+together with the producers. Each partition of the topic is on a node of its own, so that markers cross the network.
+
+`TransactionHistory` judges every run, and no transaction may hang.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from typing import Final
+
+import pytest
+import trio
+
+import triokafka
+from tests.support.read_back import read_all
+from tests.support.simulated import run_seeds
+from tests.support.simulated_cluster import SimulatedCluster, SimulatedNode
+from tests.support.transaction_history import Attempt, TransactionHistory
+from triokafka.broker_stub.faults.faults import RequestFault
+from triokafka.client.admin import FeatureUpdate, UpgradeType
+from triokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
+from triokafka.protocol.api.produce import ProduceRequest
+from triokafka.protocol.api.write_txn_markers import WriteTxnMarkersRequest
+from triokafka.structs import TopicPartition
+from triokafka.testing import SimulatedWorld, Simulation, run_simulation
+from triokafka.topic_names import TRANSACTION_STATE_TOPIC
+
+TOPIC: Final = "t"
+PARTITIONS: Final = [TopicPartition(TOPIC, number) for number in range(3)]
+NAMES: Final = ("a", "b")
+QUICK_SEEDS: Final = 6
+"""Within so many seeds each planted bug of ``tests/support/transaction_mutations.py`` is found."""
+LONG_SEEDS: Final = 500
+KINDS: Final = ("zombie", "late append", "late append", "late markers", "late markers", "lost decision", "kill", "cut")
+
+
+class Identity:
+    """One transactional id, and the processes that use it: the current one and zombies."""
+
+    def __init__(self, cluster: SimulatedCluster, history: TransactionHistory, name: str, over: trio.Event) -> None:
+        self.name = name
+        self.done = trio.Event()
+        self._cluster = cluster
+        self._simulation = cluster.simulation
+        self._history = history
+        self._over = over
+        self._chance = random.Random(f"{cluster.simulation.seed}/{name}")
+        self._current = 0
+        self._values = 0
+        self._left = 2
+        """How many transactions are to be committed once the trouble is over."""
+
+    @property
+    def host(self) -> str:
+        """The name of the current process's host."""
+        return f"{self.name}-{self._current}"
+
+    def start(self) -> None:
+        """Start a process; the one before becomes a zombie."""
+        self._current += 1
+        self._simulation.host(self.host).start(functools.partial(self._run, self._current))
+
+    def die(self) -> None:
+        """Kill the current process."""
+        self._simulation.host(self.host).die()
+
+    async def kill_all(self) -> None:
+        """Kill all processes."""
+        for number in range(1, self._current + 1):
+            await self._simulation.host(f"{self.name}-{number}").kill()
+
+    async def _run(self, number: int, world: SimulatedWorld) -> None:
+        while number == self._current and not self.done.is_set():
+            producer = triokafka.Producer(
+                bootstrap_servers=self._cluster.bootstrap,
+                world=world,
+                transactional_id=self.name,
+                transaction_timeout_ms=6_000,
+                request_timeout_ms=3_000,
+                delivery_timeout_ms=8_000,
+                linger_ms=0,
+                retry_backoff_ms=20,
+                max_block_ms=20_000,
+                close_timeout_ms=1_000,
+            )
+            try:
+                async with producer:
+                    # A zombie does not know that it is one.
+                    while not self.done.is_set():
+                        await self._transact(producer, world, number)
+            except KafkaError:
+                await trio.sleep(0.1)
+
+    async def _transact(self, producer: triokafka.Producer, world: SimulatedWorld, number: int) -> None:
+        aborts = self._chance.random() < 0.25
+        transaction = producer.transaction()
+        await transaction.begin()
+        attempt = self._history.begin(self.name)
+        try:
+            for _ in range(self._chance.randrange(2, 6)):
+                await self._send(producer, attempt)
+                if self._chance.random() < 0.5:
+                    await trio.sleep(self._chance.uniform(0, 0.2))
+            if aborts:
+                await transaction.abort()
+                attempt.committed = False
+                return
+            attempt.commit_began = world.now()
+            await transaction.commit()
+            attempt.committed = True
+        except TransactionAbortableError:
+            attempt.commit_began = None
+            await transaction.abort()
+            attempt.committed = False
+        except TransactionAbortedError:
+            attempt.committed = False
+        except ProducerFencedError:
+            if aborts:
+                attempt.committed = False
+            raise
+        except KafkaTimeoutError:
+            await trio.sleep(0.1)
+            raise
+        if attempt.committed and self._over.is_set() and number == self._current:
+            self._left -= 1
+            if self._left == 0:
+                self.done.set()
+
+    async def _send(self, producer: triokafka.Producer, attempt: Attempt) -> None:
+        partition = self._chance.choice(PARTITIONS)
+        self._values += 1
+        value = b"%s-%d" % (self.name.encode(), self._values)
+        self._history.sent(attempt, value, partition)
+        await producer.send(partition.topic, value, partition=partition.partition)
+
+
+class Trouble:
+    """Does harm until it was done ``count`` times."""
+
+    def __init__(self, cluster: SimulatedCluster, identities: list[Identity], chance: random.Random) -> None:
+        self._cluster = cluster
+        self._network = cluster.simulation.network
+        self._identities = identities
+        self._chance = chance
+
+    async def run(self, count: int) -> None:
+        """Do harm."""
+        for _ in range(count):
+            await trio.sleep(self._chance.uniform(0.05, 0.6))
+            kind = self._chance.choice(KINDS)
+            self._cluster.simulation.record("fault", kind)
+            identity = self._chance.choice(self._identities)
+            match kind:
+                case "zombie":
+                    identity.start()
+                case "late append":
+                    await self._late_append(identity)
+                case "late markers":
+                    await self._late_markers()
+                case "lost decision":
+                    await self._lose_decision()
+                case "kill":
+                    await self._restart(self._chance.choice(self._cluster.nodes))
+                case _:
+                    self._network.cut(identity.host)
+
+    async def _late_append(self, identity: Identity) -> None:
+        """The next Produce requests are served late; meanwhile the producer is replaced, now and then twice."""
+        for node in self._running():
+            assert node.node is not None
+            delay = self._chance.randrange(300, 2_500)
+            node.node.broker.faults.arm(RequestFault(api_key=ProduceRequest.api_key, delay_ms=delay))
+        await trio.sleep(self._chance.uniform(0.02, 0.3))
+        identity.start()
+
+    async def _late_markers(self) -> None:
+        """The next requests for markers are served late; meanwhile the coordinator moves."""
+        for node in self._running():
+            assert node.node is not None
+            delay = self._chance.randrange(500, 2_000)
+            node.node.broker.faults.arm(RequestFault(api_key=WriteTxnMarkersRequest.api_key, delay_ms=delay))
+        await trio.sleep(self._chance.uniform(0.05, 0.4))
+        await self._move_coordinator()
+
+    async def _move_coordinator(self) -> None:
+        """Make another node the leader of the transaction log, as a controller does that balances leaders."""
+        for node in self._running():
+            assert node.node is not None
+            controller = node.node.controller
+            if controller is None or not controller.is_active:
+                continue
+            state = controller.image.partition(TRANSACTION_STATE_TOPIC, 0)
+            others = [] if state is None else [one for one in state.isr if one != state.leader]
+            if others:
+                try:
+                    await controller.hand_over(TRANSACTION_STATE_TOPIC, 0, self._chance.choice(others))
+                except KafkaError:
+                    return  # the controller has changed
+            return
+
+    async def _lose_decision(self) -> None:
+        """The coordinator cannot replicate; it and the producers are killed a moment later."""
+        leader = self._coordinator()
+        if leader is None:
+            return
+        silent, deaf = self._chance.sample([node for node in self._cluster.nodes if node is not leader], 2)
+        self._network.partition(leader.name, silent.name)
+        self._network.partition(deaf.name, leader.name, one_way=True)
+        await trio.sleep(self._chance.uniform(0.1, 0.4))
+        leader.host.die()
+        for identity in self._identities:
+            identity.die()
+        self._network.heal()
+        for identity in self._identities:
+            identity.start()
+        await leader.kill()
+        await trio.sleep(self._chance.uniform(0, 4))
+        leader.start()
+        await self._cluster.wait_in_sync({TRANSACTION_STATE_TOPIC: 1})
+
+    async def _restart(self, node: SimulatedNode) -> None:
+        await node.kill()
+        await trio.sleep(self._chance.uniform(0, 4))
+        node.start()
+        await self._cluster.wait_in_sync({TRANSACTION_STATE_TOPIC: 1})
+
+    def _running(self) -> list[SimulatedNode]:
+        return [node for node in self._cluster.nodes if node.node is not None]
+
+    def _coordinator(self) -> SimulatedNode | None:
+        for node in self._running():
+            assert node.node is not None
+            state = node.node.broker.metadata.image.partition(TRANSACTION_STATE_TOPIC, 0)
+            if state is not None and state.leader > 0:
+                return self._cluster.nodes[state.leader - 1]
+        return None
+
+
+async def _read(cluster: SimulatedCluster, history: TransactionHistory, world: SimulatedWorld) -> None:
+    async with triokafka.Consumer(
+        bootstrap_servers=cluster.bootstrap,
+        world=world,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        request_timeout_ms=2_000,
+    ) as consumer:
+        consumer.assign(PARTITIONS)
+        while True:
+            for records in (await consumer.poll(timeout_ms=200)).values():
+                for record in records:
+                    assert record.value is not None
+                    history.saw(record.value, world.now())
+
+
+async def scenario(simulation: Simulation) -> TransactionHistory:
+    """One run, judged. Raises `AssertionError` with the anomalies."""
+    chance = random.Random(f"{simulation.seed}/test")
+    cluster = SimulatedCluster(
+        simulation,
+        3,
+        min_insync_replicas=1,
+        transaction_state_log_num_partitions=1,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=1_000,
+    )
+    cluster.start()
+    await cluster.create_topics({"first": 1})  # waits for all nodes
+    async with cluster.admin() as admin:
+        await cluster.retry(
+            lambda: admin.create_topics([triokafka.NewTopic(TOPIC, assignments={0: [1], 1: [2], 2: [3]})])
+        )
+        if simulation.seed % 2:
+            # Without bumped epochs, the epoch of the coordinator is all that stops a late marker.
+            downgrade = FeatureUpdate(1, UpgradeType.SAFE_DOWNGRADE)
+            await cluster.retry(lambda: admin.update_features({"transaction.version": downgrade}))
+    history, over = TransactionHistory(), trio.Event()
+    identities = [Identity(cluster, history, name, over) for name in NAMES]
+    simulation.host("reader").start(functools.partial(_read, cluster, history))
+    for identity in identities:
+        identity.start()
+    with trio.fail_after(900):
+        await trio.sleep(1)
+        await Trouble(cluster, identities, chance).run(chance.randrange(5, 9))
+        for node in cluster.nodes:
+            if node.node is not None:
+                node.node.broker.faults.disarm_all()
+        over.set()
+        for identity in identities:
+            await identity.done.wait()
+            await identity.kill_all()
+    # The coordinator aborts what killed producers left open.
+    await trio.sleep(10)
+    world = cluster.client_world("auditor")
+    await _check_nothing_hangs(cluster, world)
+    found = await read_all(cluster.bootstrap, {TOPIC: 3}, world=world, isolation_level="read_committed")
+    history.check(
+        {partition: [value for _, value in entries if value is not None] for partition, entries in found.items()}
+    )
+    await cluster.stop()
+    return history
+
+
+async def _check_nothing_hangs(cluster: SimulatedCluster, world: SimulatedWorld) -> None:
+    ends = []
+    for level in ("read_committed", "read_uncommitted"):
+        async with triokafka.Consumer(
+            bootstrap_servers=cluster.bootstrap, world=world, isolation_level=level
+        ) as consumer:
+            ends.append(await consumer.end_offsets(PARTITIONS))
+    stable, all_of_them = ends
+    assert stable == all_of_them, f"a transaction hangs: last stable offsets {stable} of {all_of_them}"
+
+
+def replay(seed: int) -> TransactionHistory:
+    """Run the schedule of a seed; raises as it did the first time."""
+    try:
+        return run_simulation(scenario, seed)
+    except BaseException as error:
+        error.add_note(f"run it again with tests.simulation.test_transaction_zombies.replay({seed})")
+        raise
+
+
+@pytest.mark.parametrize("seed", range(QUICK_SEEDS))
+def test_transactions_are_whole_through_zombies_and_moving_coordinators(seed: int) -> None:
+    replay(seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_transactions_are_whole_through_zombies_in_many_runs() -> None:
+    run_seeds("zombies", range(QUICK_SEEDS, LONG_SEEDS), replay)
