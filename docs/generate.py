@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from docs import python_api
+from docs.absent_metrics import ABSENT
 from docs.kafka_apis import KAFKA_APIS, KAFKA_RELEASE
 from triokafka import errors
 from triokafka.broker_stub.api import CONTROLLER_MODULES, Handlers
 from triokafka.broker_stub.config.broker import DEFINITIONS as BROKER_OPTIONS
 from triokafka.broker_stub.log.definitions import DEFINITIONS as TOPIC_OPTIONS
+from triokafka.broker_stub.metrics.declared import DECLARED as BROKER_METRICS
 from triokafka.client.config import AdminOptions, ClientOptions, ConsumerOptions, ProducerOptions
 from triokafka.client.metrics.catalogue import GROUPS as CLIENT_GROUPS
 from triokafka.client.producer.metrics import METRICS
@@ -90,6 +92,12 @@ def metrics_page() -> str:
         parts += [f"### {group}", f"Tags: {', '.join(_code(tag) for tag in ('client-id', *tags))}."]
         rows = [[_code(name), one.unit, one.meaning] for name, one in declared.items()]
         parts.append(_table(["metric", "unit", "meaning"], rows))
+    parts.append("## Broker and controller metrics")
+    rows = [[_code(name), one.kind, one.unit, one.meaning] for name, one in BROKER_METRICS.items()]
+    parts.append(_table(["MBean", "kind", "unit", "meaning"], rows))
+    parts += ["## Not here", "Metrics of Apache Kafka 4.3 that are absent, as regular expressions, and why."]
+    absent = [[_code(mbean), _code(attribute), why] for mbean, attribute, why in ABSENT]
+    parts.append(_table(["MBean", "attribute", "reason"], absent))
     return "\n\n".join(parts) + "\n"
 
 

@@ -60,7 +60,7 @@ from triokafka.world import World
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
-    from triokafka.broker_stub.metrics.catalogue import Sample
+    from triokafka.broker_stub.metrics.sample import Sample
     from triokafka.broker_stub.replica.read_result import ReadOutcome
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
@@ -316,13 +316,27 @@ class Broker:
         elif self._started:
             coordinator.runtime.stop()
 
+    @property
+    def ready(self) -> bool:
+        """Whether the controller lets this broker lead partitions: it is registered and not fenced."""
+        from triokafka.broker_stub.gateway.broker_lifecycle import LifecycleState
+
+        return self.lifecycle.state is LifecycleState.RUNNING
+
     def metrics(self) -> list[Sample]:
         """Return the current value of every metric; see `triokafka.broker_stub.metrics.catalogue`."""
         for key in self.dispatcher.handlers:  # also of APIs that nobody has asked for
             self.dispatcher.load(key)
+        from triokafka.broker_stub.gateway.broker_lifecycle import STATE_NUMBERS
         from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
 
-        metrics = BrokerMetrics(self.dispatcher, self.sockets, self.cleaner, started_at=self._made_at)
+        metrics = BrokerMetrics(
+            self.dispatcher,
+            self.sockets,
+            self.cleaner,
+            started_at=self._made_at,
+            broker_state=lambda: STATE_NUMBERS[self.lifecycle.state],
+        )
         of_controller = () if self.controller_metrics is None else self.controller_metrics()
         return [*metrics.samples(), *of_controller]
 

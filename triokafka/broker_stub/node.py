@@ -40,7 +40,7 @@ from triokafka.world.system import RealWorld
 if TYPE_CHECKING:
     from triokafka.broker_stub.controller_server import ControllerServer
     from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
-    from triokafka.broker_stub.metrics.catalogue import Sample
+    from triokafka.broker_stub.metrics.sample import Sample
     from triokafka.network.node_channel import NodeChannel
     from triokafka.security.client_security import ClientSecurity
     from triokafka.security.scram_credentials import ScramCredentials
@@ -134,6 +134,13 @@ class Node:
             if self._controller is not None:
                 self._broker.controller_metrics = self._controller_samples
         self._tasks = NodeTasks(self._stop_listening) if self._broker is None else self._broker.tasks
+
+    @property
+    def ready(self) -> bool:
+        """Whether the node serves: its broker is not fenced; a node that is only a controller knows a leader."""
+        if self._broker is not None:
+            return self._broker.ready
+        return self.metadata.raft.leader.leader_id is not None
 
     def metrics(self) -> list[Sample]:
         """Return the current value of every metric of the node, whatever its roles are."""

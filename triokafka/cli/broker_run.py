@@ -168,7 +168,7 @@ async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | 
             if metrics is not None:
                 from triokafka.broker_stub.metrics.endpoint import metrics_server
 
-                servers.append(metrics_server(world, node.metrics))
+                servers.append(metrics_server(world, node.metrics, lambda: node.ready))
                 lines.append(f"metrics {await _bound(servers[0], '--metrics', metrics)}")
             print(*lines, sep="\n", flush=True)
             await _while_serving(servers, lambda: end.or_when(node.wait_stopped))
@@ -189,7 +189,7 @@ async def _serve_tests(
     from triokafka.broker_stub.control.endpoint import ControlEndpoint
     from triokafka.broker_stub.metrics.endpoint import metrics_server
     from triokafka.testing.brokers import running
-    from triokafka.testing.control import control_actions, control_metrics
+    from triokafka.testing.control import control_actions, control_metrics, control_readiness
 
     async def serve(end: _End) -> int:
         failures: list[Exception] = []
@@ -208,7 +208,7 @@ async def _serve_tests(
                     lines.append(f"token {endpoint.token}")
                 servers.append(endpoint)
             if metrics is not None:
-                server = metrics_server(world, control_metrics(target))
+                server = metrics_server(world, control_metrics(target), control_readiness(target))
                 lines.append(f"metrics {await _bound(server, '--metrics', metrics)}")
                 servers.append(server)
             print(*lines, sep="\n", flush=True)

@@ -36,7 +36,7 @@ from typing import Any, Final
 from triokafka.broker_stub.control.endpoint import Action, Metrics
 from triokafka.broker_stub.faults.names import nearest
 from triokafka.broker_stub.http_server import BadRequestError
-from triokafka.broker_stub.metrics.catalogue import Sample
+from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.running import RunningBroker
 
@@ -86,6 +86,11 @@ def control_actions(target: Target) -> dict[str, Action]:
     actions = {path: Action("POST", _checked(path, call, parameters)) for path, call, parameters in declared}
     actions["/brokers"] = Action("GET", _checked("/brokers", calls.brokers, {}))
     return actions
+
+
+def control_readiness(target: Target) -> Callable[[], bool]:
+    """Return a function that says whether every broker runs and is not fenced."""
+    return lambda: all(broker.broker.ready for broker in _brokers(target) if broker.is_running)
 
 
 def control_metrics(target: Target) -> Metrics:

@@ -11,8 +11,8 @@ import trio
 from triokafka.broker_stub.control.endpoint import Action, ControlEndpoint
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.http_server import HttpServer, is_loopback
-from triokafka.broker_stub.metrics.catalogue import Sample
 from triokafka.broker_stub.metrics.endpoint import metrics_server
+from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.world import Listener, Stream
 from triokafka.world.system import RealWorld
 

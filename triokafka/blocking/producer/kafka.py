@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, Self
 
 from triokafka.blocking.bootstrap import bootstrap
 from triokafka.blocking.deadline import Deadline
-from triokafka.blocking.options import API_VERSION, take
+from triokafka.blocking.options import API_VERSION, is_of_the_sdk, take
 from triokafka.blocking.partitioner import DefaultPartitioner, StickyPartitioner
 from triokafka.blocking.producer.chunk import Chunk, Headers
 from triokafka.blocking.producer.configuration import PRODUCER_DEFAULTS, sdk_options, staged_bytes
@@ -69,7 +69,11 @@ class KafkaProducer:
 
     def __init__(self, **configs: Any) -> None:
         self._closed = True
-        unknown = {name: value for name, value in configs.items() if name not in self.DEFAULT_CONFIG}
+        unknown = {
+            name: value
+            for name, value in configs.items()
+            if name not in self.DEFAULT_CONFIG and not is_of_the_sdk(name)
+        }
         if unknown:
             raise ValueError(f"Unrecognized configs: {sorted(unknown)}")
         self.config = config = take(self.DEFAULT_CONFIG, configs)

@@ -162,6 +162,10 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         throttled = session.throttle()
         return FetchResponse(error_code=throttled.error_code, session_id=throttled.session_id)
     replicas.traffic.answered(size, follower=follower)
+    if size and not follower:
+        for key, _ in readable:
+            if given := len(outcomes[key].records):
+                replicas.traffic.given(key.topic, given)
     results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
     results.update(failed)
     answered = session.respond(results, services.world.now())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from triokafka.security.sasl.mechanism import MECHANISMS
+from triokafka.security.sasl.mechanism import SUPPORTED
 
 SECURITY_NAMES: Final = frozenset(
     {
@@ -15,6 +15,9 @@ SECURITY_NAMES: Final = frozenset(
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.window.factor",
         "sasl.login.callback.handler.class",
         "sasl.login.connect.timeout.ms",
         "sasl.login.read.timeout.ms",
@@ -73,7 +76,7 @@ SECURITY_NAMES: Final = frozenset(
         "ssl.truststore.type",
     }
 )
-_MECHANISM_PREFIXES: Final = tuple(f"{mechanism.lower()}." for mechanism in MECHANISMS)
+_MECHANISM_PREFIXES: Final = tuple(f"{mechanism.lower()}." for mechanism in SUPPORTED)
 
 
 def _without_mechanism(name: str) -> str:

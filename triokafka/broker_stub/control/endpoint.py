@@ -24,7 +24,8 @@ from typing import Any, Final, TypeVar
 from triokafka.broker_stub.faults.faults import Fault, Faults, RequestFault, check
 from triokafka.broker_stub.faults.names import UnknownNameError, api_key, error_class, nearest
 from triokafka.broker_stub.http_server import BadRequestError, HttpRequest, HttpServer, Reply
-from triokafka.broker_stub.metrics.catalogue import Sample, as_prometheus_text
+from triokafka.broker_stub.metrics.prometheus import as_prometheus_text
+from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.protocol.api import API_NAMES
 from triokafka.world import World
 

@@ -39,6 +39,17 @@ class LifecycleState(enum.Enum):
     SHUTTING_DOWN = "shutting down"
 
 
+STATE_NUMBERS: Final = {
+    LifecycleState.NOT_RUNNING: 0,
+    LifecycleState.STARTING: 1,
+    LifecycleState.RECOVERY: 2,
+    LifecycleState.RUNNING: 3,
+    LifecycleState.PENDING_CONTROLLED_SHUTDOWN: 6,
+    LifecycleState.SHUTTING_DOWN: 7,
+}
+"""Kafka's numbers of the states, as metric."""
+
+
 class Lifecycle:
     """The state of a broker's registration. Times are seconds; methods return the time until the next request.
 

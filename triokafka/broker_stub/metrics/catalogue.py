@@ -1,4 +1,4 @@
-"""A broker's metrics with Kafka's names, and their text format for Prometheus.
+"""A broker's metrics with Kafka's names.
 
 A sample has the name and tags of Kafka's MBean, for example ``kafka.network:type=RequestMetrics,name=TotalTimeMs`` with
 the tag ``request``. Counters start with the broker; readers compute rates. The metrics are computed on request, without
@@ -7,27 +7,17 @@ waiting.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 import trio
 
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
+from triokafka.broker_stub.metrics.partition_catalogue import group_lag_samples, partition_samples, topic_samples
+from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import ERRORS
-
-
-class Sample(NamedTuple):
-    """The value of a metric. ``statistic`` distinguishes values of one name: Count, Sum, Max, or a quantile."""
-
-    name: str
-    tags: Mapping[str, str]
-    value: float
-    statistic: str = ""
 
 
 def request_samples(dispatcher: Dispatcher) -> Iterator[Sample]:
@@ -63,16 +53,24 @@ class BrokerMetrics:
 
     Args:
         started_at: time of the broker's creation in seconds on the world's clock.
+        broker_state: returns Kafka's number of the lifecycle's state, 3 for running.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, sockets: SocketServer, cleaner: LogCleaner, *, started_at: float
+        self,
+        dispatcher: Dispatcher,
+        sockets: SocketServer,
+        cleaner: LogCleaner,
+        *,
+        started_at: float,
+        broker_state: Callable[[], int],
     ) -> None:
         self._dispatcher = dispatcher
         self._services = dispatcher.services
         self._sockets = sockets
         self._cleaner = cleaner
         self._started_at = started_at
+        self._broker_state = broker_state
 
     def samples(self) -> Iterator[Sample]:
         """Yield the current value of every metric."""
@@ -84,6 +82,25 @@ class BrokerMetrics:
         yield from self._of_cleaner()
         yield from self._of_logs()
         yield from self._of_groups()
+        yield from self._of_state()
+        yield from partition_samples(self._services)
+        yield from topic_samples(self._services)
+        yield from group_lag_samples(self._services)
+
+    def _of_state(self) -> Iterator[Sample]:
+        yield Sample("kafka.server:type=KafkaServer,name=BrokerState", {}, self._broker_state())
+        offline = self._services.logs.offline_directories()
+        yield Sample("kafka.log:type=LogManager,name=OfflineLogDirectoryCount", {}, len(offline))
+        cordoned = self._services.logs.cordoned
+        yield Sample("kafka.log:type=LogManager,name=CordonedLogDirectoryCount", {}, len(cordoned))
+        image = self._services.metadata.image
+        prefix = "kafka.server:type=broker-metadata-metrics,name="
+        yield Sample(f"{prefix}last-applied-record-offset", {}, image.offset)
+        for feature, level in sorted(image.features.items()):
+            tags = {"featureName": feature}
+            yield Sample("kafka.server:type=MetadataLoader,name=FinalizedLevel", tags, level)
+        level = image.features.get("metadata.version", 0)
+        yield Sample("kafka.server:type=MetadataLoader,name=CurrentMetadataVersion", {}, level)
 
     def _of_network(self) -> Iterator[Sample]:
         yield from network_samples(self._sockets)
@@ -224,25 +241,3 @@ def _error_name(code: int) -> str:
         return "NONE"
     found = ERRORS.get(code)
     return str(code) if found is None else found.__name__
-
-
-def as_prometheus_text(samples: Iterable[Sample]) -> str:
-    """Format samples for Prometheus: ``kafka_network_requestmetrics_totaltimems{request="Fetch"} 3.5``."""
-    return "".join(f"{_flat_name(sample)}{_labels(sample)} {sample.value:.10g}\n" for sample in samples)
-
-
-def _flat_name(sample: Sample) -> str:
-    domain, _, rest = sample.name.partition(":")
-    words = [domain, *(part.partition("=")[2] for part in rest.split(","))]
-    if sample.statistic.isalpha():
-        words.append(sample.statistic)
-    return re.sub(r"[^a-z0-9]+", "_", "_".join(words).lower())
-
-
-def _labels(sample: Sample) -> str:
-    labels = dict(sample.tags)
-    if sample.statistic and not sample.statistic.isalpha():
-        labels["quantile"] = sample.statistic
-    if not labels:
-        return ""
-    return "{" + ",".join(f"{key}={json.dumps(value)}" for key, value in labels.items()) + "}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.controller.controller_metrics import count_partitions
-from triokafka.broker_stub.metrics.catalogue import Sample
+from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.broker_stub.raft.raft_client import RaftClient
 
 

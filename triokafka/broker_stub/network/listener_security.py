@@ -21,6 +21,10 @@ from triokafka.security.client_security import ClientSecurity, SaslSettings
 from triokafka.security.delegation_tokens import DelegationTokens
 from triokafka.security.jaas import LoginModule, parse_jaas
 from triokafka.security.jaas_file import OPTION, SERVER_SECTION, login_module
+from triokafka.security.kerberos.local_names import LocalNames
+from triokafka.security.kerberos.login import MODULE as KERBEROS_MODULE
+from triokafka.security.kerberos.login import KerberosLogin, KerberosSettings, default_realm
+from triokafka.security.kerberos.login import settings_of as kerberos_settings
 from triokafka.security.oauth.jwks import JwksValidator
 from triokafka.security.oauth.options import (
     JWKS_URL,
@@ -32,11 +36,12 @@ from triokafka.security.oauth.options import (
 from triokafka.security.oauth.options import extensions as sasl_extensions
 from triokafka.security.principal_mapping import PrincipalMapping, distinguished_name
 from triokafka.security.sasl.mechanism import (
-    MECHANISMS,
+    GSSAPI,
     OAUTHBEARER,
     PLAIN,
     SCRAM_SHA_256,
     SCRAM_SHA_512,
+    SUPPORTED,
     SaslServer,
 )
 from triokafka.security.sasl.oauthbearer import OAuthBearerServer, UnsecuredValidator
@@ -230,12 +235,12 @@ def _enabled(options: ListenerOptions) -> list[str]:
 def _sasl_options(options: ListenerOptions, world: World, lookups: _Lookups) -> SaslOptions:
     enabled = _enabled(options)
     if not enabled:
-        raise ConfigurationError(f"sasl.enabled.mechanisms: no mechanism is enabled; known are {', '.join(MECHANISMS)}")
+        raise ConfigurationError(f"sasl.enabled.mechanisms: no mechanism is enabled; known are {', '.join(SUPPORTED)}")
     found: dict[str, MechanismOptions] = {}
     for mechanism in enabled:
-        if mechanism not in MECHANISMS:
+        if mechanism not in SUPPORTED:
             raise ConfigurationError(
-                f"sasl.enabled.mechanisms: {mechanism} is not supported; known are {', '.join(MECHANISMS)}"
+                f"sasl.enabled.mechanisms: {mechanism} is not supported; known are {', '.join(SUPPORTED)}"
             )
         if mechanism != OAUTHBEARER and options.get(_HANDLER, mechanism=mechanism) is not None:
             logger.warning("%s of %s has no effect: classes of Java are not used", _HANDLER, mechanism)
@@ -314,6 +319,12 @@ def _starter(mechanism: str, options: ListenerOptions, world: World, lookups: _L
         )
         logger.warning("OAUTHBEARER accepts unsecured tokens, which anybody can make: use it for tests only")
         return lambda: OAuthBearerServer(validate, lambda reason: logger.info("OAUTHBEARER: %s", reason))
+    if mechanism == GSSAPI:
+        from triokafka.security.sasl.gssapi import GssapiServer  # rarely needed
+
+        login = KerberosLogin(_kerberos(options))
+        names = LocalNames(options.get("sasl.kerberos.principal.to.local.rules") or "DEFAULT", default_realm())
+        return lambda: GssapiServer(login, names)
     kind = _SCRAM[mechanism]
     return lambda: ScramServer(
         kind,
@@ -322,6 +333,25 @@ def _starter(mechanism: str, options: ListenerOptions, world: World, lookups: _L
         unknown_user_key=lookups.unknown_user_key,
         tokens=lookups.tokens,
     )
+
+
+def _kerberos(options: ListenerOptions) -> KerberosSettings:
+    module = _login_module(options, GSSAPI)
+    if module is None:
+        raise ConfigurationError(
+            "GSSAPI needs the broker's keytab: set gssapi.sasl.jaas.config to"
+            f' \'…{KERBEROS_MODULE} required useKeyTab=true keyTab="…" principal="…";\''
+        )
+    if module.name != KERBEROS_MODULE:
+        raise ConfigurationError(f"sasl.jaas.config of GSSAPI: the login module {module.name} does not fit GSSAPI")
+    principal = reveal(module.options.get("principal", ""))
+    service = options.get("sasl.kerberos.service.name") or principal.partition("@")[0].partition("/")[0] or "kafka"
+    window = options.get("sasl.kerberos.ticket.renew.window.factor") or "0.8"
+    try:
+        renew_window = float(window)
+    except ValueError:
+        raise ConfigurationError(f"sasl.kerberos.ticket.renew.window.factor={window!r} is not a number") from None
+    return kerberos_settings(module.options, service=service, renew_window=renew_window)
 
 
 # The node as a client of other nodes
@@ -349,9 +379,9 @@ def _node_security(config: BrokerConfig, listener: str, mechanism_option: str) -
         tls = TlsContexts(tls_settings(options, check_hostname=check))
     if protocol.startswith("SASL_"):
         mechanism = options.get(mechanism_option) or ""
-        if mechanism not in MECHANISMS:
+        if mechanism not in SUPPORTED:
             raise ConfigurationError(
-                f"{mechanism_option}={mechanism!r}: the listener {listener} needs one of {', '.join(MECHANISMS)}"
+                f"{mechanism_option}={mechanism!r}: the listener {listener} needs one of {', '.join(SUPPORTED)}"
             )
         module = _login_module(options, mechanism)
         given = {} if module is None else module.options
@@ -359,6 +389,8 @@ def _node_security(config: BrokerConfig, listener: str, mechanism_option: str) -
             claims = {name.removeprefix(_CLAIM): reveal(v) for name, v in given.items() if name.startswith(_CLAIM)}
             provider = retrieved_tokens(_oauth_options(options)) or UnsecuredTokens(claims)
             sasl = SaslSettings(mechanism, token_provider=provider, extensions=sasl_extensions(given))
+        elif mechanism == GSSAPI:
+            sasl = SaslSettings(mechanism, kerberos=_kerberos(options))
         elif "username" not in given or "password" not in given:
             raise ConfigurationError(
                 f"sasl.jaas.config of {mechanism} on the listener {listener} needs username and password, with which"

@@ -110,7 +110,7 @@ class ReplicaAppender:
             self._traffic.refused()
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
         size = len(batches.data if isinstance(batches, PrevalidatedBatch) else batches)
-        self._traffic.appended(size, info.last_offset - info.first_offset + 1)
+        self._traffic.appended(topic_partition.topic, size, info.last_offset - info.first_offset + 1)
         self._hosted.appended(partition)
         return AppendOutcome(
             base_offset=info.first_offset,

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+class TopicTraffic:
+    """The part of one topic in the totals of `Traffic`, without replication."""
+
+    __slots__ = ("bytes_in", "bytes_out", "failed_produces", "fetches", "produces", "records_in")
+
+    def __init__(self) -> None:
+        self.bytes_in = self.records_in = self.bytes_out = 0
+        self.produces = self.failed_produces = self.fetches = 0
 
 
 @dataclass(slots=True)
@@ -25,17 +35,35 @@ class Traffic:
     failed_produces: int = 0
     fetches: int = 0
     failed_fetches: int = 0
+    topics: dict[str, TopicTraffic] = field(default_factory=dict)
 
-    def appended(self, size: int, records: int) -> None:
+    def of_topic(self, topic: str) -> TopicTraffic:
+        """Return the counts of one topic."""
+        found = self.topics.get(topic)
+        if found is None:
+            found = self.topics[topic] = TopicTraffic()
+        return found
+
+    def appended(self, topic: str, size: int, records: int) -> None:
         """Count a client's appended batch."""
         self.produces += 1
         self.bytes_in += size
         self.records_in += records
+        counts = self.topics.get(topic) or self.of_topic(topic)
+        counts.produces += 1
+        counts.bytes_in += size
+        counts.records_in += records
 
     def refused(self) -> None:
-        """Count a client's rejected batch."""
+        """Count a client's rejected batch. It counts for no topic, because the topic may not exist."""
         self.produces += 1
         self.failed_produces += 1
+
+    def given(self, topic: str, size: int) -> None:
+        """Count the records of one partition in a response to a consumer."""
+        counts = self.topics.get(topic) or self.of_topic(topic)
+        counts.fetches += 1
+        counts.bytes_out += size
 
     def answered(self, size: int, *, follower: bool) -> None:
         """Count records in a fetch response."""

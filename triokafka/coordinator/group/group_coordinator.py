@@ -9,7 +9,7 @@ from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSett
 from triokafka.coordinator.group.group_shards import GroupShards
 from triokafka.coordinator.group.members import KnownMember, end_session, known_members
 from triokafka.coordinator.group.membership_requests import MembershipRequests
-from triokafka.coordinator.group.metrics import GroupCounts, count_groups
+from triokafka.coordinator.group.metrics import GroupCounts, GroupPositions, count_groups, group_positions
 from triokafka.coordinator.group.offset_requests import OffsetRequests
 from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.coordinator.group.transaction_requests import TransactionRequests
@@ -81,6 +81,11 @@ class GroupCoordinator:
         """
         self._shards.begin(group_id, partial(end_session, group_id=group_id, member_id=member_id))
         self.runtime.fire_due()
+
+    def group_positions(self) -> list[GroupPositions]:
+        """Return committed offsets and numbers of members of the groups of this broker. Takes linear time."""
+        partitions = self.runtime.active_partitions()
+        return list(group_positions(self.runtime.read(partition, lambda shard: shard) for partition in partitions))
 
     def count_groups(self) -> GroupCounts:
         """Count groups by state, and offsets, in the shards of this broker. Takes time linear in the groups."""

@@ -6,7 +6,7 @@ import trio
 
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from tests.unit.broker_stub.api.test_group_handlers import commit_request, join, stable
-from triokafka.broker_stub.metrics.catalogue import as_prometheus_text
+from triokafka.broker_stub.metrics.prometheus import as_prometheus_text
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.protocol.api.offset_delete import (
@@ -28,10 +28,10 @@ async def test_requests_are_counted_by_api_version_and_error() -> None:
         await node.call(MetadataRequest(topics=[]), 9)
         text = as_prometheus_text(node.broker.metrics())
     for line in (
-        'kafka_network_requestmetrics_requestspersec_count{request="Produce",version="9"} 2',
-        'kafka_network_requestmetrics_requestspersec_count{request="Produce",version="8"} 1',
-        'kafka_network_requestmetrics_errorspersec_count{request="Produce",error="NONE"} 2',
-        'kafka_network_requestmetrics_errorspersec_count{request="Produce",error="UnknownTopicOrPartitionError"} 1',
+        'kafka_network_requestmetrics_requests_total{request="Produce",version="9"} 2',
+        'kafka_network_requestmetrics_requests_total{request="Produce",version="8"} 1',
+        'kafka_network_requestmetrics_errors_total{request="Produce",error="NONE"} 2',
+        'kafka_network_requestmetrics_errors_total{request="Produce",error="UnknownTopicOrPartitionError"} 1',
         'kafka_network_requestmetrics_totaltimems_count{request="Fetch"} 2',
         'kafka_network_requestmetrics_totaltimems_count{request="FetchConsumer"} 1',
         'kafka_network_requestmetrics_totaltimems_count{request="FetchFollower"} 1',
@@ -68,16 +68,16 @@ async def test_traffic_is_counted_where_records_are_taken_and_given() -> None:
         text = as_prometheus_text(node.broker.metrics()).splitlines()
         prefix = "kafka_server_brokertopicmetrics_"
         for name, count in (
-            ("bytesinpersec", len(sent)),
-            ("messagesinpersec", 3),
-            ("bytesoutpersec", len(sent)),
-            ("replicationbytesoutpersec", 0),
-            ("totalproducerequestspersec", 2),
-            ("failedproducerequestspersec", 1),
-            ("totalfetchrequestspersec", 2),
-            ("failedfetchrequestspersec", 1),
+            ("bytesin", len(sent)),
+            ("messagesin", 3),
+            ("bytesout", len(sent)),
+            ("replicationbytesout", 0),
+            ("totalproducerequests", 2),
+            ("failedproducerequests", 1),
+            ("totalfetchrequests", 2),
+            ("failedfetchrequests", 1),
         ):
-            assert f"{prefix}{name}_count {count}" in text
+            assert f"{prefix}{name}_total {count}" in text
 
 
 async def test_groups_and_positions_are_counted() -> None:
@@ -136,9 +136,9 @@ async def test_waiting_requests_time_outs_and_sessions_are_told(autojump_clock: 
             'kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"} 4',
             'kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedOperation="Fetch"} 1',
             'kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedOperation="Produce"} 0',
-            "kafka_server_delayedfetchmetrics_expirespersec_count 1",
+            "kafka_server_delayedfetchmetrics_expires_total 1",
             "kafka_server_fetchsessioncache_numincrementalfetchsessions 1",
             "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached 2",
-            "kafka_server_fetchsessioncache_incrementalfetchsessionevictionspersec_count 1",
+            "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total 1",
         ):
             assert line in text

@@ -8,7 +8,7 @@ from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka.broker_stub.controller.controller_metrics import ElectionCounts, count_partitions
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.delta import MetadataDelta
-from triokafka.broker_stub.metrics.catalogue import as_prometheus_text
+from triokafka.broker_stub.metrics.prometheus import as_prometheus_text
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 from triokafka.testing import running_broker
 
@@ -48,7 +48,7 @@ async def test_node_that_controls_shows_the_controllers_metrics() -> None:
         "kafka_controller_kafkacontroller_activebrokercount 1",
         "kafka_controller_kafkacontroller_fencedbrokercount 0",
         "kafka_controller_kafkacontroller_offlinepartitionscount 0",
-        "kafka_controller_controllerstats_uncleanleaderelectionspersec_count 0",
+        "kafka_controller_controllerstats_uncleanleaderelections_total 0",
     ):
         assert line in lines
     assert any(line.startswith("kafka_controller_controllereventmanager_eventqueuetimems_count ") for line in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from tests.unit.broker_stub.api.node import running_node
-from triokafka.broker_stub.metrics.catalogue import as_prometheus_text
+from triokafka.broker_stub.metrics.prometheus import as_prometheus_text
 from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition
 

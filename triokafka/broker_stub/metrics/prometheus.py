@@ -1,0 +1,71 @@
+"""The text format of Prometheus, with the names that the JMX exporter gives Kafka's metrics by its rules for Kafka.
+
+``kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec`` is ``kafka_server_brokertopicmetrics_bytesin_total``; a
+histogram has ``…_count``, ``…_sum``, ``…_max`` and quantiles. Metrics of kafka_exporter have its names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from triokafka.broker_stub.metrics.declared import DECLARED
+from triokafka.broker_stub.metrics.sample import Sample
+
+_QUANTILES: Final = {"0.5": "0.50"}
+_EXPORTER: Final = "kafka_exporter:type="
+
+
+def as_prometheus_text(samples: Iterable[Sample]) -> str:
+    """Format samples, each family with its meaning and its type."""
+    families: dict[str, list[str]] = {}
+    heads: dict[str, str] = {}
+    for sample in samples:
+        for name in prometheus_names(sample):
+            if name not in families:
+                families[name] = []
+                heads[name] = _head(name, sample)
+            families[name].append(f"{name}{_labels(sample)} {sample.value:.10g}\n")
+    return "".join(heads[name] + "".join(lines) for name, lines in families.items())
+
+
+def prometheus_names(sample: Sample) -> list[str]:
+    """Return the names under which a sample is exported: one, or two for a percentage."""
+    if sample.name.startswith(_EXPORTER):
+        return [f"kafka_{sample.name.removeprefix(_EXPORTER)}"]
+    domain, _, rest = sample.name.partition(":")
+    words = [domain, *(part.partition("=")[2] for part in rest.split(","))]
+    if sample.statistic == "Count" and words[-1].endswith("PerSec"):
+        words[-1] = words[-1].removesuffix("PerSec")
+        words.append("total")
+    elif sample.statistic.isalpha():
+        words.append(sample.statistic)
+    names = [_flat(words)]
+    if words[-1].endswith("Percent") and not sample.statistic:
+        names.append(_flat([*words[:-1], words[-1].removesuffix("Percent"), "percent"]))
+    return names
+
+
+def _flat(words: list[str]) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", "_".join(words).lower())
+
+
+def _head(name: str, sample: Sample) -> str:
+    declared = DECLARED.get(sample.name)
+    kind = "counter" if sample.statistic in ("Count", "Sum") else "gauge"
+    meaning = "" if declared is None else f"# HELP {name} {declared.meaning}\n"
+    return f"{meaning}# TYPE {name} {kind}\n"
+
+
+def _labels(sample: Sample) -> str:
+    labels = dict(sample.tags)
+    if sample.statistic and not sample.statistic.isalpha():
+        labels["quantile"] = _QUANTILES.get(sample.statistic, sample.statistic)
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
