@@ -25,6 +25,7 @@ from triokafka.security.key_stores import (
 )
 from triokafka.security.secret import reveal
 from triokafka.world import Storage
+from triokafka.world.os_storage import storage_with
 from triokafka.world.pem_memory import load_own_certificate, load_revocation_list
 
 logger = logging.getLogger(__name__)
@@ -168,7 +169,7 @@ def _stamps(settings: TlsSettings, storage: Storage) -> tuple[int, ...]:
     for path in (settings.trust, settings.chain, settings.key, settings.revoked):
         if path is not None and not _is_pem_text(path):
             try:
-                found.append(storage.modified_ms(path))
+                found.append(storage_with(storage, path).modified_ms(path))
             except OSError:
                 found.append(-1)
     return tuple(found)
@@ -300,7 +301,7 @@ def _read(source: str, storage: Storage, option: str) -> bytes:
         return reveal(source).replace("\\n", "\n").encode()
     path = reveal(source)
     try:
-        return storage.read_file(path)
+        return storage_with(storage, path).read_file(path)
     except OSError as error:
         raise ConfigurationError(f"{option}: {path} cannot be read: {error.strerror or error}") from None
 

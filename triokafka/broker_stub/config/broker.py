@@ -75,6 +75,10 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         Raises:
             ConfigurationError: an unknown name (the message suggests the nearest known one), or an invalid value.
         """
+        if "config.providers" in properties:
+            from triokafka.security.config_providers import resolved  # seldom needed
+
+            properties = resolved(properties, parse_properties)
         values: dict[str, Any] = {}
         unused: dict[str, str] = {}
         security: dict[str, str] = {}
