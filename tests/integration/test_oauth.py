@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import trio
+import trustme
 from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
 
@@ -358,3 +359,35 @@ async def test_the_event_loop_runs_while_the_provider_thinks(provider: TokenServ
                 assert not done.is_set()  # this task runs meanwhile
                 thinking.set()
         assert done.is_set()
+
+
+async def test_tls_to_the_provider_trusts_what_the_login_text_names(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    trust = tmp_path / "provider.pem"
+    authority.cert_pem.write_to_path(str(trust))
+    with token_server(authority.issue_cert("127.0.0.1")) as provider:
+        jaas = f'OAuthBearerLoginModule required ssl.truststore.location="{trust}";'
+        async with broker(provider, sasl_jaas_config=jaas) as running:
+            options = with_endpoint(running, provider)
+            assert await topics({**options, "sasl_jaas_config": jaas}) == set()
+            assert "unable to get local issuer certificate" in await refusal(options)
+            assert "ssl.truststore.location: /missing cannot be read" in await refusal(
+                {**options, "sasl_jaas_config": jaas.replace(str(trust), "/missing")}
+            )
+
+
+async def test_a_proxy_of_the_environment_is_used(provider: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider plays the proxy: it sees the whole URL."""
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with broker(provider) as running:
+        url = "http://login.invalid/token"
+        monkeypatch.setenv("HTTP_PROXY", provider.url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        options = with_endpoint(
+            running, provider, sasl_oauthbearer_token_endpoint_url=url, sasl_oauthbearer_allowed_urls=url
+        )
+        assert await topics(options) == set()
+        monkeypatch.setenv("NO_PROXY", "login.invalid")
+        options["sasl_login_retry_backoff_max_ms"] = options["sasl_login_retry_backoff_ms"] = 0
+        assert "login.invalid/token cannot be reached" in await refusal(options)
