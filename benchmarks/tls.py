@@ -1,8 +1,8 @@
 """TLS side by side with confluent-kafka and the Java client: producing, consuming, connecting, logging in again.
 
 One broker process of ours has a plaintext, an SSL and a SASL_SSL listener. Every measurement is a process of its own;
-the clients take turns, round after round, and the medians are compared. The Java client needs ``mvn`` and ``java``; what
-the JVM takes to start is measured with few records and taken off.
+the clients take turns, round after round, and the medians are compared. The Java client needs ``mvn`` and ``java``, and
+what the JVM takes to start is measured with few records and taken off.
 
 ``python -m benchmarks.tls --records 500000 --rounds 3 --size 100``
 """
