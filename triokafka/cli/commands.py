@@ -11,6 +11,7 @@ COMMANDS: Final = {
     "cluster": "run several nodes, each a process of its own",
     "completion": "print the script for command completion in a shell",
     "configs": "show and change configurations of topics, brokers, groups, clients",
+    "console": "serve a web page for a cluster",
     "consume": "print a topic's records",
     "delegation-tokens": "create, renew, expire and describe delegation tokens",
     "delete-records": "delete the records of partitions before an offset",

@@ -1,0 +1,312 @@
+"""The web application of the console: the page's files, and the JSON that it shows.
+
+Answers go to the page only: requests with a foreign Host or Origin are refused, changes need the page's token, and a
+content security policy keeps the page from loading anything from elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
+from dataclasses import dataclass
+from hmac import compare_digest
+from importlib.resources import files
+from typing import Any, Final
+
+import trio
+from quart import Response, request
+from quart_trio import QuartTrio
+
+from triokafka.console.changes import CHANGES, BadRequestError
+from triokafka.console.cluster_view import ClusterView
+from triokafka.console.messages import Search, search, tail
+from triokafka.console.sessions import Session, Sessions
+from triokafka.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    GroupIdNotFoundError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+from triokafka.world import World
+
+COOKIE: Final = "triokafka_session"
+_MOST_TAILS: Final = 10
+_MOST_BODY: Final = 1 << 20
+_FILES: Final = {
+    "console.css": "text/css",
+    "console.js": "text/javascript",
+    "views.js": "text/javascript",
+    "drawing.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class ConsoleOptions:
+    """Options of the console. ``hosts`` are the values of the Host header that are accepted."""
+
+    client: Mapping[str, Any]
+    hosts: Set[str]
+    allow_changes: bool = False
+    needs_login: bool = False
+    registry: str | None = None
+    """URL of a schema registry, for Avro, Protobuf and JSON Schema."""
+    secure_cookie: bool = False
+    """Whether the page is reached by https only."""
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) -> QuartTrio:
+    """Return the application. Its clients run in ``nursery``, and end with it."""
+    app = QuartTrio(__name__, static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = _MOST_BODY
+    sessions = Sessions(options.client, world, nursery, needs_login=options.needs_login)
+    decoder = None
+    if options.registry is not None:
+        from triokafka.formats.registry import SchemaRegistry
+        from triokafka.formats.values import ValueDecoder
+
+        decoder = ValueDecoder(SchemaRegistry(options.registry))
+    token = world.random_bytes(16).hex()
+    tails = trio.CapacityLimiter(_MOST_TAILS)
+
+    @app.before_request
+    async def check() -> None:
+        if request.host not in options.hosts:
+            raise _Refused(403, f"this console does not serve the host {request.host!r}")
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.partition("://")[2] not in options.hosts:
+            raise _Refused(403, "requests from other sites are refused")
+        given = request.headers.get("X-Console-Token", "").encode()
+        if request.method == "POST" and not compare_digest(given, token.encode()):
+            raise _Refused(403, "the page is out of date: load it again")
+
+    @app.after_request
+    async def protect(response: Response) -> Response:
+        response.headers.update(_HEADERS)
+        return response
+
+    @app.errorhandler(_Refused)
+    async def refuse(error: _Refused) -> Response:
+        return _json({"error": "Refused", "message": str(error)}, error.status)
+
+    # ---------------------------------------------------------------- files
+
+    def page() -> Response:
+        text = (files("triokafka.console") / "static" / "index.html").read_text("utf-8")
+        facts = {"token": token, "changes": options.allow_changes, "login": options.needs_login}
+        shown = json.dumps(facts).replace("&", "&amp;").replace('"', "&quot;")
+        return Response(text.replace("CONSOLE_FACTS", shown), content_type="text/html; charset=utf-8")
+
+    @app.get("/")
+    async def index() -> Response:
+        return page()
+
+    @app.get("/static/<name>")
+    async def static_file(name: str) -> Response:
+        if name not in _FILES:
+            raise _Refused(404, f"there is no file {name!r}")
+        data = (files("triokafka.console") / "static" / name).read_bytes()
+        return Response(data, content_type=f"{_FILES[name]}; charset=utf-8")
+
+    # ---------------------------------------------------------------- sessions
+
+    async def session() -> Session:
+        found = await sessions.find(request.cookies.get(COOKIE))
+        if found is None:
+            raise _Refused(401, "log in")
+        return found
+
+    async def answer(ask: Callable[[ClusterView], Awaitable[Any]]) -> Response:
+        """Return what the view says, or why it does not."""
+        try:
+            return _json(await ask((await session()).view))
+        except (KafkaError, ExceptionGroup, ValueError) as error:
+            return _failure(error)
+
+    @app.post("/api/login")
+    async def log_in() -> Response:
+        given = await _body()
+        user, password = given.get("user"), given.get("password")
+        if not options.needs_login or not isinstance(user, str) or not isinstance(password, str):
+            raise _Refused(400, "user and password are missing")
+        try:
+            made = await sessions.log_in(user, password)
+        except (KafkaError, ExceptionGroup) as error:
+            return _failure(error)
+        response = _json({"user": user})
+        response.set_cookie(COOKIE, made, httponly=True, samesite="Strict", secure=options.secure_cookie)
+        return response
+
+    @app.post("/api/logout")
+    async def log_out() -> Response:
+        sessions.log_out(request.cookies.get(COOKIE))
+        response = _json({})
+        response.delete_cookie(COOKIE)
+        return response
+
+    # ---------------------------------------------------------------- reading
+
+    @app.get("/api/overview")
+    async def overview() -> Response:
+        return await answer(lambda view: view.overview())
+
+    @app.get("/api/brokers")
+    async def brokers() -> Response:
+        return await answer(lambda view: view.brokers())
+
+    @app.get("/api/brokers/<int:node>/configs")
+    async def broker_configs(node: int) -> Response:
+        return await answer(lambda view: view.broker_configs(node))
+
+    @app.get("/api/topics")
+    async def topics() -> Response:
+        text, number = request.args.get("text", ""), _page()
+        internal, problems = "internal" in request.args, "problems" in request.args
+        return await answer(lambda view: view.topics(text, number, internal, problems))
+
+    @app.get("/api/topics/<name>")
+    async def topic(name: str) -> Response:
+        return await answer(lambda view: view.topic(name))
+
+    @app.get("/api/topics/<name>/producers")
+    async def producers(name: str) -> Response:
+        return await answer(lambda view: view.producers(name))
+
+    @app.get("/api/topics/<name>/messages")
+    async def messages(name: str) -> Response:
+        return await answer(lambda view: search(view.options, view.admin, _search(name), decoder))
+
+    @app.get("/api/topics/<name>/tail")
+    async def live(name: str) -> Response:
+        view = (await session()).view
+        try:
+            wanted = _search(name)
+            await view.admin.describe_topics([name])
+        except (KafkaError, ValueError) as error:
+            return _failure(error)
+
+        async def events() -> AsyncIterator[bytes]:
+            try:
+                tails.acquire_on_behalf_of_nowait(wanted)
+            except trio.WouldBlock:
+                yield _event({"error": "Refused", "message": f"{_MOST_TAILS} topics are watched already"})
+                return
+            try:
+                async for one in tail(view.options, view.admin, wanted, decoder):
+                    yield _event(one)
+            except (KafkaError, ExceptionGroup) as error:
+                yield _event(_problem(error))
+            finally:
+                tails.release_on_behalf_of(wanted)
+
+        response = Response(events(), content_type="text/event-stream")
+        response.timeout = None
+        return response
+
+    @app.get("/api/groups")
+    async def groups() -> Response:
+        text, number = request.args.get("text", ""), _page()
+        return await answer(lambda view: view.groups(text, number))
+
+    @app.get("/api/group")
+    async def group() -> Response:
+        name = request.args.get("id", "")
+        (await session()).seen[name] = world.now()
+        return await answer(lambda view: view.group(name))
+
+    @app.get("/api/transactions")
+    async def transactions() -> Response:
+        return await answer(lambda view: view.transactions())
+
+    @app.get("/api/access")
+    async def access() -> Response:
+        return await answer(lambda view: view.access())
+
+    # ---------------------------------------------------------------- changing
+
+    @app.post("/api/change/<name>")
+    async def change(name: str) -> Response:
+        if not options.allow_changes:
+            raise _Refused(403, "this console is read-only: start it with --allow-changes")
+        if name not in CHANGES:
+            raise _Refused(404, f"there is no change {name!r}")
+        given = await _body()
+
+        async def apply(view: ClusterView) -> Any:
+            return await CHANGES[name](view, given) or {}
+
+        return await answer(apply)
+
+    return app
+
+
+def _json(document: Any, status: int = 200) -> Response:
+    return Response(json.dumps(document, ensure_ascii=False), status=status, content_type="application/json")
+
+
+def _event(document: Any) -> bytes:
+    return b"data: " + json.dumps(document, ensure_ascii=False).encode() + b"\n\n"
+
+
+def _problem(error: BaseException) -> dict[str, str]:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return {"error": type(error).__name__, "message": str(error)}
+
+
+def _failure(error: BaseException) -> Response:
+    """Return an error of the cluster or of the request, with the status that fits it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    kinds: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
+        (AuthenticationError, 401),
+        (AuthorizationError, 403),
+        ((UnknownTopicOrPartitionError, GroupIdNotFoundError), 404),
+        (KafkaTimeoutError, 504),
+        ((BadRequestError, ValueError), 400),
+    )
+    status = next((status for kind, status in kinds if isinstance(error, kind)), 502)
+    return _json(_problem(error), status)
+
+
+async def _body() -> dict[str, Any]:
+    given = await request.get_json(force=True, silent=True)
+    if not isinstance(given, dict):
+        raise _Refused(400, "the body is not a JSON object")
+    return given
+
+
+def _page() -> int:
+    text = request.args.get("page", "0")
+    return int(text) if text.isdigit() and len(text) < 9 else 0
+
+
+def _search(topic: str) -> Search:
+    """Return the search that the address asks for. Raises `ValueError`."""
+    given = request.args
+    partition, limit = given.get("partition", ""), given.get("limit", "50")
+    if (partition and not partition.isdigit()) or not limit.isdigit():
+        raise BadRequestError("partition and limit are numbers")
+    return Search(
+        topic,
+        int(partition) if partition else None,
+        given.get("start", "newest"),
+        int(limit),
+        given.get("key", ""),
+        given.get("text", ""),
+        given.get("isolation", "read_uncommitted"),
+    )

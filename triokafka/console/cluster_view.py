@@ -1,0 +1,290 @@
+"""What the page shows of a cluster, as JSON. Answers of brokers are reused for a second."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+import trio
+
+from triokafka.client.admin import AdminClient
+from triokafka.client.admin.types import ConfigResource, TopicDescription
+from triokafka.console.as_json import as_json
+from triokafka.console.history import GroupHistory
+from triokafka.errors import KafkaError, UnsupportedVersionError
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+PAGE: Final = 100
+_FRESH: Final = 1.0
+_MOST_CACHED: Final = 1_000
+_MOST_WATCHED: Final = 200
+"""Groups whose lag and rebalances are sampled."""
+
+
+class ClusterView:
+    """Reads one cluster with one admin client, inside its ``async with`` block."""
+
+    def __init__(self, options: Mapping[str, Any], world: World) -> None:
+        self.options = options
+        self.admin = AdminClient(world=world, **options)
+        self.history = GroupHistory()
+        self._world = world
+        self._cache: dict[str, tuple[float, Any]] = {}
+        self._locks: dict[str, trio.Lock] = {}
+
+    async def _cached(self, key: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Return a fresh answer; several requests for it ask once."""
+        lock = self._locks.setdefault(key, trio.Lock())
+        async with lock:
+            known = self._cache.get(key)
+            if known is None or self._world.now() - known[0] > _FRESH:
+                if len(self._cache) >= _MOST_CACHED:
+                    self._cache.clear()
+                    self._locks.clear()
+                known = self._cache[key] = (self._world.now(), await ask())
+            return known[1]
+
+    # ---------------------------------------------------------------- the cluster
+
+    async def overview(self) -> dict[str, Any]:
+        """The cluster at a glance."""
+        cluster = await self._cached("cluster", self.admin.describe_cluster)
+        topics = await self._topics()
+        groups = await self._cached("groups", self.admin.list_groups)
+        partitions = [partition for topic in topics.values() for partition in topic.partitions]
+        return {
+            "cluster": as_json(cluster),
+            "topics": len(topics),
+            "partitions": len(partitions),
+            "under_replicated": sum(len(one.isr) < len(one.replicas) for one in partitions),
+            "offline": sum(one.leader is None for one in partitions),
+            "groups": len(groups),
+        }
+
+    async def brokers(self) -> dict[str, Any]:
+        """Brokers with their leaders, replicas and data directories; the quorum and the features, if they are known."""
+        cluster = await self._cached("cluster", self.admin.describe_cluster)
+        dirs = await self._log_dirs()
+        counts: dict[int, list[int]] = {node.node_id: [0, 0] for node in cluster.nodes}
+        for topic in (await self._topics()).values():
+            for partition in topic.partitions:
+                if partition.leader is not None and partition.leader.node_id in counts:
+                    counts[partition.leader.node_id][0] += 1
+                for node_id in partition.replicas:
+                    counts.setdefault(node_id, [0, 0])[1] += 1
+        rows = [
+            {
+                **as_json(node),
+                "is_controller": cluster.controller is not None and cluster.controller.node_id == node.node_id,
+                "leaders": counts[node.node_id][0],
+                "replicas": counts[node.node_id][1],
+                "log_dirs": dirs.get(node.node_id, {}),
+            }
+            for node in cluster.nodes
+        ]
+        return {
+            "brokers": rows,
+            "quorum": await self._optional(self.admin.describe_metadata_quorum),
+            "features": await self._optional(self.admin.describe_features),
+        }
+
+    async def broker_configs(self, node_id: int) -> dict[str, Any]:
+        """The configuration of one broker."""
+        resource = ConfigResource.broker(node_id)
+        found = await self.admin.describe_configs([resource], include_documentation=True, include_synonyms=True)
+        return {"configs": as_json(list(found[resource].values()))}
+
+    async def _optional(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """What not every cluster tells, or not everybody: the error is part of the answer."""
+        try:
+            return as_json(await ask())
+        except KafkaError as error:
+            return as_json(error)
+
+    # ---------------------------------------------------------------- topics
+
+    async def _topics(self) -> dict[str, TopicDescription]:
+        async def ask() -> dict[str, TopicDescription]:
+            names = [one.name for one in await self.admin.list_topics(include_internal=True)]
+            found = await self.admin.describe_topics(names)
+            return {name: found[name] for name in names if name not in found.errors}
+
+        topics: dict[str, TopicDescription] = await self._cached("topics", ask)
+        return topics
+
+    async def topics(self, text: str, page: int, internal: bool, problems: bool) -> dict[str, Any]:
+        """A page of topics whose names contain ``text``; with ``problems`` only those with a partition in trouble."""
+        found = [
+            topic
+            for name, topic in sorted((await self._topics()).items())
+            if text in name and (internal or not topic.is_internal) and (not problems or _is_in_trouble(topic))
+        ]
+        rows = [
+            {
+                "name": topic.name,
+                "partitions": len(topic.partitions),
+                "replication_factor": max((len(one.replicas) for one in topic.partitions), default=0),
+                "under_replicated": sum(len(one.isr) < len(one.replicas) for one in topic.partitions),
+                "offline": sum(one.leader is None for one in topic.partitions),
+                "is_internal": topic.is_internal,
+            }
+            for topic in found[page * PAGE : (page + 1) * PAGE]
+        ]
+        return {"topics": rows, "count": len(found), "page": page, "pages": max(1, -(-len(found) // PAGE))}
+
+    async def topic(self, name: str) -> dict[str, Any]:
+        """A topic: partitions with offsets and sizes, and its configuration."""
+        topic = (await self.admin.describe_topics([name]))[name]
+        partitions = [TopicPartition(name, one.partition) for one in topic.partitions]
+        first = await self.admin.list_offsets(dict.fromkeys(partitions, "earliest"))
+        last = await self.admin.list_offsets(dict.fromkeys(partitions, "latest"))
+        sizes = await self._sizes(name)
+        resource = ConfigResource.topic(name)
+        configs = await self.admin.describe_configs([resource], include_documentation=True)
+        return {
+            "name": name,
+            "id": as_json(topic.topic_id),
+            "is_internal": topic.is_internal,
+            "partitions": [
+                {
+                    **as_json(one),
+                    "start": None if partition in first.errors else first[partition].offset,
+                    "end": None if partition in last.errors else last[partition].offset,
+                    "size": sizes.get(partition.partition),
+                }
+                for partition, one in zip(partitions, topic.partitions, strict=True)
+            ],
+            "configs": [] if resource in configs.errors else as_json(list(configs[resource].values())),
+            "configs_error": as_json(configs.errors.get(resource)),
+        }
+
+    async def producers(self, topic: str) -> dict[str, Any]:
+        """The producers that the leaders of a topic remember."""
+        described = (await self.admin.describe_topics([topic]))[topic]
+        partitions = [TopicPartition(topic, one.partition) for one in described.partitions]
+        found = await self.admin.describe_producers(partitions)
+        return {"producers": {str(one): as_json(found[one]) for one in partitions if one not in found.errors}}
+
+    async def _log_dirs(self) -> dict[int, Any]:
+        async def ask() -> dict[int, Any]:
+            try:
+                found = await self.admin.describe_log_dirs()
+            except KafkaError:
+                return {}
+            return {
+                node: {
+                    path: {
+                        "error": as_json(one.error),
+                        "bytes": sum(replica.size for replica in one.replicas.values()),
+                        "replicas": {str(partition): replica.size for partition, replica in one.replicas.items()},
+                    }
+                    for path, one in found[node].items()
+                }
+                for node in found
+                if node not in found.errors
+            }
+
+        dirs: dict[int, Any] = await self._cached("log_dirs", ask)
+        return {node: {path: _without_replicas(one) for path, one in paths.items()} for node, paths in dirs.items()}
+
+    async def _sizes(self, topic: str) -> dict[int, int]:
+        """The largest replica of each partition, in bytes."""
+        await self._log_dirs()
+        known: Mapping[int, Any] = self._cache["log_dirs"][1]
+        sizes: dict[int, int] = {}
+        for paths in known.values():
+            for one in paths.values():
+                for text, size in one["replicas"].items():
+                    name, _, number = text.rpartition("-")
+                    if name == topic:
+                        sizes[int(number)] = max(sizes.get(int(number), 0), size)
+        return sizes
+
+    # ---------------------------------------------------------------- groups
+
+    async def groups(self, text: str, page: int) -> dict[str, Any]:
+        """A page of groups whose ids contain ``text``, with their last known lag."""
+        listed = [one for one in await self._cached("groups", self.admin.list_groups) if text in one.group_id]
+        listed.sort(key=lambda one: one.group_id)
+        rows = [
+            {**as_json(one), "lag": self.history.last_lag(one.group_id)}
+            for one in listed[page * PAGE : (page + 1) * PAGE]
+        ]
+        return {"groups": rows, "count": len(listed), "page": page, "pages": max(1, -(-len(listed) // PAGE))}
+
+    async def group(self, group_id: str) -> dict[str, Any]:
+        """A group: members, positions with lag, and its history."""
+        description = (await self.admin.describe_groups([group_id]))[group_id]
+        positions = await self.admin.list_group_offsets(group_id)
+        ends = await self.admin.list_offsets(dict.fromkeys(positions, "latest"))
+        owners = {str(one): member.member_id for member in description.members for one in member.assignment}
+        rows = [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "offset": position.offset,
+                "end": None if partition in ends.errors else ends[partition].offset,
+                "lag": None if partition in ends.errors else max(0, ends[partition].offset - position.offset),
+                "member": owners.get(str(partition)),
+            }
+            for partition, position in sorted(positions.items())
+        ]
+        return {"group": as_json(description), "positions": rows, **self.history.of(group_id)}
+
+    async def sample_groups(self, seen: Iterable[str]) -> None:
+        """Note lag and assignment of groups: those in ``seen`` first, then others, up to a limit."""
+        listed = [one.group_id for one in await self._cached("groups", self.admin.list_groups)]
+        first = [group for group in seen if group in listed]
+        chosen = list(dict.fromkeys([*first, *listed]))[:_MOST_WATCHED]
+        if not chosen:
+            return
+        positions = await self.admin.list_offsets_of_groups(chosen)
+        wanted = {one for group in chosen if group not in positions.errors for one in positions[group]}
+        ends = await self.admin.list_offsets(dict.fromkeys(wanted, "latest"))
+        described = await self.admin.describe_groups(chosen)
+        now_ms = self._world.wall_ms()
+        for group in chosen:
+            if group not in positions.errors:
+                known = {one: at for one, at in positions[group].items() if one not in ends.errors}
+                lag = sum(max(0, ends[one].offset - at.offset) for one, at in known.items())
+                self.history.add_lag(group, now_ms, lag)
+            if group not in described.errors:
+                members = {member.member_id: sorted(map(str, member.assignment)) for member in described[group].members}
+                self.history.add_assignment(group, now_ms, described[group].state, members)
+
+    # ---------------------------------------------------------------- the rest
+
+    async def transactions(self) -> dict[str, Any]:
+        """All transactional ids, by coordinator."""
+        found = await self.admin.list_transactions()
+        rows = [
+            {"coordinator": broker, **as_json(one)}
+            for broker in found
+            if broker not in found.errors
+            for one in found[broker]
+        ]
+        return {"transactions": rows, "errors": [as_json(error) for error in found.errors.values()]}
+
+    async def access(self) -> dict[str, Any]:
+        """ACLs, users and quotas, as far as the cluster has them and tells them."""
+        return {
+            "acls": await self._optional(self.admin.describe_acls),
+            "users": await self._optional(self.admin.describe_user_scram_credentials),
+            "quotas": await self._optional(self._quotas),
+        }
+
+    async def _quotas(self) -> list[dict[str, Any]]:
+        try:
+            found = await self.admin.describe_client_quotas()
+        except UnsupportedVersionError:
+            return []
+        return [{"entity": as_json(entity), "values": dict(values)} for entity, values in found.items()]
+
+
+def _is_in_trouble(topic: TopicDescription) -> bool:
+    return any(one.leader is None or len(one.isr) < len(one.replicas) for one in topic.partitions)
+
+
+def _without_replicas(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {"error": one["error"], "bytes": one["bytes"], "replicas": len(one["replicas"])}

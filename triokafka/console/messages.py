@@ -1,0 +1,159 @@
+"""Reads records of a topic for the page: a bounded number, from an offset, a time or the end, with filters."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from triokafka.client.admin import AdminClient
+from triokafka.client.consumer.consumer import Consumer
+from triokafka.console.shown_value import shown
+from triokafka.records import ConsumerRecord
+from triokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from triokafka.formats.values import ValueDecoder
+
+MOST_RECORDS: Final = 500
+_SECONDS: Final = 5.0
+"""How long one search reads."""
+_MOST_READ: Final = 200_000
+"""Records that one search looks at."""
+_POLL_MS: Final = 250
+_OPTIONS: Final = {
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "fetch_max_bytes": 4 << 20,
+    "max_partition_fetch_bytes": 1 << 20,
+    "prefetch_max_bytes": 8 << 20,
+    "client_id": "triokafka-console",
+}
+
+
+@dataclass(frozen=True)
+class Search:
+    """What to read. ``start`` is "newest", "oldest", an offset, or a time as ``@MILLISECONDS``."""
+
+    topic: str
+    partition: int | None = None
+    start: str = "newest"
+    limit: int = 50
+    key: str = ""
+    text: str = ""
+    isolation_level: str = "read_uncommitted"
+
+    def __post_init__(self) -> None:
+        number = self.start.removeprefix("@")
+        if self.start not in ("newest", "oldest") and not (number.isdigit() and len(number) < 19):
+            raise ValueError("start is newest, oldest, an offset, or @ and milliseconds since 1970")
+        if not 1 <= self.limit <= MOST_RECORDS:
+            raise ValueError(f"limit is from 1 to {MOST_RECORDS}")
+        if self.isolation_level not in ("read_uncommitted", "read_committed"):
+            raise ValueError("isolation_level is read_uncommitted or read_committed")
+
+    def accepts(self, record: ConsumerRecord) -> bool:
+        """Whether key and content have the texts that were asked for."""
+        if self.key and self.key.encode() not in (record.key or b""):
+            return False
+        wanted = self.text.encode()
+        return (
+            not wanted
+            or wanted in (record.value or b"")
+            or any(wanted in name.encode() or wanted in (value or b"") for name, value in record.headers)
+        )
+
+
+def record_json(record: ConsumerRecord, decoder: ValueDecoder | None) -> dict[str, Any]:
+    """Return a record as the page shows it."""
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": shown(record.key, decoder),
+        "value": shown(record.value, decoder),
+        "headers": [{"name": name, "value": shown(value)} for name, value in record.headers],
+    }
+
+
+async def search(
+    options: Mapping[str, Any], admin: AdminClient, wanted: Search, decoder: ValueDecoder | None
+) -> dict[str, Any]:
+    """Return ``{"records": […], "read": N, "complete": bool}``: the newest first when ``start`` is "newest".
+
+    ``complete`` is false when the search ended because of its limits of time or records, before its end.
+    """
+    partitions = await _partitions(admin, wanted)
+    first = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
+    last = await admin.list_offsets(dict.fromkeys(partitions, "latest"), isolation_level=wanted.isolation_level)
+    starts = {one: first[one].offset for one in partitions}
+    ends = {one: last[one].offset for one in partitions}
+    if wanted.start.startswith("@"):
+        times = await admin.list_offsets(dict.fromkeys(partitions, int(wanted.start[1:])))
+        starts = {one: times[one].offset if times[one].offset >= 0 else ends[one] for one in partitions}
+    elif wanted.start.isdigit():
+        starts = {one: min(max(starts[one], int(wanted.start)), ends[one]) for one in partitions}
+    elif wanted.start == "newest" and not (wanted.key or wanted.text):
+        starts = {one: max(starts[one], ends[one] - wanted.limit) for one in partitions}
+    found: list[ConsumerRecord] = []
+    read = 0
+    left = {one for one in partitions if starts[one] < ends[one]}
+    settings = {**options, **_OPTIONS, "isolation_level": wanted.isolation_level}
+    newest = wanted.start == "newest"
+    with trio.move_on_after(_SECONDS):
+        async with Consumer(**settings) as consumer:
+            if left:
+                consumer.assign(left)
+            for one in left:
+                consumer.seek(one, starts[one])
+            while left and read < _MOST_READ and (newest or len(found) < wanted.limit):
+                for records in (await consumer.poll(timeout_ms=_POLL_MS, max_records=2_000)).values():
+                    read += len(records)
+                    found += [record for record in records if wanted.accepts(record)]
+                if newest:  # the end decides, so only the last ones are kept
+                    found = sorted(found, key=_age)[-wanted.limit :]
+                for one in list(left):
+                    if await consumer.position(one) >= ends[one]:
+                        left.discard(one)
+    chosen = sorted(found, key=_age)
+    chosen = chosen[-wanted.limit :][::-1] if newest else chosen[: wanted.limit]
+    complete = not left or (not newest and len(found) >= wanted.limit)
+    return {"records": [record_json(record, decoder) for record in chosen], "read": read, "complete": complete}
+
+
+async def tail(
+    options: Mapping[str, Any], admin: AdminClient, wanted: Search, decoder: ValueDecoder | None
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield new records as they come, or ``{"skipped": N}`` when more come than a person can read. Never ends."""
+    partitions = await _partitions(admin, wanted)
+    async with Consumer(**{**options, **_OPTIONS, "isolation_level": wanted.isolation_level}) as consumer:
+        consumer.assign(partitions)
+        consumer.seek_to_end(*partitions)
+        for one in partitions:
+            await consumer.position(one)
+        yield {"ready": True}
+        while True:
+            records = [
+                record
+                for each in (await consumer.poll(timeout_ms=1_000, max_records=2_000)).values()
+                for record in each
+                if wanted.accepts(record)
+            ]
+            if len(records) > wanted.limit:
+                yield {"skipped": len(records) - wanted.limit}
+            for record in sorted(records, key=_age)[-wanted.limit :]:
+                yield record_json(record, decoder)
+            await trio.sleep(0.2)  # at most five rounds a second reach the page
+
+
+async def _partitions(admin: AdminClient, wanted: Search) -> list[TopicPartition]:
+    if wanted.partition is not None:
+        return [TopicPartition(wanted.topic, wanted.partition)]
+    described = (await admin.describe_topics([wanted.topic]))[wanted.topic]
+    return [TopicPartition(wanted.topic, number) for number in range(len(described.partitions))]
+
+
+def _age(record: ConsumerRecord) -> tuple[int, int, int]:
+    return record.timestamp, record.offset, record.partition
