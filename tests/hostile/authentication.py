@@ -194,6 +194,7 @@ def tls_garbage(count: int) -> Iterator[Row]:
                     with socket.socket(fileno=connection.detach()) as below:
                         below.settimeout(_PATIENCE_SECONDS)
                         below.sendall(junk)
+                        below.shutdown(socket.SHUT_WR)
                         _until_closed(below)
                     continue
                 connection.sendall((b"\x16\x03\x01" if number % 2 else b"") + junk)

@@ -26,7 +26,8 @@ class BrokerProcess:
     """``triokafka broker`` on loopback; it keeps its port across restarts.
 
     With ``config``, a properties file has the listeners. With ``controlled``, ``control`` is the address of its control
-    endpoint, which injects faults. ``discards_log`` is for tests that make the broker log more than a pipe holds.
+    endpoint, which injects faults. ``discards_log`` is for tests that make the broker log more than a pipe holds;
+    with ``logs_to`` the log goes to a file, and ``verbose`` logs every request.
     """
 
     def __init__(
@@ -38,13 +39,17 @@ class BrokerProcess:
         controlled: bool = False,
         discards_log: bool = False,
         config: Path | None = None,
+        logs_to: Path | None = None,
+        verbose: bool = False,
     ):
         directories = () if data_directory is None else (data_directory, *more_directories)
-        where = [f"--data-dir={path}" for path in directories] or ["--in-memory"]
+        where = [f"--data-dir={path}" for path in directories] or _memory(config)
         options = [text for key, value in (settings or {}).items() for text in ("--set", f"{key}={value}")]
+        options += ["-vv"] if verbose else []
         options += ["--control", "127.0.0.1:0"] if controlled else []
         self._controlled = controlled
         self._errors = subprocess.DEVNULL if discards_log else subprocess.PIPE
+        self._logs_to = logs_to
         self.control = ""
         self._command = [sys.executable, "-m", "triokafka", "broker", *where, *options]
         self._listen = ["--listen", listen if listen is not None else f"127.0.0.1:{free_port()}"]
@@ -55,7 +60,10 @@ class BrokerProcess:
 
     def start(self) -> str:
         """Start it and return HOST:PORT once it accepts connections."""
-        process = subprocess.Popen([*self._command, *self._listen], stdout=subprocess.PIPE, stderr=self._errors)
+        errors = self._errors if self._logs_to is None else self._logs_to.open("wb")
+        process = subprocess.Popen([*self._command, *self._listen], stdout=subprocess.PIPE, stderr=errors)
+        if not isinstance(errors, int):
+            errors.close()
         self._process = process
         line = _read_line(process, START_TIMEOUT)
         if not line.startswith("ready "):
@@ -103,6 +111,10 @@ class BrokerProcess:
         """End the process in any state."""
         if self._process is not None:
             self.end(signal.SIGKILL)
+
+
+def _memory(config: Path | None) -> list[str]:
+    return [] if config is not None and "log.dirs" in config.read_text() else ["--in-memory"]
 
 
 def _read_line(process: subprocess.Popen[bytes], timeout: float) -> str:

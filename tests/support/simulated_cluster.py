@@ -153,6 +153,17 @@ class SimulatedCluster:
             )
         await self.wait_in_sync(topics)
 
+    async def wait_unfenced(self) -> None:
+        """Wait until every broker may lead partitions, so that new topics have leaders on all nodes."""
+        with trio.fail_after(60):
+            while not any(
+                len(node.node.metadata.image.brokers) == len(self.nodes)
+                and all(broker.active for broker in node.node.metadata.image.brokers.values())
+                for node in self.nodes
+                if node.node is not None
+            ):
+                await trio.sleep(0.1)
+
     async def wait_in_sync(self, topics: Mapping[str, int], *, within: float = 60.0) -> None:
         """Wait until every replica of the topics is in sync. Raises AssertionError after ``within`` seconds."""
         state: object = None

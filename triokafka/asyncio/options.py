@@ -7,7 +7,6 @@ from typing import Any
 
 from triokafka.asyncio.abc import AbstractTokenProvider
 from triokafka.asyncio.bridge import Bridge, TokenProvider
-from triokafka.errors import ConfigurationError
 
 
 def network_options(
@@ -26,7 +25,6 @@ def network_options(
 
     Raises:
         ValueError: ``security_protocol`` or ``sasl_mechanism`` is unknown, or something that they need is missing.
-        ConfigurationError: the mechanism is GSSAPI, which is not there yet.
     """
     if security_protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
         raise ValueError("`security_protocol` should be SSL or PLAINTEXT")
@@ -57,6 +55,8 @@ def _login(
     sasl_plain_username: str | None,
     sasl_plain_password: str | None,
     sasl_oauth_token_provider: Any,
+    sasl_kerberos_service_name: str,
+    sasl_kerberos_domain_name: str | None,
     **_: Any,
 ) -> dict[str, Any]:
     if sasl_mechanism not in ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"):
@@ -65,8 +65,16 @@ def _login(
             " the moment"
         )
     if sasl_mechanism == "GSSAPI":
-        raise ConfigurationError("sasl_mechanism='GSSAPI' is not there yet; use SCRAM-SHA-512, PLAIN or OAUTHBEARER")
+        return {
+            "sasl_mechanism": sasl_mechanism,
+            "sasl_kerberos_service_name": sasl_kerberos_service_name,
+            "sasl_kerberos_domain_name": sasl_kerberos_domain_name,
+        }
     if sasl_mechanism == "OAUTHBEARER":
+        from triokafka.security.oauth.retrieved_tokens import RetrievedTokens  # needed for tokens only
+
+        if isinstance(sasl_oauth_token_provider, RetrievedTokens):
+            return {"sasl_mechanism": sasl_mechanism, "sasl_oauth_token_provider": sasl_oauth_token_provider}
         if not isinstance(sasl_oauth_token_provider, AbstractTokenProvider):
             raise ValueError(
                 "sasl_oauth_token_provider needs to be provided implementing aiokafka.abc.AbstractTokenProvider"

@@ -82,6 +82,8 @@ _TAKEN_AS_THEY_ARE: Final = (
     "sasl_plain_username",
     "sasl_plain_password",
     "sasl_oauth_token_provider",
+    "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name",
 )
 _OF_THE_SDK: Final = (
     "sasl_username",
@@ -117,8 +119,11 @@ def network_options(config: Mapping[str, Any]) -> dict[str, Any]:
     for name, why in _WITHOUT_EFFECT.items():
         if name in config and config[name] != NETWORK[name]:
             log.warning("%s has no effect: %s", name, why)
-    options = {name: config[name] for name in config if name in _TAKEN_AS_THEY_ARE or _is_of_the_sdk(name)}
+    options = {name: config[name] for name in config if name in _TAKEN_AS_THEY_ARE or is_of_the_sdk(name)}
     options["bootstrap_servers"] = _addresses(config["bootstrap_servers"])
+    if config.get("sasl_kerberos_name") is not None:  # the whole principal of the broker
+        service, _, host = str(config["sasl_kerberos_name"]).partition("@")[0].partition("/")
+        options |= {"sasl_kerberos_service_name": service, "sasl_kerberos_domain_name": host or None}
     for name in ("receive_buffer_bytes", "send_buffer_bytes"):
         options[name] = -1 if config[name] is None else config[name]
     options["reconnect_backoff_max_ms"] = max(options["reconnect_backoff_ms"], options["reconnect_backoff_max_ms"])
@@ -126,7 +131,8 @@ def network_options(config: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _is_of_the_sdk(name: str) -> bool:
+def is_of_the_sdk(name: str) -> bool:
+    """Whether this is an option of security that kafka-python does not have, and that goes to the SDK."""
     return name in _OF_THE_SDK or name.startswith(_OF_THE_SDK_PREFIXES)
 
 
@@ -146,7 +152,7 @@ def admin_options(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def take(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the whole configuration: the given values over the defaults. Raises `ConfigurationError`."""
-    unknown = {name for name in given if name not in defaults and not _is_of_the_sdk(name)}
+    unknown = {name for name in given if name not in defaults and not is_of_the_sdk(name)}
     if unknown:
         raise ConfigurationError(f"Unrecognized configs: {sorted(unknown)}")
     config = {**defaults, **given}

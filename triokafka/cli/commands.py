@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "storage": "format data directories for a cluster, show them, make ids",
     "topics": "list, create, describe, alter and delete topics",
     "transactions": "list and describe transactions, find hanging ones, abort them",
+    "verify-replicas": "compare the replicas of partitions by checksum, and report the first difference",
     "users": "list, add and remove SCRAM users",
 }
 

@@ -68,6 +68,11 @@ def command() -> None:
 @click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")
 @click.option("--transaction-log-decoder", is_flag=True, help="Decode records of __transaction_state.")
 @click.option("--cluster-metadata-decoder", is_flag=True, help="Decode records of __cluster_metadata.")
+@click.option(
+    "--show-secrets",
+    is_flag=True,
+    help="With --cluster-metadata-decoder: print salts and keys of SCRAM users and secret options.",
+)
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with their log without printing entries.")
 @click.option("--index-sanity-check", is_flag=True, help="Only check indexes for plausibility.")
 @click.pass_context
@@ -85,6 +90,7 @@ def dump(
     offsets_decoder: bool,
     transaction_log_decoder: bool,
     cluster_metadata_decoder: bool,
+    show_secrets: bool,
     verify_index_only: bool,
     index_sanity_check: bool,
 ) -> None:
@@ -106,7 +112,10 @@ def dump(
     special = [
         (offsets_decoder, decoders.offsets_record),
         (transaction_log_decoder, decoders.transaction_record),
-        (cluster_metadata_decoder, decoders.metadata_record),
+        (
+            cluster_metadata_decoder,
+            decoders.metadata_record_with_secrets if show_secrets else decoders.metadata_record,
+        ),
     ]
     chosen = [decode for given, decode in special if given]
     if len(chosen) > 1:

@@ -43,7 +43,7 @@ from triokafka.errors import ConfigurationError
 from triokafka.hooks import HookChain, Hooks
 from triokafka.metrics.reporter import MetricsReporter
 from triokafka.network.config import NetworkConfig, StreamFactory
-from triokafka.security.sasl.mechanism import MECHANISMS
+from triokafka.security.sasl.mechanism import SUPPORTED
 
 if TYPE_CHECKING:
     from triokafka.security.client_security import ClientSecurity
@@ -106,8 +106,8 @@ class ClientOptions(OAuthOptions):
     ssl_ciphers: str | None = option(None, text(optional=True), "Ciphers of TLS 1.2, with OpenSSL's names.")
     sasl_mechanism: str | None = option(
         None,
-        choice(None, *MECHANISMS),
-        "How to log in: 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN' or 'OAUTHBEARER'.",
+        choice(None, *SUPPORTED),
+        "How to log in: 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN', 'OAUTHBEARER' or 'GSSAPI' (Kerberos).",
     )
     sasl_username: str | Callable[[], str] | None = option(
         None, credential, "User name, or a function for it, called with every connection."
@@ -136,6 +136,12 @@ class ClientOptions(OAuthOptions):
         text(optional=True),
         "Java's login file, whose section KafkaClient has the login; the environment variable TRIOKAFKA_JAAS_FILE names"
         " one, too.",
+    )
+    sasl_kerberos_service_name: str = option(
+        "kafka", text(), "For GSSAPI: the first part of the broker's Kerberos principal."
+    )
+    sasl_kerberos_domain_name: str | None = option(
+        None, text(optional=True), "For GSSAPI: the host in the broker's principal, if the client connects to another."
     )
     client_dns_lookup: str = option(
         "use_all_dns_ips",

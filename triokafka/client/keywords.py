@@ -77,6 +77,8 @@ class ClientKeywords(OAuthKeywords, total=False):
     sasl_oauth_token_provider: Any
     sasl_jaas_config: str | None
     sasl_jaas_file: str | None
+    sasl_kerberos_service_name: str
+    sasl_kerberos_domain_name: str | None
     client_dns_lookup: str
     request_timeout_ms: float
     retry_backoff_ms: float

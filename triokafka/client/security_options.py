@@ -9,6 +9,8 @@ from triokafka.errors import ConfigurationError
 from triokafka.security.client_security import ClientSecurity, SaslSettings
 from triokafka.security.jaas import LoginModule, parse_jaas
 from triokafka.security.jaas_file import CLIENT_SECTION, LOGIN_MODULES, login_module
+from triokafka.security.kerberos.login import KerberosSettings, gssapi_library
+from triokafka.security.kerberos.login import settings_of as kerberos_settings
 from triokafka.security.oauth.options import (
     ALLOWED_FILES,
     ALLOWED_URLS,
@@ -17,7 +19,7 @@ from triokafka.security.oauth.options import (
 )
 from triokafka.security.oauth.options import extensions as sasl_extensions
 from triokafka.security.oauth.retrieved_tokens import RetrievedTokens
-from triokafka.security.sasl.mechanism import OAUTHBEARER
+from triokafka.security.sasl.mechanism import GSSAPI, OAUTHBEARER
 from triokafka.security.sasl.oauthbearer import check_extensions
 from triokafka.security.sasl.unsecured_login import UnsecuredTokens
 from triokafka.security.secret import reveal
@@ -62,7 +64,7 @@ def _sasl_settings(options: Options) -> SaslSettings:
     if mechanism is None:
         raise ConfigurationError(
             f"security_protocol={options['security_protocol']!r} needs sasl_mechanism:"
-            " 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN' or 'OAUTHBEARER'"
+            " 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN', 'OAUTHBEARER' or 'GSSAPI'"
         )
     user = _either(options, "sasl_username", "sasl_plain_username")
     password = _either(options, "sasl_password", "sasl_plain_password")
@@ -85,6 +87,11 @@ def _sasl_settings(options: Options) -> SaslSettings:
             provider = UnsecuredTokens(claims)
         if mechanism == OAUTHBEARER:
             extensions |= _extensions(module.options)
+    if mechanism == GSSAPI:
+        gssapi_library()  # a missing package is better found now
+        more = {"service": options["sasl_kerberos_service_name"], "host": options["sasl_kerberos_domain_name"]}
+        kerberos = KerberosSettings(**more) if module is None else kerberos_settings(module.options, **more)
+        return SaslSettings(mechanism, kerberos=kerberos)
     if mechanism == OAUTHBEARER:
         if provider is None:
             provider = retrieved_tokens(_oauth_options(options, {} if module is None else module.options))

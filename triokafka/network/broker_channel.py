@@ -223,7 +223,9 @@ class BrokerChannel:
 
         timeout = self._config.request_timeout_ms / 1000
         try:
-            renew_after = await authenticate(connection, sasl, self.api_versions, self._world, timeout=timeout)
+            renew_after = await authenticate(
+                connection, sasl, self.api_versions, self._world, timeout=timeout, host=self.node.host
+            )
         except KafkaError as error:
             connection.close(error)
             raise
@@ -237,6 +239,7 @@ class BrokerChannel:
                     self._world,
                     renew_after,
                     timeout=timeout,
+                    host=self.node.host,
                 )
             )
 

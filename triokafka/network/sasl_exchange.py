@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -21,7 +22,10 @@ from triokafka.protocol.api.sasl_authenticate import SaslAuthenticateRequest, Sa
 from triokafka.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from triokafka.protocol.message import Request
 from triokafka.security.client_security import SaslSettings
+from triokafka.security.sasl.mechanism import SaslClient
 from triokafka.world import World
+
+T = TypeVar("T")
 
 _HANDSHAKE_KEY: Final = 17
 _AUTHENTICATE_KEY: Final = 36
@@ -40,11 +44,12 @@ async def authenticate(
     *,
     timeout: float | None = None,
     again: bool = False,
+    host: str = "",
 ) -> float | None:
     """Authenticate, and return the seconds after which to do it ``again``; None when the session does not end.
 
-    Waits for each response at most ``timeout`` seconds. Requests in flight go on while a client authenticates again;
-    new ones wait.
+    ``host`` is the broker's name, which Kerberos needs. Waits for each response at most ``timeout`` seconds. Requests
+    in flight go on while a client authenticates again; new ones wait.
 
     Raises:
         AuthenticationError: the broker refuses the client, or does not prove its identity.
@@ -52,7 +57,7 @@ async def authenticate(
         KafkaConnectionError, RequestTimedOutError, ProtocolError: the connection has ended.
     """
     # Fetching a token may take long, and must not hold up other requests.
-    client = await settings.start(world)
+    client = await settings.start(world, host)
     if not again:
         return await _exchange(connection, _call(connection, timeout), client, settings.mechanism, versions, world)
     async with connection.exclusive():
@@ -72,7 +77,7 @@ def _call(connection: Connection, timeout: float | None) -> Call:
 
 
 async def _exchange(
-    connection: Connection, call: Call, client: Any, mechanism: str, versions: ApiVersions, world: World
+    connection: Connection, call: Call, client: SaslClient, mechanism: str, versions: ApiVersions, world: World
 ) -> float | None:
     name = connection.name
     if _HANDSHAKE_KEY not in versions or versions[_HANDSHAKE_KEY][1] < 1 or _AUTHENTICATE_KEY not in versions:
@@ -89,7 +94,7 @@ async def _exchange(
     if handshake.error_code:
         raise for_code(handshake.error_code)(f"{name} refused the SASL handshake")
     began = world.now()
-    token: bytes | None = client.first()
+    token: bytes | None = await _run(client.first, client, world)
     for _ in range(_MOST_TOKENS):
         assert token is not None
         response: SaslAuthenticateResponse = await call(SaslAuthenticateRequest(auth_bytes=token), version)
@@ -97,12 +102,17 @@ async def _exchange(
             why = response.error_message or "no reason given"
             raise for_code(response.error_code)(f"{name} refused {mechanism}: {why}")
         try:
-            token = client.answer(response.auth_bytes)
+            token = await _run(partial(client.answer, bytes(response.auth_bytes)), client, world)
         except SaslAuthenticationFailedError as error:
             raise SaslAuthenticationFailedError(f"{name}: {error}") from None
         if token is None:
             return _renew_after(response.session_lifetime_ms, began, world)
     raise SaslAuthenticationFailedError(f"{name}: the {mechanism} exchange did not end after {_MOST_TOKENS} tokens")
+
+
+async def _run(step: Callable[[], T], client: SaslClient, world: World) -> T:
+    """Run a step of the mechanism, in a thread if it may wait."""
+    return await world.run_in_thread(step) if client.is_slow else step()
 
 
 def _renew_after(lifetime_ms: int, began: float, world: World) -> float | None:
@@ -120,6 +130,7 @@ async def keep_authenticated(
     renew_after: float,
     *,
     timeout: float | None,
+    host: str = "",
 ) -> None:
     """Authenticate again before each session ends, until the connection ends or a session does not end.
 
@@ -129,7 +140,7 @@ async def keep_authenticated(
     while delay is not None:
         await trio.sleep(delay)
         try:
-            delay = await authenticate(connection, settings, versions(), world, timeout=timeout, again=True)
+            delay = await authenticate(connection, settings, versions(), world, timeout=timeout, again=True, host=host)
         except Exception as error:
             connection.close(error)
             return

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
+from triokafka.security.kerberos.login import KerberosLogin, KerberosSettings
 from triokafka.security.oauth.retrieved_tokens import RetrievedTokens
 from triokafka.security.oauth.token_claims import expiry_of
-from triokafka.security.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SaslClient
+from triokafka.security.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_SHA_256, SaslClient
 from triokafka.security.sasl.oauthbearer import OAuthBearerClient, check_extensions
 from triokafka.security.sasl.plain import PlainClient
 from triokafka.security.sasl.scram import ScramClient
@@ -37,9 +38,11 @@ class SaslSettings:
     password: Credential | None = field(default=None, repr=False)
     token_provider: Any = field(default=None, repr=False)
     extensions: Mapping[str, str] = field(default_factory=dict)
+    kerberos: KerberosSettings | None = None
+    _logins: dict[World, KerberosLogin] = field(default_factory=dict, repr=False, compare=False)
 
-    async def start(self, world: World) -> SaslClient:
-        """Return the client's end of a new exchange. Waits for the token provider.
+    async def start(self, world: World, host: str = "") -> SaslClient:
+        """Return the client's end of a new exchange with the broker at ``host``. Waits for the token provider.
 
         Raises:
             SaslAuthenticationFailedError: the token provider or the function for a credential failed.
@@ -47,6 +50,12 @@ class SaslSettings:
         if self.mechanism == OAUTHBEARER:
             token, extensions = await self._token(world)
             return OAuthBearerClient(token, {**self.extensions, **extensions})
+        if self.mechanism == GSSAPI:
+            from triokafka.security.sasl.gssapi import GssapiClient  # rarely needed
+
+            settings = self.kerberos or KerberosSettings()
+            login = self._logins.setdefault(world, KerberosLogin(settings))
+            return GssapiClient(login, settings.host or host, now=world.now())
         user, password = _value(self.user, "user name"), _value(self.password, "password")
         if self.mechanism == PLAIN:
             return PlainClient(user, password)

@@ -158,3 +158,11 @@ class OsStorage(Storage):
             os.close(descriptor)
             raise
         return lambda: os.close(descriptor)
+
+
+def storage_with(storage: Storage, path: str) -> Storage:
+    """Return ``storage`` if it has the file, or else the operating system's.
+
+    For files that the user names, such as certificates: those of a node whose data is in memory are on the real disk.
+    """
+    return storage if storage.exists(path) else OsStorage()

@@ -239,7 +239,9 @@ class LogDirectories:
         now_ms = self._world.wall_ms()
         if not 0 <= now_ms - directory.refusal_told_ms < _REFUSALS_MS:  # the clock may have moved back
             directory.refusal_told_ms = now_ms
-            logger.error("%s: writes fail: %s. Free space or file handles.", directory.path, error.strerror or error)
+            where = f" ({error.filename})" if error.filename else ""
+            reason = error.strerror or error
+            logger.error("%s: writes fail: %s%s. Free space or file handles.", directory.path, reason, where)
 
     def log_flushed(self, flusher: LogFlusher) -> None:
         """Report a flush to the listener, unless the log was closed or replaced meanwhile."""

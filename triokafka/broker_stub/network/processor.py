@@ -191,6 +191,8 @@ class ConnectionProcessor:
 
     async def _take_sasl(self, step: Step, session: SaslSession, reader: FrameReader) -> None:
         """Answer a request of the SASL exchange, and let the peer in, or refuse it."""
+        if step.evaluate is not None:
+            step = session.evaluated(await self._shared.world.run_in_thread(step.evaluate))
         if step.refusal is not None:
             if step.delayed:
                 # The delay slows down peers that guess passwords (KIP-306).

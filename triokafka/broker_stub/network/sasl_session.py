@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from triokafka.errors import (
@@ -54,6 +55,8 @@ class Step(NamedTuple):
     refusal: str | None = None
     delayed: bool = False
     """Whether the refusal waits for ``connection.failed.authentication.delay.ms`` (KIP-306)."""
+    evaluate: Callable[[], bytes | SaslAuthenticationFailedError] | None = None
+    """What to run in a thread, because it may wait; `SaslSession.evaluated` takes the result and returns the step."""
 
 
 class _State(enum.Enum):
@@ -74,6 +77,7 @@ class SaslSession:
         self._state = _State.HANDSHAKE
         self._mechanism = ""
         self._server: SaslServer | None = None
+        self._evaluating: RequestHeader | None = None
         self._expires_at: float | None = None
         self._requests = 0
 
@@ -147,10 +151,24 @@ class SaslSession:
             return self._refuse((), "an invalid SaslAuthenticate")
         header, request = decoded
         assert isinstance(request, SaslAuthenticateRequest)
-        try:
-            token = server.evaluate(bytes(request.auth_bytes))
-        except SaslAuthenticationFailedError as error:
-            return self._fail(header, str(error))
+        evaluate = partial(_evaluate, server, bytes(request.auth_bytes))
+        if server.is_slow:
+            self._evaluating = header
+            return Step((), evaluate=evaluate)
+        return self._evaluated(server, header, evaluate())
+
+    def evaluated(self, token: bytes | SaslAuthenticationFailedError) -> Step:
+        """Return the step after the evaluation of a token in a thread."""
+        header, self._evaluating = self._evaluating, None
+        if header is None or self._server is None:
+            return self._refuse((), "no token is being evaluated")
+        return self._evaluated(self._server, header, token)
+
+    def _evaluated(
+        self, server: SaslServer, header: RequestHeader, token: bytes | SaslAuthenticationFailedError
+    ) -> Step:
+        if isinstance(token, SaslAuthenticationFailedError):
+            return self._fail(header, str(token), getattr(token, "why", None))
         if server.user is None:
             return Step(_encode(SaslAuthenticateResponse(auth_bytes=token), header))
         principal = f"User:{server.user}"
@@ -173,9 +191,9 @@ class SaslSession:
         self._expires_at = self._world.now() + lifetime_ms / 1000
         return lifetime_ms
 
-    def _fail(self, header: RequestHeader, why: str) -> Step:
+    def _fail(self, header: RequestHeader, why: str, for_log: str | None = None) -> Step:
         reply = SaslAuthenticateResponse(error_code=SaslAuthenticationFailedError.code, error_message=why)
-        return self._refuse(_encode(reply, header), f"{self._mechanism}: {why}", delayed=True)
+        return self._refuse(_encode(reply, header), f"{self._mechanism}: {for_log or why}", delayed=True)
 
     def _decode(
         self, kind: type[SaslHandshakeRequest] | type[SaslAuthenticateRequest], frame: Buffer
@@ -187,6 +205,13 @@ class SaslSession:
             return header, kind.decode(frame, header.api_version, header.size)
         except ProtocolError:
             return None
+
+
+def _evaluate(server: SaslServer, token: bytes) -> bytes | SaslAuthenticationFailedError:
+    try:
+        return server.evaluate(token)
+    except SaslAuthenticationFailedError as error:
+        return error
 
 
 def _encode(response: Response, header: RequestHeader) -> list[Buffer]:

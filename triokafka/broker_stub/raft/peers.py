@@ -70,13 +70,16 @@ class Peers:
         peer = self._peers.get(node_id)
         return peer is not None and peer.request_id == request_id
 
-    def answered(self, node_id: int, request_id: int, *, success: bool, now: float) -> None:
-        """Record the result of a request; does nothing unless its response is still expected."""
+    def answered(self, node_id: int, request_id: int, *, success: bool, now: float, pause: float = 0.0) -> None:
+        """Record the result of a request; does nothing unless its response is still expected.
+
+        After a failure the next request waits for the back-off and ``pause`` seconds more.
+        """
         if self.is_expected(node_id, request_id):
             if success:
                 del self._peers[node_id]
             else:
-                self._peers[node_id] = _Peer(None, now)
+                self._peers[node_id] = _Peer(None, now + pause)
 
     def forget(self, node_id: int) -> None:
         """Give up the request to one peer, and its pause."""

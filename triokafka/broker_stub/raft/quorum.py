@@ -44,7 +44,7 @@ LAST_EPOCH: Final = 2**31 - 1
 LARGEST_STEP: Final = 1 << 24
 """The most epochs that a request may be ahead of this node. A larger step is a mistake or an attack: an election each
 second takes half a year for as many. A node that really is so far behind learns the epoch from the nodes it asks."""
-_COMPLAINT_PAUSE: Final = 10.0
+COMPLAINT_PAUSE: Final = 10.0
 _EARLIEST_FETCH_TIMEOUT: Final = 0.9
 
 
@@ -372,7 +372,7 @@ class Quorum:
     def learn(self, leader_id: int | None, epoch: int, endpoints: Endpoints, now: float) -> bool:
         """Follow what a peer says about epoch and leader; return False if it contradicts what this node knows."""
         if not self._is_consistent(leader_id, epoch):
-            if now - self._complained_at >= _COMPLAINT_PAUSE:  # any stranger can cause it
+            if now - self._complained_at >= COMPLAINT_PAUSE:  # any stranger can cause it
                 self._complained_at = now
                 logger.error(
                     "Node %d: a peer names leader %s in epoch %d, but epoch %d has leader %s",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from triokafka.broker_stub.raft.effects import Output, Reply, Send
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.quorum import UPDATE_VOTER_FACTOR, Quorum
+from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE, UPDATE_VOTER_FACTOR, Quorum
 from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotWriter
@@ -57,6 +57,8 @@ R = TypeVar("R")
 _CONTROL_VERSION: Final = 0
 _PAUSE_AFTER_FAILURE: Final = 0.1
 """Seconds before the only voter leads again after a failed write."""
+_PAUSE_AFTER_FULL_DISK: Final = 1.0
+"""Seconds before a node that could not write an answer asks again."""
 
 
 class RaftCore:
@@ -87,6 +89,7 @@ class RaftCore:
         self.quorum.on_leave_leadership = self._left_leadership
         self._halted = False
         self._lead_again_at = -math.inf
+        self._complained_at = -math.inf
 
     def _left_leadership(self, leader: Leader) -> None:
         if self._used.changes is not None:
@@ -351,12 +354,16 @@ class RaftCore:
         peers, node = self.quorum.peers, send.node
         if self._halted or not peers.is_expected(node.node_id, send.request_id):
             return
+        success, pause = False, 0.0
         try:
             success = self._dispatch(node, response, now)
         except (KafkaError, OSError) as error:
-            logger.error("Node %d: cannot take an answer of node %d: %s", self.config.node_id, node.node_id, error)
-            success = False
-        peers.answered(node.node_id, send.request_id, success=success, now=now)
+            if isinstance(error, (KafkaStorageError, OSError)):
+                pause = _PAUSE_AFTER_FULL_DISK
+            if now - self._complained_at >= COMPLAINT_PAUSE:
+                self._complained_at = now
+                logger.error("Node %d: cannot take an answer of node %d: %s", self.config.node_id, node.node_id, error)
+        peers.answered(node.node_id, send.request_id, success=success, now=now, pause=pause)
 
     def _dispatch(self, node: Node, response: object, now: float) -> bool:
         from triokafka.protocol.api.add_raft_voter import AddRaftVoterResponse

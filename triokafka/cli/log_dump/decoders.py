@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -31,6 +31,9 @@ from triokafka.structs import format_uuid
 Shown = tuple[str | None, str | None]
 """Printable key and value; None if absent."""
 
+REDACTED: Final = "[redacted]"
+_SECRET_ENDINGS: Final = (".password", ".secret", ".passphrase", "sasl.jaas.config", "ssl.keystore.key", "secret.key")
+"""Ends of the names of configuration options whose values are secret."""
 _MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
 _CONTROL: Final[dict[int, tuple[str, type[Message]]]] = {
     2: ("LEADER_CHANGE", LeaderChangeMessage),
@@ -108,7 +111,16 @@ def transaction_record(key: bytes | None, value: bytes | None) -> Shown:
 
 
 def metadata_record(key: bytes | None, value: bytes | None) -> Shown:
-    """Decode a record of ``__cluster_metadata`` or of one of its snapshots."""
+    """Decode a record of ``__cluster_metadata`` or of one of its snapshots; hide the secrets in it."""
+    return _metadata_record(key, value, hides=True)
+
+
+def metadata_record_with_secrets(key: bytes | None, value: bytes | None) -> Shown:
+    """`metadata_record` with salts and keys of SCRAM users, and with secret options, as Kafka's tool prints them."""
+    return _metadata_record(key, value, hides=False)
+
+
+def _metadata_record(key: bytes | None, value: bytes | None, *, hides: bool) -> Shown:
     shown_key = None if key is None else key.hex()
     if value is None:
         return shown_key, None
@@ -118,7 +130,20 @@ def metadata_record(key: bytes | None, value: bytes | None) -> Shown:
         return shown_key, _unreadable(value, str(error))
     version = value[2]
     kind = "".join("_" + c if c.isupper() else c for c in type(record).__name__).strip("_").upper()
-    return shown_key, json.dumps({"type": kind, "version": version, "data": as_json(record, version)})
+    data = as_json(record, version)
+    if hides:
+        for name in _secrets_of(kind, data):
+            data[name] = REDACTED
+    return shown_key, json.dumps({"type": kind, "version": version, "data": data})
+
+
+def _secrets_of(kind: str, data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the secret fields: what helps to guess a password, or is one."""
+    if kind == "USER_SCRAM_CREDENTIAL_RECORD":
+        return "salt", "storedKey", "serverKey"
+    if kind == "CONFIG_RECORD" and data["name"].endswith(_SECRET_ENDINGS):
+        return ("value",)
+    return ()
 
 
 def control_record(key: bytes | None, value: bytes | None) -> str:

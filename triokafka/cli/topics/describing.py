@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -11,7 +11,7 @@ import click
 from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import examples, output_options
-from triokafka.cli.topics.chosen import ChosenTopics
+from triokafka.cli.topics.chosen import ChosenTopics, configs_of
 from triokafka.structs import format_uuid
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def describe(
     async def work(admin: AdminClient) -> None:
         found = await topics_chosen.resolve(admin, if_exists=if_exists, exclude_internal=exclude_internal)
         described = await admin.describe_topics([listing.name for listing in found])
-        overrides = await _configs(admin, [listing.name for listing in found])
+        overrides = await configs_of(admin, [listing.name for listing in found])
         shown = [described[listing.name] for listing in found]
         if output == "json":
             click.echo(json.dumps([_as_json(topic, overrides[topic.name], report) for topic in shown], indent=2))
@@ -83,14 +83,6 @@ def describe(
             _print(topic, overrides[topic.name], report)
 
     return connection.run(work)
-
-
-async def _configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, ConfigEntry]]:
-    from triokafka.client.admin import ConfigResource
-
-    resources = {ConfigResource.topic(name): name for name in names}
-    described = await admin.describe_configs(resources)
-    return {name: described[resource] for resource, name in resources.items()}
 
 
 def _overrides(configs: Mapping[str, ConfigEntry]) -> dict[str, str | None]:

@@ -18,6 +18,7 @@ from triokafka.client.admin.groups import GroupAdmin
 from triokafka.client.admin.offsets import OffsetAdmin
 from triokafka.client.admin.partitions import PartitionAdmin
 from triokafka.client.admin.quotas import QuotaAdmin
+from triokafka.client.admin.replica_logs import ReplicaLogAdmin
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.tokens import TokenAdmin
 from triokafka.client.admin.topics import TopicAdmin
@@ -87,6 +88,7 @@ class AdminClient:
         areas = (
             TopicAdmin,
             OffsetAdmin,
+            ReplicaLogAdmin,
             PartitionAdmin,
             ConfigAdmin,
             GroupAdmin,
@@ -125,6 +127,8 @@ class AdminClient:
 
     list_offsets = _method(OffsetAdmin, OffsetAdmin.list_offsets)
     delete_records = _method(OffsetAdmin, OffsetAdmin.delete_records)
+
+    read_replica = _method(ReplicaLogAdmin, ReplicaLogAdmin.read_replica)
 
     elect_leaders = _method(PartitionAdmin, PartitionAdmin.elect_leaders)
     alter_partition_reassignments = _method(PartitionAdmin, PartitionAdmin.alter_partition_reassignments)

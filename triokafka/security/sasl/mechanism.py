@@ -9,11 +9,18 @@ SCRAM_SHA_256: Final = "SCRAM-SHA-256"
 SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
-"""The supported mechanisms."""
+"""The mechanisms that need nothing but this package and its configuration."""
+GSSAPI: Final = "GSSAPI"
+SUPPORTED: Final = (*MECHANISMS, GSSAPI)
+"""All supported mechanisms."""
 
 
 class SaslClient(Protocol):
     """The client's end of one exchange."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the methods may wait for servers or files, so that they must run in a thread."""
 
     def first(self) -> bytes:
         """Return the first token to send."""
@@ -28,6 +35,10 @@ class SaslClient(Protocol):
 
 class SaslServer(Protocol):
     """The server's end of one exchange."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether `evaluate` may wait for servers or files, so that it must run in a thread."""
 
     def evaluate(self, token: bytes) -> bytes:
         """Take a token of the client; return the token to send back.

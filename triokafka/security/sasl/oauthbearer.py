@@ -50,6 +50,8 @@ def check_extensions(extensions: Mapping[str, str]) -> None:
 class OAuthBearerClient:
     """The client's end, with a token that was fetched before the exchange."""
 
+    is_slow: Final = False
+
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
         self._token = token
         self._extensions = dict(extensions or {})
@@ -74,6 +76,8 @@ class OAuthBearerClient:
 
 class OAuthBearerServer:
     """The server's end. ``on_refused`` is called with the reason why a token was refused."""
+
+    is_slow: Final = False
 
     def __init__(self, validate: TokenValidator, on_refused: Callable[[str], None] = lambda reason: None) -> None:
         self._validate = validate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from typing import Final
 
 from triokafka.errors import SaslAuthenticationFailedError
 from triokafka.security.secret import reveal
@@ -14,6 +15,8 @@ REFUSED = "Authentication failed: Invalid username or password"
 
 class PlainClient:
     """The client's end: one token with user and password."""
+
+    is_slow: Final = False
 
     def __init__(self, user: str, password: str) -> None:
         self._user = user
@@ -28,6 +31,8 @@ class PlainClient:
 
 class PlainServer:
     """The server's end. ``verify`` decides about user and password; see `PlainUsers`."""
+
+    is_slow: Final = False
 
     def __init__(self, verify: Callable[[str, str], bool]) -> None:
         self._verify = verify

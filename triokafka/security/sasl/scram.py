@@ -67,6 +67,8 @@ class ScramClient:
         extensions: pairs that Kafka's servers understand, such as ``tokenauth=true`` for delegation tokens.
     """
 
+    is_slow: Final = False
+
     def __init__(
         self,
         mechanism: ScramMechanism,
@@ -142,6 +144,8 @@ class ScramServer:
         tokens: the delegation tokens, with which a client may log in as their owner (KIP-48); None for no tokens.
         unknown_user_key: a random key of this server, from which the made-up salts derive.
     """
+
+    is_slow: Final = False
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ def test_wrong_password_is_refused_late_and_with_a_reason() -> None:
 
 
 def test_unknown_mechanism_gets_the_enabled_ones() -> None:
-    step = session().take(frame(SaslHandshakeRequest(mechanism="GSSAPI"), 1))
+    step = session().take(frame(SaslHandshakeRequest(mechanism="CRAM-MD5"), 1))
     assert step is not None and step.refusal is not None
     _, answer = decode_response(SaslHandshakeResponse, b"".join(step.parts)[4:], version=1)
     assert (answer.error_code, answer.mechanisms) == (33, ["PLAIN", "OTHER"])

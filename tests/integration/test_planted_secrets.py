@@ -1,0 +1,307 @@
+"""Secrets planted in every secret option appear in no output: logs, representations, tracebacks, dumps."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import subprocess
+import sys
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+import triokafka
+from tests.support.broker_process import BrokerProcess
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.config.broker import is_secret
+from triokafka.broker_stub.config.security_names import SECURITY_NAMES
+from triokafka.client.admin import ConfigResource, ConfigResourceType
+from triokafka.client.config import ConsumerOptions, ProducerOptions
+from triokafka.errors import KafkaError
+from triokafka.security.java_names import SECRET_OPTIONS
+from triokafka.testing import running_broker
+
+PLANTED = "Pl4nted-s3cret-{}-value"
+
+
+class Output:
+    """Everything that was written, and the secrets that must not be in it."""
+
+    def __init__(self) -> None:
+        self.secrets: dict[str, str] = {}
+        self.texts: list[tuple[str, str]] = []
+
+    def plant(self, name: str) -> str:
+        """Return a new secret for an option."""
+        return self.secrets.setdefault(
+            name, PLANTED.format(f"{len(self.secrets)}{name.replace('.', '').replace('_', '')}")
+        )
+
+    def saw(self, where: str, text: object) -> None:
+        """Note a text, or the representations of an object."""
+        self.texts.append((where, text if isinstance(text, str) else f"{text!r} {text}"))
+
+    def raised(self, where: str, error: BaseException, *, local_variables: bool = True) -> None:
+        """Note an error with its causes; with the local variables of the package's frames, as error trackers have them.
+
+        The frames of a caller, and of a constructor, hold the options that the caller has passed.
+        """
+        told = traceback.TracebackException.from_exception(error, capture_locals=local_variables)
+        part: traceback.TracebackException | None = told
+        while part is not None:
+            for frame in part.stack:
+                if frame.filename == __file__:
+                    frame.locals = None
+            part = part.__cause__ or part.__context__
+        self.saw(where, "".join(told.format()))
+
+    def leaks(self) -> set[str]:
+        """Return who showed which secret, as it is or in base64."""
+        found = set()
+        for name, secret in self.secrets.items():
+            encoded = base64.b64encode(secret.encode()).decode().rstrip("=")[:-1]
+            for where, text in self.texts:
+                if secret in text or encoded in text:
+                    found.add(f"{where}: {name}")
+        return found
+
+
+@pytest.fixture
+def output() -> Iterator[Output]:
+    """Collect all log lines at DEBUG meanwhile."""
+    collected = Output()
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            collected.saw(f"log {record.name}", self.format(record) + repr(record.args))
+
+    handler, root = Collector(), logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        yield collected
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+
+
+def _encrypted_key(certificate: trustme.LeafCert, password: str) -> str:
+    key = load_pem_private_key(certificate.private_key_pem.bytes(), None)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode())).decode()
+
+
+@asynccontextmanager
+async def noting(output: Output, where: str, client: Any) -> AsyncIterator[Any]:
+    """Use a client; note its representation, its metrics, and the error that ends the block."""
+    output.saw(f"{where} repr", client)
+    try:
+        async with client as entered:
+            output.saw(f"{where} variables", repr({name: repr(value) for name, value in _variables(client)}))
+            yield entered
+            if hasattr(entered, "metrics"):
+                output.saw(f"{where} metrics", repr(entered.metrics()))
+    except KafkaError as error:
+        output.raised(f"{where} error", error)
+
+
+def _variables(client: Any) -> Iterator[tuple[str, Any]]:
+    yield from getattr(client, "__dict__", {}).items()
+    for kind in type(client).__mro__:
+        for name in getattr(kind, "__slots__", ()):
+            if hasattr(client, name):
+                yield name, getattr(client, name)
+
+
+async def test_clients_and_an_embedded_broker_show_no_secret(output: Output) -> None:
+    password = output.plant("password")
+    async with running_broker(tls=True, users={"alice": password}) as broker:
+        for mechanism in ("PLAIN", "SCRAM-SHA-256"):
+            good = broker.client_options("alice", mechanism=mechanism)
+            wrong = {**good, "sasl_password": output.plant("wrong password")}
+            with trio.fail_after(60):
+                async with noting(output, "producer", triokafka.Producer(**good)) as producer:
+                    await (await producer.send("orders", b"v"))
+                consumer = triokafka.Consumer("orders", auto_offset_reset="earliest", **good)
+                async with noting(output, "consumer", consumer) as entered:
+                    await entered.poll(timeout_ms=5000)
+                async with noting(output, "admin", triokafka.AdminClient(**good)) as admin:
+                    resource = ConfigResource(ConfigResourceType.BROKER, str(broker.node_id))
+                    output.saw("describe_configs", repr(await admin.describe_configs([resource])))
+                async with noting(output, "refused producer", triokafka.Producer(**wrong)) as producer:
+                    await (await producer.send("orders", b"v"))
+                async with noting(output, "refused consumer", triokafka.Consumer("orders", **wrong)) as entered:
+                    await entered.poll(timeout_ms=5000)
+                async with noting(output, "refused admin", triokafka.AdminClient(**wrong)) as admin:
+                    await admin.list_topics()
+        output.saw("broker", broker)
+        output.saw("broker config", broker.config)
+        output.saw("broker parts", repr([repr(value) for _, value in _variables(broker.broker)]))
+    assert output.leaks() == set()
+
+
+def test_every_secret_option_of_a_client_stays_hidden(output: Output) -> None:
+    """Also in the errors about other options, and when a secret has the wrong type or stands in the wrong place."""
+    known = {field.name for kind in (ProducerOptions, ConsumerOptions) for field in fields(kind)}
+    secret_names = sorted(SECRET_OPTIONS & known - {"ssl_certfile"})  # errors name its file
+    assert len(secret_names) >= 6
+    for name in secret_names:
+        secret = output.plant(name)
+        if name == "sasl_jaas_config":
+            secret = f'x.PlainLoginModule required username="a" password="{secret}" broken;'
+        for protocol in ("SASL_SSL", "SASL_PLAINTEXT", "SSL", "PLAINTEXT"):
+            for extra in (
+                {},
+                {"sasl_mechanism": "PLAIN"},
+                {"linger_msx": 1},
+                {"acks": "none at all"},
+                {name: [secret]},
+            ):
+                given: dict[str, Any] = {name: secret, "bootstrap_servers": "127.0.0.1:1", **extra}
+                given.setdefault("security_protocol", protocol)
+                try:
+                    client: Any = triokafka.Producer(**given)
+                except (KafkaError, TypeError, ValueError) as error:
+                    output.raised(f"{name} refused", error, local_variables=False)
+                else:
+                    output.saw(f"{name} taken", client)
+                    output.saw(f"{name} parts", repr([repr(value) for _, value in _variables(client)]))
+    assert output.leaks() == set()
+
+
+def test_every_secret_option_of_a_broker_stays_hidden(output: Output) -> None:
+    secret_names = sorted(
+        f"{prefix}{name}"
+        for name in SECURITY_NAMES
+        for prefix in ("", "listener.name.external.", "listener.name.external.plain.")
+        if is_secret(name)
+    )
+    assert len(secret_names) > 15
+    for name in secret_names:
+        given = {
+            "listeners": "EXTERNAL://127.0.0.1:0",
+            "listener.security.protocol.map": "EXTERNAL:SASL_SSL",
+            "inter.broker.listener.name": "EXTERNAL",
+            "log.dirs": "/nowhere",
+            name: output.plant(name),
+        }
+        try:
+            config = BrokerConfig.from_properties(given)
+        except KafkaError as error:
+            output.raised(f"{name} refused", error, local_variables=False)
+        else:
+            output.saw(f"{name} taken", config)
+    assert output.leaks() == set()
+
+
+def _command(output: Output, where: str, *arguments: str, words: str | None = None) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "triokafka", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        input=words,
+    )
+    output.saw(where, f"{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_processes_and_commands_show_no_secret(output: Output, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    key_password, password = output.plant("ssl.key.password"), output.plant("password")
+    (tmp_path / "ca.pem").write_bytes(authority.cert_pem.bytes())
+    chain = "".join(one.bytes().decode() for one in certificate.cert_chain_pems)
+    (tmp_path / "broker.pem").write_text(_encrypted_key(certificate, key_password) + chain)
+    jaas = f'PlainLoginModule required username="node" password="{password}" user_node="{password}";'
+    config = tmp_path / "broker.properties"
+    config.write_text(
+        "".join(
+            f"{name}={value}\n"
+            for name, value in {
+                "listeners": "SECURE://127.0.0.1:0",
+                "listener.security.protocol.map": "SECURE:SASL_SSL",
+                "inter.broker.listener.name": "SECURE",
+                "log.dirs": str(tmp_path / "data"),
+                "ssl.keystore.location": str(tmp_path / "broker.pem"),
+                "ssl.key.password": key_password,
+                "ssl.truststore.location": str(tmp_path / "ca.pem"),
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "plain.sasl.jaas.config": jaas,
+                "listener.name.secure.ssl.truststore.password": output.plant("store password"),
+            }.items()
+        )
+    )
+    client = tmp_path / "client.properties"
+    client.write_text(
+        f"security.protocol=SASL_SSL\nssl.truststore.location={tmp_path / 'ca.pem'}\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config=PlainLoginModule required username="node" password="{password}";\n'
+    )
+    wrong = tmp_path / "wrong.properties"
+    wrong.write_text(client.read_text().replace(password, output.plant("wrong password")))
+    scram = output.plant("scram password")
+    (tmp_path / "scram.secret").write_text(scram)
+    broker = BrokerProcess(None, config=config, logs_to=tmp_path / "broker.log", verbose=True)
+    bootstrap = broker.start()
+    try:
+        for login in (client, wrong):
+            common = ("--bootstrap-server", bootstrap, "--command-config", str(login))
+            _command(output, "topics list", "topics", "list", *common)
+            _command(
+                output, "users add", "users", "add", "bob", "--password-file", str(tmp_path / "scram.secret"), *common
+            )
+        common = ("--bootstrap-server", bootstrap, "--command-config", str(client))
+        _command(output, "configs describe", "configs", "describe", "--entity-type", "brokers", "--all", *common)
+        _command(output, "users list", "users", "list", *common)
+        _command(output, "produce", "produce", "orders", *common, words="x\n")
+        bad = f'sasl.jaas.config=PlainLoginModule required password="{output.plant("broken jaas")}'
+        _command(output, "broken option", "topics", "list", "--bootstrap-server", bootstrap, "-X", bad)
+    finally:
+        broker.stop()
+    output.saw("broker log", (tmp_path / "broker.log").read_text())
+    log = next((tmp_path / "data").glob("__cluster_metadata-0/*.log"))
+    shown = _command(output, "log dump", "log", "dump", "--cluster-metadata-decoder", str(log))
+    user = next(line for line in shown.splitlines() if "USER_SCRAM_CREDENTIAL" in line)
+    assert user.count("[redacted]") == 3
+    assert output.leaks() == set()
+
+
+def test_spark_options_hide_secrets(output: Output) -> None:
+    from triokafka.spark.planning.client_settings import client_settings
+
+    for name in (
+        "sasl.jaas.config",
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.truststore.password",
+        "sasl.password",
+    ):
+        given = {
+            "kafka.bootstrap.servers": "127.0.0.1:1",
+            "kafka.security.protocol": "SASL_SSL",
+            f"kafka.{name}": output.plant(name),
+        }
+        with contextlib.suppress(Exception):
+            output.saw(f"spark {name}", client_settings(given))
+        try:
+            client_settings({**given, "kafka.linger.mss": "1", "kafka.sasl.mechanism": "NONE"})
+        except Exception as error:
+            output.raised(f"spark {name} refused", error, local_variables=False)
+    assert output.leaks() == set()

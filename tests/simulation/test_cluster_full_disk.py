@@ -1,0 +1,190 @@
+"""A node of a cluster whose disk is full for one kind of file, from the first write of that kind on. In virtual time.
+
+Meanwhile the cluster serves clients, creates topics, commits transactions, elects controllers and writes snapshots. The
+node names the file in its log. Once there is room and the node has started again, every acknowledged record is in the
+log once and in its order, every topic exists, and all replicas have the same bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+
+import triokafka
+from tests.support.read_back import read_all
+from tests.support.simulated import run_seeds
+from tests.support.simulated_cluster import SimulatedCluster, SimulatedNode
+from triokafka.errors import KafkaError
+from triokafka.structs import TopicPartition
+from triokafka.testing import Simulation, run_simulation
+from triokafka.world.memory import DiskFault
+
+TOPIC = {"orders": 3}
+LONG_SEEDS = 40
+METADATA = "/data/__cluster_metadata-0"
+
+
+class Kind(NamedTuple):
+    """A kind of file: a pattern of its paths, and what the log says of it."""
+
+    pattern: str
+    named: str
+
+
+KINDS = {
+    "quorum-state": Kind(f"{METADATA}/quorum-state*", "quorum-state"),
+    "metadata log": Kind(f"{METADATA}/*.log", f"{METADATA}/0"),
+    "metadata snapshot": Kind(f"{METADATA}/*.checkpoint*", ".checkpoint"),
+    "high watermarks": Kind("/data/replication-offset-checkpoint*", "replication-offset-checkpoint"),
+    "recovery points": Kind("/data/recovery-point-offset-checkpoint*", "recovery-point-offset-checkpoint"),
+    "partition metadata": Kind("/data/*/partition.metadata*", "partition.metadata"),
+    "leader epochs": Kind("/data/*/leader-epoch-checkpoint*", "leader-epoch-checkpoint"),
+    "partition logs": Kind("/data/orders-*/*.log", "orders-"),
+    "new logs": Kind("/data/new-*/*", "new-"),
+    "transaction state": Kind("/data/__transaction_state-*/*", "__transaction_state-"),
+    "group state": Kind("/data/__consumer_offsets-*/*", "__consumer_offsets-"),
+}
+
+
+QUICK = ("quorum-state", "metadata log", "metadata snapshot", "partition logs", "transaction state")
+
+
+class Lines(logging.Handler):
+    """Keeps what is logged as a warning or worse."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+async def attempt(call: Callable[[], Awaitable[object]], within: float = 20.0) -> None:
+    """Do something that may fail, or take too long, on a cluster that lacks a node."""
+    with trio.move_on_after(within):
+        try:
+            await call()
+        except KafkaError:
+            pass
+
+
+class Load:
+    """What clients do, and what was acknowledged."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.acknowledged: dict[TopicPartition, list[tuple[int, bytes]]] = {}
+        self.created: dict[str, int] = dict(TOPIC)
+
+    async def send(self, producer: triokafka.Producer, partition: int, over: trio.Event) -> None:
+        """Send records to a partition, each after the acknowledgement of the one before."""
+        known = self.acknowledged.setdefault(TopicPartition("orders", partition), [])
+        while not over.is_set():
+            value = b"%d-%d" % (partition, len(known))
+            metadata = await (await producer.send("orders", value, partition=partition))
+            known.append((metadata.offset, value))
+            await trio.sleep(0.5)
+
+    async def create(self, name: str) -> None:
+        """Create a topic with three replicas."""
+        async with self.cluster.admin() as admin:
+            await admin.create_topics([triokafka.NewTopic(name, 2, 3)])
+        self.created[name] = 2
+
+    async def commit(self, name: str) -> None:
+        """Commit a transaction of one record, with the offset of a group."""
+        options: dict[str, Any] = {"bootstrap_servers": self.cluster.bootstrap, "world": self.cluster.client_world()}
+        async with triokafka.Producer(transactional_id=name, transaction_timeout_ms=10_000, **options) as producer:  # noqa: SIM117
+            async with producer.transaction():
+                await producer.send("orders-in-transactions", name.encode(), partition=0)
+        async with triokafka.Consumer("orders", group_id=name, **options) as consumer:
+            await consumer.poll(timeout_ms=2_000)
+            await consumer.commit()
+
+
+async def life(simulation: Simulation, kind: Kind, lines: Lines) -> None:
+    chance = simulation.random
+    cluster = SimulatedCluster(
+        simulation,
+        replica_high_watermark_checkpoint_interval_ms=2_000,
+        metadata_log_max_record_bytes_between_snapshots=500,
+    )
+    cluster.start()
+    await cluster.wait_unfenced()
+    await cluster.create_topics({**TOPIC, "orders-in-transactions": 1})
+    load, over = Load(cluster), trio.Event()
+    full = chance.choice(cluster.nodes)
+    async with (
+        triokafka.Producer(
+            bootstrap_servers=cluster.bootstrap,
+            world=cluster.client_world("producer"),
+            linger_ms=0,
+            request_timeout_ms=5_000,
+            delivery_timeout_ms=600_000,
+        ) as producer,
+        trio.open_nursery() as nursery,
+    ):
+        for partition in range(TOPIC["orders"]):
+            nursery.start_soon(load.send, producer, partition, over)
+        await trio.sleep(2)
+        fault = DiskFault("write", kind.pattern, errno.ENOSPC, partial=chance.choice((0, 7)))
+        lines.messages.clear()
+        make_room = full.host.disk.inject(fault)
+        await attempt(lambda: load.create("new-1"))
+        await attempt(lambda: load.commit("first"))
+        others = [node for node in cluster.nodes if node is not full]
+        other = next((node for node in others if node.node and node.node.is_active_controller), others[0])
+        await other.stop()
+        await attempt(lambda: load.create("new-2"))
+        other.start()
+        await trio.sleep(10)
+        await attempt(lambda: load.commit("second"))
+        if kind.named in ("recovery-point-offset-checkpoint", "leader-epoch-checkpoint"):
+            await full.stop()  # flushes all logs
+        assert any(kind.named in line for line in lines.messages), lines.messages
+        assert sum("cannot take an answer" in line for line in lines.messages) < 20, "the log is flooded"
+        make_room()
+        await restart(full)
+        await cluster.wait_in_sync(load.created, within=120.0)
+        over.set()
+    entries = await read_all(cluster.bootstrap, TOPIC, world=cluster.client_world("auditor"))
+    assert entries == load.acknowledged
+    await load.commit("third")
+    await trio.sleep(2)
+    cluster.assert_replicas_equal(load.created)
+    await cluster.stop()
+
+
+async def restart(node: SimulatedNode) -> None:
+    """Start a node again, as its operator does after making room."""
+    await node.kill()
+    node.start()
+
+
+def run(kind: str, seed: int) -> None:
+    """Run one life; print no log lines."""
+    lines, logger = Lines(), logging.getLogger("triokafka")
+    logger.addHandler(lines)
+    try:
+        run_simulation(lambda simulation: life(simulation, KINDS[kind], lines), seed)
+    finally:
+        logger.removeHandler(lines)
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_full_disk_of_a_node_loses_nothing_and_is_named(kind: str) -> None:
+    run(kind, 1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("kind", KINDS)
+def test_full_disk_of_a_node_loses_nothing_with_many_seeds(kind: str) -> None:
+    run_seeds(f"full disk, {kind}", range(LONG_SEEDS), functools.partial(run, kind))

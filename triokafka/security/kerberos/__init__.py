@@ -1,0 +1,1 @@
+"""Kerberos: credentials of this process, and local names of principals."""
