@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import trio
 
 import triokafka
 from tests.interop import jvm
+from tests.support.broker_process import BrokerProcess
 from tests.support.metric_scripts import scripts
 from triokafka.client.admin import ConfigResource
 from triokafka.testing import running_broker
@@ -81,3 +84,33 @@ async def test_our_producer_pushes_to_apache_kafka(tmp_path: Path) -> None:
         assert sum(float(words[-1]) for words in sends if words[1] == "ours") == 20
         assert "org.apache.kafka.producer.request.latency.avg" in pushed_names(text, "ours")
         assert "unreadable" not in text
+
+
+def test_kafkas_tool_and_ours_say_the_same() -> None:
+    """``kafka-client-metrics`` and ``triokafka client-metrics``, on our broker."""
+    process = BrokerProcess(None)
+    address = process.start()
+    try:
+        theirs = partial(jvm.run_java, "org.apache.kafka.tools.ClientMetricsCommand", "--bootstrap-server", address)
+        changed = ("--metrics", "org.apache.kafka.", "--interval", "5000", "--match", "client_id=a.*")
+        said = theirs("--alter", "--name", "theirs", *changed)
+        assert ours(address, "alter", "--name", "ours", *changed) == said.replace("theirs", "ours")
+        assert ours(address, "list").split() == sorted(theirs("--list").split()) == ["ours", "theirs"]
+        described = theirs("--describe", "--name", "theirs")
+        assert ours(address, "describe", "--name", "theirs") == described
+        assert ours(address, "describe", "--name", "ours") == described.replace("theirs", "ours")
+        assert ours(address, "describe", "--name", "absent") == theirs("--describe", "--name", "absent")
+        assert ours(address, "delete", "--name", "theirs") == theirs("--delete", "--name", "ours").replace(
+            "ours", "theirs"
+        )
+        assert ours(address, "list") == ""
+    finally:
+        process.stop()
+
+
+def ours(address: str, command: str, *options: str) -> str:
+    """What ``triokafka client-metrics`` prints."""
+    words = [sys.executable, "-m", "triokafka", "client-metrics", command, *options, "--bootstrap-server", address]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
