@@ -24,6 +24,7 @@ TABLES: Final[dict[str, tuple[str, Bar] | None]] = {
     ),
     "import_time": ("times `import trio`", lambda row: (row.program, row.ratio)),
     "produce": None,
+    "tls": None,
     "broker": None,
     "broker_codecs": None,
     "cluster": None,
