@@ -4,8 +4,8 @@ A step is a request or response of the task's producer, such as ``request EndTxn
 attempt. A file in the directory ``killed`` notes each kill, so that no step kills twice. What is killed: the Python
 ``worker`` of the task, the JVM of its ``executor``, or the ``driver`` with everything below it.
 
-``python -m tests.spark.killing_source BOOTSTRAP TOPIC INPUT CHECKPOINT KILLED VICTIM MASTER`` runs a streaming query
-over the lines of ``INPUT``, one file in each micro-batch, until all are written.
+``python -m tests.spark.killing_source BOOTSTRAP TOPIC INPUT CHECKPOINT KILLED VICTIM STEPS MASTER`` runs a
+streaming query over the lines of ``INPUT``, one file in each micro-batch, until all are written.
 """
 
 from __future__ import annotations
@@ -139,7 +139,9 @@ def start(
     )
 
 
-def main(bootstrap: str, topic: str, source: str, checkpoint: str, killed: str, victim: str, master: str) -> None:
+def main(
+    bootstrap: str, topic: str, source: str, checkpoint: str, killed: str, victim: str, steps: str, master: str
+) -> None:
     """Run the query to its end."""
     import triokafka.spark
 
@@ -166,7 +168,7 @@ def main(bootstrap: str, topic: str, source: str, checkpoint: str, killed: str, 
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     frame = spark.readStream.format("text").option("maxFilesPerTrigger", "1").load(source)
-    query = start(spark, frame, bootstrap, topic, checkpoint, killed=killed, victim=victim, steps=ALL)
+    query = start(spark, frame, bootstrap, topic, checkpoint, killed=killed, victim=victim, steps=steps)
     query.awaitTermination()
     spark.stop()
 
