@@ -105,7 +105,7 @@ class AIOKafkaConsumer:
             )
         if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
             raise ValueError("`max_poll_records` should be positive Integer")
-        self._bridge = Bridge(loop)
+        self._bridge = Bridge(loop, request_timeout_ms)
         network = network_options(
             self._bridge,
             bootstrap_servers=bootstrap_servers,
