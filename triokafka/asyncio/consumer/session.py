@@ -18,7 +18,6 @@ import trio
 
 import triokafka
 from triokafka.asyncio.bridge import Bridge, reach, settle, usable_error
-from triokafka.asyncio.consumer.buffer import Position
 from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.errors import ConsumerStoppedError
 from triokafka.errors import (
@@ -27,6 +26,7 @@ from triokafka.errors import (
     KafkaError,
     MaxPollIntervalExceededError,
 )
+from triokafka.record_buffer import Position
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
