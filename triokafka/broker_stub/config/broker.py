@@ -22,7 +22,7 @@ from triokafka.broker_stub.config.options import (
 )
 from triokafka.broker_stub.config.properties import parse_properties
 from triokafka.broker_stub.config.roles import check_roles, parse_bootstrap_servers, parse_voters
-from triokafka.broker_stub.config.security_names import is_security
+from triokafka.broker_stub.config.security_names import is_dynamic_store, is_security
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.errors import ConfigurationError
@@ -139,8 +139,15 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         values: dict[str, Any] = {
             name.replace(".", "_"): DEFINITIONS[name].parse(text)
             for name, text in properties.items()
-            if not is_listener_limit(name)
+            if not is_listener_limit(name) and not is_dynamic_store(name)
         }
+        stores = {
+            name: Secret(text) if is_secret(name) else text
+            for name, text in properties.items()
+            if is_dynamic_store(name)
+        }
+        if stores:
+            values["security"] = {**(self.security or {}), **stores}
         of_listeners = {name: text for name, text in properties.items() if is_listener_limit(name)}
         for name, text in of_listeners.items():
             DEFINITIONS[name.split(".", 3)[3]].parse(text)

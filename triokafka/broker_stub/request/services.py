@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from triokafka.broker_stub.authorization_audit import AuthorizationAudit
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
+from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
@@ -67,6 +68,8 @@ class BrokerServices:
     authorizer: Authorizer
     faults: Faults
     advertised: Mapping[int, range]
+    check_stores: Callable[[BrokerConfig], None] | None = None
+    """Checks that the listeners could use the key stores and trust stores of a configuration; None without TLS."""
     audit: AuthorizationAudit = field(init=False)
     allows_all: bool = field(init=False)
 

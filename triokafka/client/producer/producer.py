@@ -44,7 +44,7 @@ from triokafka.client.producer.transactions.transactions import Transactions
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
 from triokafka.client.producer.waiting import SettledEvent
 from triokafka.client.producer.wakeup import Wakeup
-from triokafka.errors import ClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
+from triokafka.errors import AuthenticationError, ClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.metrics import MetricName
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
@@ -277,7 +277,9 @@ class Producer:
         it."""
         if self._failure is not None:
             return
-        logger.error("the producer failed: %s", error, exc_info=error)
+        # The caller gets the error; the traceback of a refused login would only show this client's tasks.
+        traceback = None if isinstance(error, AuthenticationError) else error
+        logger.error("the producer failed: %s", error, exc_info=traceback)
         self._failure = error
         self._forget_topics()
         if self._transactions is not None:
