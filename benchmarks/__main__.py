@@ -24,6 +24,7 @@ TABLES: Final[dict[str, tuple[str, Bar] | None]] = {
     ),
     "import_time": ("times `import trio`", lambda row: (row.program, row.ratio)),
     "produce": None,
+    "tls": None,
     "broker": None,
     "broker_codecs": None,
     "cluster": None,
@@ -34,6 +35,7 @@ TABLES: Final[dict[str, tuple[str, Bar] | None]] = {
     "spark": None,
     "blocking": ("times kafka-python (processor time)", lambda row: (row.scenario, row.cpu_ratio)),
     "asyncio": ("times aiokafka (CPU, or latency)", lambda row: (f"{row.scenario}, {row.loop}", row.ratio)),
+    "mirror": ("records per CPU second over MirrorMaker 2's", lambda row: (row.tool, row.ratio)),
     "consume": ("CPU seconds a million records", lambda row: (row.client, row.cpu_seconds_per_million)),
 }
 """For each table, what its picture shows: the axis, and label and value of a row; None where the table's module has

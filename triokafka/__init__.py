@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         UUIDDeserializer,
         UUIDSerializer,
     )
+    from triokafka.client.token_endpoint import token_endpoint
     from triokafka.errors import KafkaError
     from triokafka.hooks import Hooks
     from triokafka.records import ConsumerRecord
@@ -124,6 +125,7 @@ _HOMES: Final[dict[str, str]] = {
     "process_partitions": "triokafka.client.consumer.process_partitions",
     "process_transactions": "triokafka.client.process_transactions",
     "read_topic": "triokafka.client.reader",
+    "token_endpoint": "triokafka.client.token_endpoint",
 }
 _MODULES: Final = ("errors", "structs", "testing")
 _FOR_THIS_FILE: Final = {"annotations", "TYPE_CHECKING", "Any", "Final"}
@@ -188,6 +190,7 @@ __all__ = [
     "read_topic",
     "structs",
     "testing",
+    "token_endpoint",
 ]
 
 

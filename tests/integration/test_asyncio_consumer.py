@@ -274,6 +274,30 @@ def test_deserializers_run_in_the_loop_and_their_error_keeps_the_position(bootst
     run(program())
 
 
+@pytest.mark.parametrize("flags", ["", "(?i)", "(?x) # all"])
+def test_pattern_matches_the_beginning_of_names(bootstrap: str, topic: str, flags: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_and_wait(topic, b"x")
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+        begin, comment = flags[:4], flags[4:]
+        consumer.subscribe(pattern=f"{begin}{topic[:-2].upper() if 'i' in flags else topic[:-2]}{comment}")
+        async with consumer:
+            assert (await consumer.getone()).topic == topic
+
+    run(program())
+
+
+def test_unknown_isolation_level_is_refused_at_the_start(bootstrap: str) -> None:
+    async def program() -> None:
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="READ_CCC")
+        with pytest.raises(ValueError, match="Incorrect isolation level READ_CCC"):
+            await consumer.start()
+        await consumer.stop()
+
+    run(program())
+
+
 def test_pattern_subscribes_to_matching_topics(bootstrap: str, topic: str, group: str) -> None:
     async def program() -> None:
         await fill(bootstrap, topic, 2)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import threading
 import warnings
 import weakref
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from tests.support.asyncio_programs import run, until
-from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer
+from tests.support.asyncio_programs import cancelled_at, run, until
+from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from triokafka.loop_thread import loop_thread
 
 
@@ -80,6 +82,143 @@ def test_start_that_is_cancelled_at_any_step_leaves_nothing(bootstrap: str, topi
         await settle_to(before)
 
     run(program())
+
+
+PRODUCER_CALLS: dict[str, Callable[[AIOKafkaProducer, str], Coroutine[Any, Any, Any]]] = {
+    "send": lambda producer, topic: producer.send(topic, b"x"),
+    "send_and_wait": lambda producer, topic: producer.send_and_wait(topic, b"x"),
+    "send_batch": lambda producer, topic: producer.send_batch(producer.create_batch(), topic, partition=0),
+    "flush": lambda producer, topic: send_and_flush(producer, topic),
+    "partitions_for": lambda producer, topic: producer.partitions_for(topic),
+    "stop": lambda producer, topic: producer.stop(),
+}
+TRANSACTION_CALLS: dict[str, Callable[[AIOKafkaProducer, str], Coroutine[Any, Any, Any]]] = {
+    "begin and commit": lambda producer, topic: transact(producer, topic, "commit"),
+    "begin and abort": lambda producer, topic: transact(producer, topic, "abort"),
+    "transaction": lambda producer, topic: transact(producer, topic, "block"),
+}
+CONSUMER_CALLS: dict[str, Callable[[AIOKafkaConsumer, str], Coroutine[Any, Any, Any]]] = {
+    "getone": lambda consumer, topic: consumer.getone(),
+    "getmany": lambda consumer, topic: consumer.getmany(timeout_ms=1_000),
+    "commit": lambda consumer, topic: consumer.commit({TopicPartition(topic, 0): 0}),
+    "committed": lambda consumer, topic: consumer.committed(TopicPartition(topic, 0)),
+    "position": lambda consumer, topic: consumer.position(TopicPartition(topic, 0)),
+    "seek_to_beginning": lambda consumer, topic: consumer.seek_to_beginning(),
+    "seek_to_end": lambda consumer, topic: consumer.seek_to_end(),
+    "seek_to_committed": lambda consumer, topic: consumer.seek_to_committed(),
+    "end_offsets": lambda consumer, topic: consumer.end_offsets([TopicPartition(topic, 0)]),
+    "offsets_for_times": lambda consumer, topic: consumer.offsets_for_times({TopicPartition(topic, 0): 0}),
+    "topics": lambda consumer, topic: consumer.topics(),
+    "stop": lambda consumer, topic: consumer.stop(),
+}
+
+
+async def send_and_flush(producer: AIOKafkaProducer, topic: str) -> None:
+    """Send a record and flush."""
+    await producer.send(topic, b"x")
+    await producer.flush()
+
+
+async def transact(producer: AIOKafkaProducer, topic: str, how: str) -> None:
+    """Send a record in a transaction."""
+    if how == "block":
+        async with producer.transaction():
+            await producer.send_and_wait(topic, b"x")
+        return
+    await producer.begin_transaction()
+    await producer.send(topic, b"x")
+    await (producer.commit_transaction() if how == "commit" else producer.abort_transaction())
+
+
+async def cancel_everywhere(new: Callable[[], Any], call: Callable[[Any, str], Any], topic: str) -> int:
+    """Cancel the call at its first suspension, with another client at its second, and so on; return their number.
+
+    The client still works afterwards, or at least ends.
+    """
+    suspension, reached = 0, True
+    while reached:
+        suspension += 1
+        async with new() as client:
+            reached = await cancelled_at(suspension, call(client, topic))
+    return suspension - 1
+
+
+@pytest.mark.parametrize("kind", ["producer", "transaction", "consumer"])
+def test_call_that_is_cancelled_at_any_await_leaves_nothing(bootstrap: str, topic: str, kind: str) -> None:
+    def new() -> Any:
+        if kind == "consumer":
+            return AIOKafkaConsumer(
+                topic,
+                bootstrap_servers=bootstrap,
+                group_id=topic,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+            )
+        return AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic if kind == "transaction" else None)
+
+    calls: Any = PRODUCER_CALLS if kind == "producer" else TRANSACTION_CALLS
+    if kind == "consumer":
+        calls = CONSUMER_CALLS
+
+    async def program() -> None:
+        await use(bootstrap, topic)
+        await asyncio.sleep(0.1)
+        before = settled()
+        suspensions = {name: await cancel_everywhere(new, call, topic) for name, call in calls.items()}
+        assert all(suspensions.values()), suspensions
+        await settle_to(before)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(program())
+
+
+def test_keyboard_interrupt_leaves_nothing(bootstrap: str, topic: str) -> None:
+    async def interrupted(stage: int) -> None:
+        async with (
+            AIOKafkaProducer(bootstrap_servers=bootstrap) as producer,
+            AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic) as consumer,
+        ):
+            asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+            if stage:
+                await consumer.getone()
+            while True:
+                await producer.send_and_wait(topic, b"x")
+
+    async def nothing() -> tuple[int, int, int]:
+        await use(bootstrap, topic)
+        return settled()
+
+    before = run(nothing())
+    for stage in (0, 1):
+        with pytest.raises(KeyboardInterrupt):
+            run(interrupted(stage))
+    run(settle_to(before))
+
+
+@pytest.mark.long
+def test_a_thousand_cycles_leave_no_memory(bootstrap: str, topic: str) -> None:
+    async def cycles(count: int) -> None:
+        for _ in range(count):
+            async with asyncio.timeout(60):
+                await use(bootstrap, topic)
+
+    async def program() -> None:
+        await cycles(50)
+        gc.collect()
+        before, objects, memory = settled(), len(gc.get_objects()), resident()
+        await cycles(1_000)
+        await settle_to(before)
+        gc.collect()
+        assert len(gc.get_objects()) < objects + 2_000
+        assert resident() < memory + (16 << 20)
+
+    asyncio.run(program())
+
+
+def resident() -> int:
+    """Return the process's memory in bytes."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize("kind", [AIOKafkaProducer, AIOKafkaConsumer])

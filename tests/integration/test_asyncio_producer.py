@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -26,6 +27,29 @@ async def read(bootstrap: str, topic: str, count: int, **options: Any) -> list[A
             if len(records) == count:
                 break
     return records
+
+
+def test_batch_without_partition_goes_to_any(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            batch = producer.create_batch()
+            for value in (b"one", b"two"):
+                assert batch.append(key=None, value=value, timestamp=None) is not None
+            sending = await producer.send_batch(batch, topic, partition=None)  # type: ignore[arg-type]
+            assert (await sending).offset == 0
+        assert [record.value for record in await read(bootstrap, topic, 2)] == [b"one", b"two"]
+
+    run(program())
+
+
+def test_class_can_be_patched_while_a_producer_exists(bootstrap: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            with mock.patch.object(AIOKafkaProducer, "send") as send:
+                await producer.send("orders", b"x")
+            send.assert_awaited_once_with("orders", b"x")
+
+    run(program())
 
 
 def test_send_and_wait_returns_where_the_record_was_written(bootstrap: str, topic: str) -> None:

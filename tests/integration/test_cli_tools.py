@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -202,3 +203,17 @@ class TestFormats:
             values = [json.loads(line)["value"] for line in tool.ok(*read, "--json").splitlines()]
             assert values == [{"id": 1, "note": None}, {"id": 2, "note": "x"}]
         assert "needs --schema-registry" in tool.fails("consume", "avro", "--value-format", "avro", status=2)
+
+
+class TestEndToEnd:
+    def test_latencies_are_reported_as_by_kafka(self, tool: Tool) -> None:
+        shown = tool.ok("perf", "end-to-end", "--topic", "latency", "--num-records", "20").splitlines()
+        assert shown[0].startswith("0\t")
+        assert shown[1].startswith("Avg latency: ") and shown[1].endswith(" ms")
+        assert re.fullmatch(r"Percentiles: 50th = [0-9.]+, 99th = [0-9.]+, 99.9th = [0-9.]+", shown[2])
+        sizes = ["--record-key-size", "5", "--num-headers", "2", "--record-size", "10", "--acks", "1"]
+        found = json.loads(tool.ok("perf", "end-to-end", "--topic", "latency", "--num-records", "5", *sizes, "--json"))
+        assert found["records"] == 5
+        assert 0 < found["p50_ms"] <= found["max_ms"]
+        read = ["consume", "latency", "--partition", "0", "--offset", "24", "--max-messages", "1"]
+        assert re.fullmatch(r"5 10 (\w{4}=\w{4},?){2}", tool.ok(*read, "-f", "%K %S %h"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ from triokafka.security.sasl.oauthbearer import unsecured_token
 from triokafka.security.scram_credentials import ScramMechanism
 from triokafka.testing import running_broker
 from triokafka.testing.running import RunningBroker
+from triokafka.world.system import RealWorld
 
 USERS = {"alice": 'secret, of "alice"', "bob=b": "other"}
 
@@ -92,6 +95,38 @@ async def test_wrong_password_and_unknown_user_get_one_answer(mechanism: str) ->
         assert type(wrong) is type(unknown) is SaslAuthenticationFailedError
         assert str(wrong) == str(unknown)
         assert "guess" not in str(wrong)
+
+
+async def test_refused_login_is_one_line_in_the_log_and_one_error(caplog: pytest.LogCaptureFixture) -> None:
+    async with broker(tls=False, sasl=True) as running:
+        caplog.clear()
+        options = {**running.client_options(mechanism="SCRAM-SHA-512"), "sasl_password": "guess"}
+        with trio.fail_after(20), pytest.raises(SaslAuthenticationFailedError):
+            async with triokafka.Producer(**options) as producer:
+                await producer.send("orders", b"x", partition=0)
+        lines = [one for one in caplog.records if one.levelname == "ERROR"]
+        assert [(one.name, one.exc_info) for one in lines] == [("triokafka.client.producer.producer", None)]
+        assert "guess" not in caplog.text
+
+
+async def test_only_the_owner_can_read_the_metadata_log(tmp_path: Path) -> None:
+    """SCRAM keys and passwords of key stores are in it. Topics keep the usual mode, as in Kafka."""
+    data = str(tmp_path / "data")
+    async with running_broker(world=RealWorld(), log_dirs=(data,)) as running:
+        async with triokafka.AdminClient(**running.client_options()) as admin:
+            await admin.create_topics([triokafka.NewTopic("orders", 1)])
+        modes = {path: path.stat().st_mode & 0o777 for path in Path(data).rglob("*") if path.is_file()}
+    usual = 0o644 & ~_umask()
+    secret = {path.name: mode for path, mode in modes.items() if path.parent.name == "__cluster_metadata-0"}
+    assert "00000000000000000000.log" in secret
+    assert {name: mode for name, mode in secret.items() if mode != 0o600} == {"quorum-state": usual}
+    assert modes[tmp_path / "data" / "orders-0" / "00000000000000000000.log"] == usual
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 async def test_failed_login_is_final_for_the_client_and_delayed_by_the_broker() -> None:

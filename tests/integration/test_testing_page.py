@@ -29,7 +29,7 @@ def blocks(language: str, note: str = "") -> list[str]:
 def test_every_block_is_run_or_says_why_not() -> None:
     run = len(blocks("python")) + len(blocks("console")) + len(blocks("console", "run in the background"))
     assert run + len(blocks("console", "not run")) + len(blocks("yaml", "not run")) == PAGE.count("\n```") / 2
-    assert len(blocks("python")) == 10 and len(blocks("console")) == 1
+    assert len(blocks("python")) == 11 and len(blocks("console")) == 1
 
 
 def test_tests_of_the_page_pass(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_tests_of_the_page_pass(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stdout
-    assert "12 passed" in done.stdout
+    assert "13 passed" in done.stdout
 
 
 def test_requests_to_the_control_endpoint_are_answered(tmp_path: Path) -> None:

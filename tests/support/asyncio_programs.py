@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import types
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -28,3 +29,40 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+async def cancelled_at(suspension: int, program: Coroutine[Any, Any, Any]) -> bool:
+    """Run the program in a task that is cancelled when it waits for the ``suspension``-th time, from 1.
+
+    Return whether it waited so often. Errors other than the cancellation are raised.
+    """
+    reached = False
+
+    @types.coroutine
+    def stepped() -> Generator[Any, Any, None]:
+        nonlocal reached
+        number, step, argument = 0, program.send, None
+        while True:
+            try:
+                awaited = step(argument)
+            except StopIteration:
+                return
+            number += 1
+            if number == suspension:
+                reached = True
+                asyncio.get_running_loop().call_soon(task.cancel)
+            step = program.send
+            try:
+                argument = yield awaited
+            except BaseException as error:
+                step, argument = program.throw, error
+
+    async def run_it() -> None:
+        await stepped()
+
+    task = asyncio.create_task(run_it())
+    try:
+        await task
+    except asyncio.CancelledError:
+        pass
+    return reached

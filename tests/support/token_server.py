@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
+import trustme
 from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
 
@@ -78,8 +80,8 @@ class TokenServer:
 
 
 @contextmanager
-def token_server() -> Iterator[TokenServer]:
-    """Run a provider until the block ends."""
+def token_server(certificate: trustme.LeafCert | None = None) -> Iterator[TokenServer]:
+    """Run a provider until the block ends, with TLS if it has a certificate."""
     server = TokenServer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -114,6 +116,11 @@ def token_server() -> Iterator[TokenServer]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
         http.daemon_threads = True
         server.url = f"http://127.0.0.1:{http.server_address[1]}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            certificate.configure_cert(context)
+            http.socket = context.wrap_socket(http.socket, server_side=True)
+            server.url = server.url.replace("http:", "https:")
         thread = threading.Thread(target=http.serve_forever, args=(0.05,))
         thread.start()
         try:

@@ -71,6 +71,10 @@ def _login(
             "sasl_kerberos_domain_name": sasl_kerberos_domain_name,
         }
     if sasl_mechanism == "OAUTHBEARER":
+        from triokafka.security.oauth.retrieved_tokens import RetrievedTokens  # needed for tokens only
+
+        if isinstance(sasl_oauth_token_provider, RetrievedTokens):
+            return {"sasl_mechanism": sasl_mechanism, "sasl_oauth_token_provider": sasl_oauth_token_provider}
         if not isinstance(sasl_oauth_token_provider, AbstractTokenProvider):
             raise ValueError(
                 "sasl_oauth_token_provider needs to be provided implementing aiokafka.abc.AbstractTokenProvider"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from triokafka import ConsumerRecord
+from triokafka.asyncio.records import ConsumerRecord
 from triokafka.structs import TopicPartition
 
 __all__ = [

@@ -119,7 +119,7 @@ def network_options(config: Mapping[str, Any]) -> dict[str, Any]:
     for name, why in _WITHOUT_EFFECT.items():
         if name in config and config[name] != NETWORK[name]:
             log.warning("%s has no effect: %s", name, why)
-    options = {name: config[name] for name in config if name in _TAKEN_AS_THEY_ARE or _is_of_the_sdk(name)}
+    options = {name: config[name] for name in config if name in _TAKEN_AS_THEY_ARE or is_of_the_sdk(name)}
     options["bootstrap_servers"] = _addresses(config["bootstrap_servers"])
     if config.get("sasl_kerberos_name") is not None:  # the whole principal of the broker
         service, _, host = str(config["sasl_kerberos_name"]).partition("@")[0].partition("/")
@@ -131,7 +131,8 @@ def network_options(config: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _is_of_the_sdk(name: str) -> bool:
+def is_of_the_sdk(name: str) -> bool:
+    """Whether this is an option of security that kafka-python does not have, and that goes to the SDK."""
     return name in _OF_THE_SDK or name.startswith(_OF_THE_SDK_PREFIXES)
 
 
@@ -151,7 +152,7 @@ def admin_options(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def take(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the whole configuration: the given values over the defaults. Raises `ConfigurationError`."""
-    unknown = {name for name in given if name not in defaults and not _is_of_the_sdk(name)}
+    unknown = {name for name in given if name not in defaults and not is_of_the_sdk(name)}
     if unknown:
         raise ConfigurationError(f"Unrecognized configs: {sorted(unknown)}")
     config = {**defaults, **given}

@@ -61,6 +61,7 @@ from triokafka.world import World
 if TYPE_CHECKING:
     from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
     from triokafka.broker_stub.metrics.sample import Sample
+    from triokafka.broker_stub.network.listener_security import ListenerSecurity
     from triokafka.broker_stub.replica.read_result import ReadOutcome
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
@@ -196,13 +197,15 @@ class Broker:
             lambda: self.config.transaction_partition_verification_enable,
         )
         self.topic_creation = AutoTopicCreation(self.gateway, config, self.metadata, self.coordinators)
+        self._stores = self._listener_security(config)
         self.sockets = SocketServer(
             self.world,
             socket_config(config, self.world.available_memory()),
-            authentication=authentication or self._listener_security(config),
+            authentication=authentication or self._stores,
         )
         handlers = Handlers()
         services = BrokerServices(
+            check_stores=None if self._stores is None else self._stores.check,
             node_id=config.node_id,
             world=self.world,
             config=self._config,
@@ -248,6 +251,7 @@ class Broker:
             sockets=self.sockets,
             coordinators=self.coordinators,
             assignments=self._assignments,
+            reconfigure_security=self._reconfigure_security,
         )
 
     # As the listener of its replicas
@@ -477,7 +481,7 @@ class Broker:
             security=self._peer_security,
         )
 
-    def _listener_security(self, config: BrokerConfig) -> Authentication | None:
+    def _listener_security(self, config: BrokerConfig) -> ListenerSecurity | None:
         """Return TLS and SASL of the listeners; None when all are PLAINTEXT."""
         if all(listener.security_protocol == "PLAINTEXT" for listener in config.broker_listeners):
             return None
@@ -488,6 +492,15 @@ class Broker:
         scram = ScramLookups(self._scram_credentials, MetadataScramCredentials(lambda: self.image))
         tokens = delegation_tokens(config, lambda: self.image, self.world)
         return ListenerSecurity(config, config.broker_listeners, self.world, scram=scram, tokens=tokens)
+
+    def _reconfigure_security(self, config: BrokerConfig) -> None:
+        """Use changed key stores and trust stores for new connections, in both directions."""
+        if self._stores is not None:
+            self._stores.reconfigure(config)
+        if self._peer_security is not None:
+            from triokafka.broker_stub.network.listener_security import reconfigure_peers
+
+            reconfigure_peers(self._peer_security, config, self.world.storage)
 
     def _security_of_peers(self, config: BrokerConfig) -> ClientSecurity | None:
         """Return TLS and SASL of connections to other brokers; None when they are PLAINTEXT."""

@@ -5,8 +5,9 @@ Partitions, coordinators, quotas and configuration follow the image. Nothing her
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.gateway.directory_assignments import DirectoryAssignments
@@ -42,6 +43,7 @@ class BrokerMetadataPublisher:
         sockets: SocketServer,
         coordinators: CoordinatorRegistry,
         assignments: DirectoryAssignments,
+        reconfigure_security: Callable[[BrokerConfig], None],
     ) -> None:
         self._world = world
         self._config = config
@@ -54,6 +56,7 @@ class BrokerMetadataPublisher:
         self._sockets = sockets
         self._coordinators = coordinators
         self._assignments = assignments
+        self._reconfigure_security = reconfigure_security
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Partitions, logs, coordinators and configuration follow the image."""
@@ -72,6 +75,8 @@ class BrokerMetadataPublisher:
 
     def _reconfigure(self, image: MetadataImage) -> None:
         config = self._configuration.broker_config(image)
+        if config.security != self._config.current.security:
+            self._reconfigure_security(config)
         self._config.update(config)
         self._logs.defaults = config.topic_defaults
         self._cleaner.config = cleaner_config(config)

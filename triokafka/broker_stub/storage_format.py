@@ -27,6 +27,7 @@ from triokafka.protocol.stored.control_records import (
 )
 from triokafka.records import encode_batch
 from triokafka.world import Storage
+from triokafka.world.private_storage import PrivateStorage
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 FORMAT_SNAPSHOT: Final = SnapshotId(0, 0)
@@ -95,5 +96,6 @@ def format_metadata_directory(storage: Storage, directory: str, voter: Voter, *,
 def write_format_snapshot(storage: Storage, directory: str, voters: Iterable[Voter], *, now_ms: int) -> None:
     """Write the snapshot that gives a new quorum its voters. Raises `OSError`."""
     folder = os.path.join(directory, str(PARTITION))
+    storage = PrivateStorage(storage)
     storage.make_dirs_durably(folder)
     storage.replace_file(os.path.join(folder, FORMAT_SNAPSHOT.file_name), encode_format_snapshot(voters, now_ms=now_ms))

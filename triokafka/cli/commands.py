@@ -8,6 +8,7 @@ from typing import Final
 COMMANDS: Final = {
     "acls": "list, add and remove access control lists",
     "broker": "run one broker",
+    "client-metrics": "subscribe to the metrics that clients push to brokers",
     "cluster": "run several nodes, each a process of its own",
     "completion": "print the script for command completion in a shell",
     "configs": "show and change configurations of topics, brokers, groups, clients",
@@ -31,6 +32,7 @@ COMMANDS: Final = {
     "storage": "format data directories for a cluster, show them, make ids",
     "topics": "list, create, describe, alter and delete topics",
     "transactions": "list and describe transactions, find hanging ones, abort them",
+    "verify-replicas": "compare the replicas of partitions by checksum, and report the first difference",
     "users": "list, add and remove SCRAM users",
 }
 

@@ -229,5 +229,9 @@ def read_properties(path: str | None) -> dict[str, Any]:
 def read_properties_text(path: str) -> dict[str, str]:
     """Read names and values from a properties file."""
     from triokafka.broker_stub.config.properties import parse_properties
+    from triokafka.security.config_providers import resolved
 
-    return configured(parse_properties, text_of_file(path), source=path)
+    def read(text: str) -> dict[str, str]:
+        return resolved(parse_properties(text, source=path), parse_properties)
+
+    return configured(read, text_of_file(path))

@@ -6,12 +6,14 @@ connection.
 
 from __future__ import annotations
 
+import logging
 import ssl
 from dataclasses import dataclass, field
 from typing import Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
+from triokafka.security.certificate_identity import CertificateIdentity, identity_of
 from triokafka.security.key_stores import (
     PEM_MARK,
     KeyPair,
@@ -23,7 +25,10 @@ from triokafka.security.key_stores import (
 )
 from triokafka.security.secret import reveal
 from triokafka.world import Storage
+from triokafka.world.os_storage import storage_with
 from triokafka.world.pem_memory import load_own_certificate, load_revocation_list
+
+logger = logging.getLogger(__name__)
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -94,6 +99,21 @@ class TlsContexts:
         """Whether a client checks the broker's name against its certificate."""
         return self._settings.check_hostname
 
+    @property
+    def settings(self) -> TlsSettings | ssl.SSLContext:
+        """The present settings."""
+        return self._settings
+
+    def reconfigure(self, settings: TlsSettings, storage: Storage) -> None:
+        """Use other settings for new connections; those that exist go on.
+
+        Raises:
+            ConfigurationError: the settings cannot be used, and the previous ones stay.
+        """
+        stamps = _stamps(settings, storage)
+        context = _make_context(settings, storage, server_side=self._server_side)
+        self._settings, self._context, self._stamps = settings, context, stamps
+
     def context(self, storage: Storage) -> ssl.SSLContext:
         """Return the context for a new connection.
 
@@ -109,11 +129,39 @@ class TlsContexts:
         if self._context is None or stamps != self._stamps:
             try:
                 self._context = _make_context(settings, storage, server_side=self._server_side)
-            except ConfigurationError:
+            except ConfigurationError as error:
                 if self._context is None:
                     raise
+                logger.error("TLS: a changed file cannot be used, the previous certificate stays in use: %s", error)
             self._stamps = stamps
         return self._context
+
+
+def own_identity(settings: TlsSettings, storage: Storage) -> CertificateIdentity | None:
+    """Return whom the own certificate names; None without one. Raises `ConfigurationError`."""
+    return None if settings.chain is None else identity_of(_key_pair(settings, storage).chain)
+
+
+def check_handshake(listener: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    """Check that a client accepts a listener's certificate, whatever its host name, and the listener the client's.
+
+    Raises:
+        ConfigurationError: one side refuses the other.
+    """
+    to_client, to_listener = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client.check_hostname, checks = False, client.check_hostname
+    try:
+        near = client.wrap_bio(to_client, to_listener)
+        far = listener.wrap_bio(to_listener, to_client, server_side=True)
+        for side in (near, far) * 4:
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    except ssl.SSLError as error:
+        raise ConfigurationError(f"the nodes would refuse the new certificate: {_why(error)}") from None
+    finally:
+        client.check_hostname = checks
 
 
 def _stamps(settings: TlsSettings, storage: Storage) -> tuple[int, ...]:
@@ -121,7 +169,7 @@ def _stamps(settings: TlsSettings, storage: Storage) -> tuple[int, ...]:
     for path in (settings.trust, settings.chain, settings.key, settings.revoked):
         if path is not None and not _is_pem_text(path):
             try:
-                found.append(storage.modified_ms(path))
+                found.append(storage_with(storage, path).modified_ms(path))
             except OSError:
                 found.append(-1)
     return tuple(found)
@@ -253,7 +301,7 @@ def _read(source: str, storage: Storage, option: str) -> bytes:
         return reveal(source).replace("\\n", "\n").encode()
     path = reveal(source)
     try:
-        return storage.read_file(path)
+        return storage_with(storage, path).read_file(path)
     except OSError as error:
         raise ConfigurationError(f"{option}: {path} cannot be read: {error.strerror or error}") from None
 

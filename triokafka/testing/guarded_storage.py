@@ -32,8 +32,8 @@ class GuardedStorage(Storage):
         self._check()
         return self._guarded
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        file = self._storage.open(path, create=create, read_only=read_only)
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False) -> File:
+        file = self._storage.open(path, create=create, read_only=read_only, private=private)
         if read_only or self._room is None or os.path.basename(path).startswith(_QUORUM_STATE):
             return file
         return LimitedFile(self._room, file, path)

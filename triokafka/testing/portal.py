@@ -33,11 +33,15 @@ class Portal(Generic[T]):
         # A daemon, so that a program that never leaves the block can still exit.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
+    def begin(self) -> Future[T]:
+        """Start the thread; return the future of what entering the block gives. Then `stop` must be called."""
+        self._thread.start()
+        return self._entered
+
     def start(self) -> T:
         """Start the thread and enter the block. If entering raises, raise the same error; nothing is left running."""
-        self._thread.start()
         try:
-            return self._entered.result()
+            return self.begin().result()
         except BaseException:
             self.stop()
             raise
@@ -72,6 +76,10 @@ class Portal(Generic[T]):
         """As `call`, for an asynchronous function."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("call this from another thread; in the broker's own Trio run, await its calls")
+        return self.submit(function, *args, **options).result()
+
+    def submit(self, function: Callable[..., Awaitable[R]], *args: object, **options: object) -> Future[R]:
+        """Run an asynchronous function in the Trio run; return the future of its result. Raises as `call`."""
         done: Future[R] = Future()
 
         async def run() -> None:
@@ -95,7 +103,7 @@ class Portal(Generic[T]):
             self._token.run_sync_soon(start)
         except trio.RunFinishedError:
             raise _stopped() from None
-        return done.result()
+        return done
 
     def _run(self) -> None:
         try:

@@ -284,7 +284,7 @@ class MemoryStorage(Storage):
             raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
         return node
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False) -> File:
         self._before("open", path)
         node = self._node(path)
         if node is None:

@@ -99,7 +99,7 @@ def _not_a_file(path: str, mode: int) -> OSError:
 class OsStorage(Storage):
     """The operating system's file system."""
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False) -> File:
         flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
         try:
             mode = os.stat(path).st_mode
@@ -108,7 +108,7 @@ class OsStorage(Storage):
         else:  # check before opening: a pipe waits for its other end, and a device may do anything
             if not stat.S_ISREG(mode):
                 raise _not_a_file(path, mode)
-        return _OsFile(os.open(path, flags, 0o644))
+        return _OsFile(os.open(path, flags, 0o600 if private else 0o644))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -158,3 +158,11 @@ class OsStorage(Storage):
             os.close(descriptor)
             raise
         return lambda: os.close(descriptor)
+
+
+def storage_with(storage: Storage, path: str) -> Storage:
+    """Return ``storage`` if it has the file, or else the operating system's.
+
+    For files that the user names, such as certificates: those of a node whose data is in memory are on the real disk.
+    """
+    return storage if storage.exists(path) else OsStorage()

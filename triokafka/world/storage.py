@@ -13,8 +13,10 @@ class Storage(ABC):
     """A tree of directories and files, addressed by path. Calls block; errors are `OSError`."""
 
     @abstractmethod
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False) -> File:
         """Open a file for reading and writing, creating it when ``create``; `FileNotFoundError` otherwise.
+
+        A file that it creates with ``private`` is readable and writable for its owner only.
 
         Also raises `OSError` for anything but a regular file: a named pipe would keep its reader waiting.
         """

@@ -23,8 +23,9 @@ _RECEIVE_BYTES: Final = 256 << 10
 _PIECE_BYTES: Final = 128 << 10
 """Plain bytes that are encrypted before they are sent: bounds the memory of a large response or file slice."""
 _SMALL_BYTES: Final = 4 << 10
-_TRY_BYTES: Final = 16 << 10
-"""Plain bytes of one TLS record, the most that `TlsStream.try_send` encrypts without knowing that they can be sent."""
+_TRY_BYTES: Final = 128 << 10
+"""Plain bytes of eight TLS records, the most that `TlsStream.try_send` encrypts without knowing that they can be sent.
+One system call sends them all."""
 
 
 class TlsStream(Stream):

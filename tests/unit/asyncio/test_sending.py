@@ -113,6 +113,7 @@ def test_future_wakes_every_kind_of_waiter(kernel: Any) -> None:
         )
         await asyncio.sleep(0)
         assert asyncio.isfuture(futures[0])
+        assert isinstance(futures[0], asyncio.Future)
         chunk.settle(0, 4, kernel.Acknowledged(PLACE, 0, range(4), 5, 0))
         first, again, both, limited, (done, pending), shielded = await waiting
         assert (first, again, limited, shielded) == (metadata(0, 5), metadata(0, 5), metadata(1, 5), metadata(1, 5))

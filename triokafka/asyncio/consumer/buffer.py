@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 from triokafka import ConsumerRecord
+from triokafka.asyncio.records import as_dataclass, returns_dataclasses
 from triokafka.structs import TopicPartition
 
 Deserializer = Callable[[Any], Any]
@@ -186,16 +187,18 @@ class RecordBuffer:
 
 def _converter(
     key_deserializer: Deserializer | None, value_deserializer: Deserializer | None
-) -> Callable[[ConsumerRecord], ConsumerRecord] | None:
+) -> Callable[[ConsumerRecord], Any] | None:
+    dataclasses = returns_dataclasses()
     if key_deserializer is None and value_deserializer is None:
-        return None
+        return as_dataclass if dataclasses else None
 
-    def convert(record: ConsumerRecord) -> ConsumerRecord:
+    def convert(record: ConsumerRecord) -> Any:
         key, value = record.key, record.value
         if key_deserializer is not None:
             key = key_deserializer(key)
         if value_deserializer is not None:
             value = value_deserializer(value)
-        return record.deserialized(key, value)
+        record = record.deserialized(key, value)
+        return as_dataclass(record) if dataclasses else record
 
     return convert

@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any, Final, Self
 
 import triokafka
@@ -181,11 +181,15 @@ class AIOKafkaConsumer:
         Raises:
             KafkaConnectionError: no broker of ``bootstrap_servers`` accepts connections.
             ConfigurationError: an option is invalid.
+            ValueError: ``isolation_level`` is unknown.
             KafkaError: the group refuses this member, or a topic does not exist.
         """
         assert self._loop is running_loop(), "Please create objects with the same loop as running with"
         assert not self._started, "Did you call `start` twice?"
         session = self._session
+        level = session.options["isolation_level"]
+        if level not in ("read_uncommitted", "read_committed"):
+            raise ValueError(f"Incorrect isolation level {level}")
         await self._bridge.call(session.open, session.options["bootstrap_servers"], self._request_timeout)
         self._started = True
         if self._mode == "assigned":
@@ -201,7 +205,7 @@ class AIOKafkaConsumer:
             self._commit_later()
 
     def _subscribe_session(self) -> None:
-        self._session.soon(self._session.subscribe, self._topics, self._pattern)
+        self._session.soon(self._session.subscribe, self._topics, self._pattern and _prefix(self._pattern))
 
     async def stop(self) -> None:
         """Commit the records returned so far, with auto-commit, leave the group, and close the connections.
@@ -236,6 +240,16 @@ class AIOKafkaConsumer:
     ) -> None:
         await self.stop()
 
+    # ---------------------------------------------------------------- private names of aiokafka that FastStream reads
+
+    @property
+    def _coordinator(self) -> Any:
+        return SimpleNamespace(member_id=self._session.member_id)
+
+    @property
+    def _subscription(self) -> Any:
+        return SimpleNamespace(topics=self.subscription())
+
     # ---------------------------------------------------------------- subscription
 
     def _validate_topics(self, topics: Any) -> set[str]:
@@ -249,7 +263,9 @@ class AIOKafkaConsumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Subscribe to topics by name, or to those whose name matches ``pattern``. Replaces the subscription before.
+        """Subscribe to topics by name, or to those whose name begins with a match of ``pattern``.
+
+        Replaces the subscription before.
 
         Raises:
             IllegalStateError: partitions were assigned with `assign`.
@@ -636,3 +652,10 @@ def _auto_commit(consumer: weakref.ref[AIOKafkaConsumer]) -> None:
     found = consumer()
     if found is not None and not found._closed:
         found._auto_commit()
+
+
+def _prefix(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    """Return a pattern that matches whole names where ``pattern`` matches their beginning, as in aiokafka."""
+    source = re.sub(r"^\(\?[aimsux]+\)", "", pattern.pattern)  # these flags are in ``pattern.flags``, too
+    end = "\n" if pattern.flags & re.VERBOSE else ""  # the source may end with a comment
+    return re.compile(f"(?:{source}{end})(?s:.*)", pattern.flags)

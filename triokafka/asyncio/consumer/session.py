@@ -100,6 +100,11 @@ class ConsumerSession:
         return self._consumer
 
     @property
+    def member_id(self) -> str:
+        """The consumer's id in its group; empty without one. In any thread."""
+        return self._consumer.health().member_id if self._consumer is not None else ""
+
+    @property
     def _state(self) -> LocalState:
         assert self.local is not None
         return self.local

@@ -8,6 +8,7 @@ The twin, ``plain_sending``, has the same interface with types and docstrings.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 
 import cython
@@ -22,8 +23,7 @@ from cython.cimports.triokafka.client.producer._coroutine import PYGEN_NEXT, PYG
 
 from triokafka.asyncio.structs import RecordMetadata
 
-CHEAP_TO_AWAIT = True
-
+_future_type = cython.declare(object, asyncio.Future)
 _new_tuple = cython.declare(object, tuple.__new__)
 _metadata_type = cython.declare(object, RecordMetadata)
 
@@ -230,6 +230,11 @@ class SendFuture:
             elif self._chunk._failed:
                 self._chunk._report(self._index)
 
+    @property
+    def __class__(self):
+        """`asyncio.Future`, for programs that ask with `isinstance`."""
+        return _future_type
+
     @cython.cfunc
     def _real(self):
         if self._future is None:
@@ -353,6 +358,28 @@ class Topic:
 
     chunk = cython.declare(Chunk, visibility="public")
     count = cython.declare(cython.long, visibility="public")
+
+
+@cython.final
+@cython.cclass
+class SendMethod:
+    """The descriptor of `AIOKafkaProducer.send`: for an object its ``_send``, for the class the function."""
+
+    _function = cython.declare(object)
+
+    def __init__(self, function):
+        self._function = function
+
+    def __get__(self, instance, owner):
+        return self._function if instance is None else instance._send
+
+    def __call__(self, *arguments, **options):
+        """Call the function. With ``__func__``, `unittest.mock` takes this for an asynchronous method."""
+        return self._function(*arguments, **options)
+
+    @property
+    def __func__(self):
+        return self._function
 
 
 @cython.final

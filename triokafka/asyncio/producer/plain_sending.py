@@ -16,9 +16,6 @@ from typing import Any, Final
 from triokafka.asyncio.structs import RecordMetadata
 from triokafka.structs import TopicPartition
 
-CHEAP_TO_AWAIT: Final = False
-"""Whether awaiting `SendPath.send` is cheaper than awaiting a Python coroutine that does the same."""
-
 # RecordMetadata's own constructor is a Python function, which is slower.
 _metadata: Final = partial(tuple.__new__, RecordMetadata)
 
@@ -210,6 +207,11 @@ class SendFuture:
             elif self._chunk._failed:
                 self._chunk._report(self._index)
 
+    @property  # type: ignore[misc] # `object` has it writable
+    def __class__(self) -> Any:
+        """`asyncio.Future`, for programs that ask with `isinstance`."""
+        return asyncio.Future
+
     def _real(self) -> asyncio.Future[Any]:
         if self._future is None:
             self._future = self._chunk._future(self._index)
@@ -303,6 +305,26 @@ class Topic:
     def __init__(self) -> None:
         self.chunk: Chunk | None = None
         self.count = 0
+
+
+class SendMethod:
+    """The descriptor of `AIOKafkaProducer.send`: for an object its ``_send``, for the class the function."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return self._function if instance is None else instance._send
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call the function. With ``__func__``, `unittest.mock` takes this for an asynchronous method."""
+        return self._function(*arguments, **options)
+
+    @property
+    def __func__(self) -> Callable[..., Any]:
+        return self._function
 
 
 class SendPath:

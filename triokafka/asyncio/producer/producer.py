@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar, cast
 
 from triokafka.asyncio.bridge import Bridge, running_loop
 from triokafka.asyncio.errors import IllegalOperation, ProducerClosed
@@ -22,12 +23,14 @@ from triokafka.asyncio.options import network_options
 from triokafka.asyncio.partitioner import DefaultPartitioner
 from triokafka.asyncio.producer.batch_builder import BatchBuilder
 from triokafka.asyncio.producer.room import StagingRoom
-from triokafka.asyncio.producer.sending import CHEAP_TO_AWAIT, Chunk, SendFuture, SendPath, Topic
+from triokafka.asyncio.producer.sending import Chunk, SendFuture, SendMethod, SendPath, Topic
 from triokafka.asyncio.producer.serialization import serialized
 from triokafka.asyncio.producer.session import ProducerSession
 from triokafka.asyncio.producer.transaction import TransactionContext, TransactionState
 from triokafka.asyncio.structs import RecordMetadata
 from triokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +58,10 @@ class _Topic(Topic):
         self.numbers = [one.partition for one in partitions]
         self.available = [one.partition for one in partitions if one.leader >= 0]
         self.count, self.learned_at = len(partitions), now
+
+
+def _send_method(function: F) -> F:
+    return cast(F, SendMethod(function))
 
 
 class AIOKafkaProducer:
@@ -175,8 +182,7 @@ class AIOKafkaProducer:
         self._path = SendPath(self._topics, _slow_path(self), _OVERHEAD, _MOST_RECORDS, self._most_bytes)
         self._closed = False
         self._choose_path()
-        if CHEAP_TO_AWAIT and type(self).send is AIOKafkaProducer.send:
-            self.__dict__["send"] = self._path.send
+        self._send = self._path.send
 
     def _choose_path(self) -> None:
         """Let records of a plain producer take the fast path; those of a transactional one during a transaction."""
@@ -234,6 +240,7 @@ class AIOKafkaProducer:
 
     # ---------------------------------------------------------------- sending
 
+    @_send_method
     async def send(
         self,
         topic: str,
@@ -261,12 +268,9 @@ class AIOKafkaProducer:
             IllegalOperation: a transactional producer has no open transaction.
             ProducerClosed: the producer was stopped.
         """
-        future = None
-        if timestamp_ms is None and not headers:
-            future = self._path.append(topic, value, key, partition)
-        if future is None:
-            future = await self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
-        return future  # type: ignore[return-value] # it has the methods of a future
+        # The descriptor calls the kernel instead; this is for callers that have the function.
+        future: asyncio.Future[RecordMetadata] = await self._send(topic, value, key, partition, timestamp_ms, headers)
+        return future
 
     async def _send_slowly(
         self, topic: str, value: Any, key: Any, partition: int | None, timestamp_ms: int | None, headers: Any
@@ -319,6 +323,8 @@ class AIOKafkaProducer:
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
         """Send the records of a batch to one partition; return the future of the first record's `RecordMetadata`."""
         known = await self._learn(topic)
+        if partition is None:  # aiokafka accepts it, against its signature, and chooses
+            partition = random.choice(known.available or known.numbers)
         partition = await self._check_partition(topic, known, partition)
         self._state.check_can_send()
         if self._room.is_full:

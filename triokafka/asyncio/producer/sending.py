@@ -8,20 +8,20 @@ from triokafka import kernels
 
 if TYPE_CHECKING:
     from triokafka.asyncio.producer.plain_sending import (
-        CHEAP_TO_AWAIT,
         Acknowledged,
         Chunk,
         SendFuture,
+        SendMethod,
         SendPath,
         Topic,
     )
 else:
     _sending = kernels.load("triokafka.asyncio.producer._sending")
-    CHEAP_TO_AWAIT = _sending.CHEAP_TO_AWAIT
     Acknowledged = _sending.Acknowledged
     Chunk = _sending.Chunk
     SendFuture = _sending.SendFuture
+    SendMethod = _sending.SendMethod
     SendPath = _sending.SendPath
     Topic = _sending.Topic
 
-__all__ = ["CHEAP_TO_AWAIT", "Acknowledged", "Chunk", "SendFuture", "SendPath", "Topic"]
+__all__ = ["Acknowledged", "Chunk", "SendFuture", "SendMethod", "SendPath", "Topic"]

@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, Self
 
 from triokafka.blocking.bootstrap import bootstrap
 from triokafka.blocking.deadline import Deadline
-from triokafka.blocking.options import API_VERSION, take
+from triokafka.blocking.options import API_VERSION, is_of_the_sdk, take
 from triokafka.blocking.partitioner import DefaultPartitioner, StickyPartitioner
 from triokafka.blocking.producer.chunk import Chunk, Headers
 from triokafka.blocking.producer.configuration import PRODUCER_DEFAULTS, sdk_options, staged_bytes
@@ -69,7 +69,11 @@ class KafkaProducer:
 
     def __init__(self, **configs: Any) -> None:
         self._closed = True
-        unknown = {name: value for name, value in configs.items() if name not in self.DEFAULT_CONFIG}
+        unknown = {
+            name: value
+            for name, value in configs.items()
+            if name not in self.DEFAULT_CONFIG and not is_of_the_sdk(name)
+        }
         if unknown:
             raise ValueError(f"Unrecognized configs: {sorted(unknown)}")
         self.config = config = take(self.DEFAULT_CONFIG, configs)
@@ -100,9 +104,9 @@ class KafkaProducer:
             self._partitioner = config["partitioner"]
         self._transactional = bool(config["transactional_id"])
         self._in_transaction = False
-        self._plain = not (
-            self._transactional or self._partitioner or config["key_serializer"] or config["value_serializer"]
-        )
+        self._is_plain = not (self._partitioner or config["key_serializer"] or config["value_serializer"])
+        # Whether `send` may take its fast path now: never outside of a transaction if the producer is transactional.
+        self._plain = self._is_plain and not self._transactional
         self._closed = False
         _open.add(self)
         self._unregister = _close_at_exit(self)
@@ -432,7 +436,7 @@ class KafkaProducer:
         self._check_transactional("Cannot use transactional methods without enabling transactions")
         session = self._session
         session.loop.call(session.with_producer, session.transactions.begin)
-        self._in_transaction = True
+        self._set_in_transaction(True)
 
     def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], group_metadata: Any) -> None:
         """Make offsets of a consumer group part of the transaction (KIP-447). Waits at most ``max_block_ms``.
@@ -461,7 +465,7 @@ class KafkaProducer:
         """
         self._check_transactional("Cannot commit transaction since transactions are not enabled")
         self._session.loop.call(self._session.transactions.commit)
-        self._in_transaction = False
+        self._set_in_transaction(False)
 
     def abort_transaction(self) -> None:
         """Drop the records that were not sent, and abort the transaction.
@@ -471,8 +475,12 @@ class KafkaProducer:
             ProducerFencedError: a newer producer with the same ``transactional_id`` is active.
         """
         self._check_transactional("Cannot abort transaction since transactions are not enabled.")
-        self._in_transaction = False
+        self._set_in_transaction(False)
         self._session.loop.call(self._session.transactions.abort)
+
+    def _set_in_transaction(self, is_open: bool) -> None:
+        self._in_transaction = is_open
+        self._plain = self._is_plain and is_open
 
     def _check_transactional(self, problem: str) -> None:
         self._check_open()

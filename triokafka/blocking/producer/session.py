@@ -41,7 +41,13 @@ class ProducerSession:
     ) -> None:
         self.loop = loop
         self.callbacks = CallbackThread(f"{name} callbacks")
-        self.staging = Staging(loop, self.callbacks, staged_bytes, untold_limit=untold_bytes)
+        self.staging = Staging(
+            loop,
+            self.callbacks,
+            staged_bytes,
+            untold_limit=untold_bytes,
+            in_transactions=bool(options.get("transactional_id")),
+        )
         self.transactions = SessionTransactions(self._hand_over)
         self._name = name
         self._options = options

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 RECORD_OVERHEAD: Final = 82
 """Size in bytes of a batch with one record, without the record's key, value and headers."""
 _GATHERING_SECONDS: Final = 0.001
+_GATHERING_SECONDS_IN_TRANSACTIONS: Final = 0.005
+"""Readers see nothing before the commit, which does not wait for this time: fewer and larger chunks cost less."""
 _OF_ONE_RECORD: Final = (TypeError, ValueError, MessageSizeTooLargeError, UnknownTopicOrPartitionError)
 
 
@@ -105,7 +107,7 @@ class Stage:
             await self._begun.wait()
             if trio.current_time() < busy_until:
                 # The sender is active: include the records that it sends within the next moment.
-                with trio.move_on_after(_GATHERING_SECONDS):
+                with trio.move_on_after(staging.gathering):
                     await self._hurried.wait()
             self._begun, self._hurried = trio.Event(), trio.Event()
             with staging.lock:
@@ -116,7 +118,7 @@ class Stage:
                 finally:
                     self.gone()
                 staging.release(chunk.size)
-                busy_until = trio.current_time() + 2 * _GATHERING_SECONDS
+                busy_until = trio.current_time() + 2 * staging.gathering
 
     async def _hand_over(self, producer: Producer, chunk: Chunk) -> None:
         count, columns = chunk.take()
@@ -161,17 +163,25 @@ class Staging:
     ``stages`` are the open ones by topic. Every flush begins a new ``era`` of chunks; all records of eras up to
     ``flushed`` are settled. ``staged`` counts bytes of records that were sent and not handed over yet; above ``limit``,
     `wait_for_room` waits. ``staged`` also counts, in proportion, records that are settled but whose callbacks have not
-    run yet: ``untold_limit`` bytes of them count as ``limit``.
+    run yet: ``untold_limit`` bytes of them count as ``limit``. ``gathering`` is how many seconds a busy sender's chunk
+    stays open; they are more for records ``in_transactions``.
     """
 
     def __init__(
-        self, loop: LoopThread, callbacks: CallbackThread, limit: int, *, untold_limit: int | None = None
+        self,
+        loop: LoopThread,
+        callbacks: CallbackThread,
+        limit: int,
+        *,
+        untold_limit: int | None = None,
+        in_transactions: bool = False,
     ) -> None:
         self.loop = loop
         self.callbacks = callbacks
         self.lock = threading.Lock()
         self.stages: dict[str, Stage] = {}
         self.limit = limit
+        self.gathering = _GATHERING_SECONDS_IN_TRANSACTIONS if in_transactions else _GATHERING_SECONDS
         self.staged = 0
         self._untold = 0
         self._untold_limit = max(1, limit if untold_limit is None else untold_limit)

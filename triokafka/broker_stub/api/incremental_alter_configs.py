@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from triokafka import errors
 from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_resources import config_accesses, failed_resources, refused_resources
+from triokafka.broker_stub.api.store_changes import refused_stores
 from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
 from triokafka.broker_stub.metadata.config_resources import AlterOperation, check_broker_name, check_repeats
 from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
@@ -46,6 +47,7 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Set log levels in this process and forward the rest to the controller. Results keep the order of the request."""
     denied = refused_resources(request.resources, AclOperation.ALTER_CONFIGS, context)
+    denied = {**refused_stores(request.resources, context), **denied}
     if not any(map(_is_logger, request.resources)):
         return await context.gateway.incremental_alter_configs(request, denied=denied)
     rest = IncrementalAlterConfigsRequest(

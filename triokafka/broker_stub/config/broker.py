@@ -22,7 +22,7 @@ from triokafka.broker_stub.config.options import (
 )
 from triokafka.broker_stub.config.properties import parse_properties
 from triokafka.broker_stub.config.roles import check_roles, parse_bootstrap_servers, parse_voters
-from triokafka.broker_stub.config.security_names import is_security
+from triokafka.broker_stub.config.security_names import is_dynamic_store, is_security
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.errors import ConfigurationError
@@ -59,6 +59,9 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             if isinstance(value, list):
                 value = tuple(value)
                 object.__setattr__(self, attribute, value)
+            elif definition.sensitive and isinstance(value, str) and not isinstance(value, Secret):
+                value = Secret(value)
+                object.__setattr__(self, attribute, value)
             elif isinstance(value, str) and not isinstance(value, Secret) and isinstance(definition.default, tuple):
                 value = definition.parse(value)
                 object.__setattr__(self, attribute, value)
@@ -75,6 +78,10 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         Raises:
             ConfigurationError: an unknown name (the message suggests the nearest known one), or an invalid value.
         """
+        if "config.providers" in properties:
+            from triokafka.security.config_providers import resolved  # seldom needed
+
+            properties = resolved(properties, parse_properties)
         values: dict[str, Any] = {}
         unused: dict[str, str] = {}
         security: dict[str, str] = {}
@@ -135,8 +142,15 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         values: dict[str, Any] = {
             name.replace(".", "_"): DEFINITIONS[name].parse(text)
             for name, text in properties.items()
-            if not is_listener_limit(name)
+            if not is_listener_limit(name) and not is_dynamic_store(name)
         }
+        stores = {
+            name: Secret(text) if is_secret(name) else text
+            for name, text in properties.items()
+            if is_dynamic_store(name)
+        }
+        if stores:
+            values["security"] = {**(self.security or {}), **stores}
         of_listeners = {name: text for name, text in properties.items() if is_listener_limit(name)}
         for name, text in of_listeners.items():
             DEFINITIONS[name.split(".", 3)[3]].parse(text)

@@ -58,6 +58,8 @@ SECURITY_NAMES: Final = frozenset(
         "sasl.server.callback.handler.class",
         "sasl.server.max.receive.size",
         "security.inter.broker.protocol",
+        "ssl.allow.dn.changes",
+        "ssl.allow.san.changes",
         "ssl.cipher.suites",
         "ssl.client.auth",
         "ssl.crl.location",
@@ -92,6 +94,33 @@ def is_security(name: str) -> bool:
     if parts[:2] == ["listener", "name"] and len(parts) == 4:
         return _without_mechanism(parts[3]) in SECURITY_NAMES
     return _without_mechanism(name) in SECURITY_NAMES
+
+
+_DYNAMIC: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+
+
+def is_dynamic_store(name: str) -> bool:
+    """Whether this is a listener's own key store or trust store, which may change while the broker runs (KIP-226)."""
+    parts = name.split(".", 3)
+    return parts[:2] == ["listener", "name"] and len(parts) == 4 and parts[3] in _DYNAMIC
+
+
+def needs_listener(name: str) -> bool:
+    """Whether this option may change while the broker runs only with ``listener.name.NAME.`` before it."""
+    return name in _DYNAMIC
 
 
 class ListenerOptions:

@@ -16,6 +16,7 @@ from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
 from triokafka.broker_stub.config.broker import is_secret, is_unused
 from triokafka.broker_stub.config.definition import ConfigDefinition, unknown_option
 from triokafka.broker_stub.config.known_names import UNUSED_DYNAMIC_NAMES, UNUSED_NAMES
+from triokafka.broker_stub.config.security_names import is_dynamic_store, needs_listener
 from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import ConfigChange, Policies
 from triokafka.broker_stub.log import config as log_config
@@ -135,14 +136,32 @@ class ConfigurationControl:
         read_only = sorted(name for name in configs if _is_read_only(name))
         if read_only:
             raise errors.InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(read_only)}]")
+        bare = sorted(filter(needs_listener, configs))
+        if bare:
+            raise errors.InvalidRequestError(
+                "These security configs can be dynamically updated only per-listener using the listener prefix:"
+                f" [{', '.join(bare)}]"
+            )
+        stores = sorted(filter(is_dynamic_store, configs))
+        if stores and cluster_wide:
+            raise errors.InvalidRequestError(
+                "Cannot update these configs at default cluster level, broker id must be specified:"
+                f" [{', '.join(stores)}]"
+            )
         for name in configs:
+            if is_dynamic_store(name):
+                continue  # the broker itself has checked that it can use the stores
             if name not in DEFINITIONS and name not in _THROTTLES and not is_unused(name):
                 raise errors.InvalidRequestError(str(unknown_option(name, DEFINITIONS)))
             if cluster_wide and name in DEFINITIONS and DEFINITIONS[name].update_mode is UpdateMode.PER_BROKER:
                 raise errors.InvalidRequestError(f"{name} can be set for a single broker only, name its id")
         try:
             # Another broker has other directories than this controller.
-            known = {name: text for name, text in configs.items() if is_broker_option(name) and name != _CORDONED}
+            known = {
+                name: text
+                for name, text in configs.items()
+                if is_broker_option(name) and name != _CORDONED and not is_dynamic_store(name)
+            }
             self.config.with_properties(known)
         except errors.ConfigurationError as error:
             raise errors.InvalidRequestError(str(error)) from None

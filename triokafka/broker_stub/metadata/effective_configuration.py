@@ -8,6 +8,7 @@ from functools import partial
 
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig
 from triokafka.broker_stub.config.broker import is_listener_limit
+from triokafka.broker_stub.config.security_names import is_dynamic_store
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata.image import MetadataImage
@@ -33,8 +34,12 @@ class EffectiveConfiguration:
         """Return the broker's configuration with dynamic changes; its own override the cluster-wide ones."""
         cluster, own = image.broker_configs(None), image.broker_configs(self.config.node_id)
         if self._latest is None or self._latest[0] is not cluster or self._latest[1] is not own:
-            self._latest = (cluster, own, _with_dynamic(self.config, {**cluster, **own}))
+            self._latest = (cluster, own, _with_dynamic(self.config, {**_of_cluster(image), **own}))
         return self._latest[2]
+
+    def broker_config_with(self, image: MetadataImage, own: Mapping[str, str]) -> BrokerConfig:
+        """Return the broker's configuration as it would be with other dynamic changes of its ``own``."""
+        return _with_dynamic(self.config, {**_of_cluster(image), **own})
 
     def topic_config(self, image: MetadataImage, topic: str) -> LogConfig:
         """Return a topic's configuration: its overrides over the broker's defaults."""
@@ -53,7 +58,12 @@ class EffectiveConfiguration:
 
 def is_broker_option(name: str) -> bool:
     """Whether a dynamic broker configuration has an effect here."""
-    return name in DEFINITIONS or is_listener_limit(name)
+    return name in DEFINITIONS or is_listener_limit(name) or is_dynamic_store(name)
+
+
+def _of_cluster(image: MetadataImage) -> dict[str, str]:
+    """Return the cluster-wide configuration. A key store belongs to one broker."""
+    return {name: text for name, text in image.broker_configs(None).items() if not is_dynamic_store(name)}
 
 
 def _with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import trio
@@ -17,6 +17,7 @@ from triokafka.broker_stub.network.authentication import Authenticated, Authenti
 from triokafka.broker_stub.network.sasl_session import MechanismOptions, SaslOptions, SaslSession
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
+from triokafka.security.certificate_identity import CertificateIdentity
 from triokafka.security.client_security import ClientSecurity, SaslSettings
 from triokafka.security.delegation_tokens import DelegationTokens
 from triokafka.security.jaas import LoginModule, parse_jaas
@@ -50,8 +51,8 @@ from triokafka.security.sasl.scram import ScramServer
 from triokafka.security.sasl.unsecured_login import UnsecuredTokens
 from triokafka.security.scram_credentials import ScramCredential, ScramCredentials, ScramMechanism
 from triokafka.security.secret import reveal
-from triokafka.security.tls import KAFKAS_NAMES, TlsContexts, TlsSettings
-from triokafka.world import Stream, World
+from triokafka.security.tls import KAFKAS_NAMES, TlsContexts, TlsSettings, check_handshake, own_identity
+from triokafka.world import Storage, Stream, World
 from triokafka.world.tls_stream import TlsStream
 
 logger = logging.getLogger(__name__)
@@ -154,6 +155,49 @@ class ListenerSecurity(Authentication):
     def _validators(self) -> list[JwksValidator]:
         return [own.jwks for own in self._listeners.values() if own.jwks is not None]
 
+    def check(self, config: BrokerConfig) -> None:
+        """Check that the listeners can use the stores of another configuration, and that it names the same node.
+
+        As in Kafka, a new certificate must have the subject of the old one and all its alternative names, unless
+        ``ssl.allow.dn.changes`` and ``ssl.allow.san.changes`` are set, and nodes must accept that of the inter-broker
+        listener.
+
+        Raises:
+            ConfigurationError: a store cannot be used. Nothing has changed.
+        """
+        for name, settings in self._changed(config):
+            own, options = self._listeners[name], ListenerOptions(config.security or {}, name)
+            present, storage = own.settings, self._world.storage
+            context = TlsContexts(settings, server_side=True).context(storage)
+            assert present is not None
+            _check_identity(own_identity(present, storage), own_identity(settings, storage), options)
+            if name == config.inter_broker_listener:
+                client = tls_settings(options, check_hostname=False)
+                check_handshake(context, TlsContexts(client).context(storage))
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Use the stores of another configuration for new connections. An unusable one is logged and not used."""
+        for name, settings in self._changed(config):
+            own = self._listeners[name]
+            assert own.tls is not None
+            try:
+                own.tls.reconfigure(settings, self._world.storage)
+            except ConfigurationError as error:
+                logger.error("Listener %s: the new key store or trust store is not used: %s", name, error)
+            else:
+                own.settings = settings
+                logger.info("Listener %s: new connections use the new key store and trust store", name)
+
+    def _changed(self, config: BrokerConfig) -> Iterator[tuple[str, TlsSettings]]:
+        """Yield the listeners whose TLS differs in another configuration."""
+        for name, own in self._listeners.items():
+            if own.settings is not None:
+                settings = tls_settings(
+                    ListenerOptions(config.security or {}, name), client_auth=own.settings.client_auth
+                )
+                if settings != own.settings:
+                    yield name, settings
+
     async def _shake_hands(self, stream: TlsStream) -> None:
         try:
             with trio.fail_after(_HANDSHAKE_SECONDS):
@@ -178,6 +222,7 @@ class _Listener:
         lookups: _Lookups,
     ) -> None:
         self.tls: TlsContexts | None = None
+        self.settings: TlsSettings | None = None
         self.sasl: SaslOptions | None = None
         self.jwks: JwksValidator | None = None
         self.mapping = PrincipalMapping(options.get("ssl.principal.mapping.rules") or "DEFAULT")
@@ -187,12 +232,25 @@ class _Listener:
             own_auth = (
                 options.get("ssl.client.auth", "none") if not has_sasl else options.own("ssl.client.auth", "none")
             )
-            self.tls = TlsContexts(tls_settings(options, client_auth=own_auth or "none"), server_side=True)
+            self.settings = tls_settings(options, client_auth=own_auth or "none")
+            self.tls = TlsContexts(self.settings, server_side=True)
             self.tls.context(world.storage)
         if has_sasl:
             if OAUTHBEARER in _enabled(options):
                 self.jwks = _jwks_validator(options, world)
             self.sasl = _sasl_options(options, world, lookups._replace(jwks=self.jwks))
+
+
+def _check_identity(old: CertificateIdentity | None, new: CertificateIdentity | None, options: ListenerOptions) -> None:
+    if old is None or new is None:
+        return
+    if new.subject != old.subject and (options.get("ssl.allow.dn.changes") or "").lower() != "true":
+        raise ConfigurationError("Keystore DistinguishedName does not match that of the present certificate")
+    if (
+        not new.alternative_names >= old.alternative_names
+        and (options.get("ssl.allow.san.changes") or "").lower() != "true"
+    ):
+        raise ConfigurationError("Keystore SubjectAltNames do not contain all those of the present certificate")
 
 
 def _principal(tls: ssl.SSLObject, mapping: PrincipalMapping) -> str:
@@ -360,6 +418,19 @@ def _kerberos(options: ListenerOptions) -> KerberosSettings:
 def inter_broker_security(config: BrokerConfig) -> ClientSecurity | None:
     """Return the security of connections to other brokers; None for PLAINTEXT. Raises `ConfigurationError`."""
     return _node_security(config, config.inter_broker_listener, "sasl.mechanism.inter.broker.protocol")
+
+
+def reconfigure_peers(security: ClientSecurity, config: BrokerConfig, storage: Storage) -> None:
+    """Use the inter-broker listener's stores of another configuration for new connections to other brokers."""
+    if security.tls is None:
+        return
+    options = ListenerOptions(config.security or {}, config.inter_broker_listener)
+    settings = tls_settings(options, check_hostname=security.tls.check_hostname)
+    if settings != security.tls.settings:
+        try:
+            security.tls.reconfigure(settings, storage)
+        except ConfigurationError as error:
+            logger.error("Connections to other brokers: the new key store or trust store is not used: %s", error)
 
 
 def controller_security(config: BrokerConfig) -> ClientSecurity | None:

@@ -24,6 +24,7 @@ from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaError, 
 from triokafka.records import iter_batches
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import Storage
+from triokafka.world.private_storage import PrivateStorage
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class MetadataLogFiles:
         repair: bool = False,
     ) -> None:
         self.directory = os.path.join(directory, str(PARTITION))
+        storage = PrivateStorage(storage)  # SCRAM keys, for instance, are in the records
         self._storage = storage
         storage.make_dirs_durably(self.directory)
         self.snapshots = SnapshotFiles(storage, self.directory)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from triokafka.broker_stub.authorization_audit import AuthorizationAudit
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
+from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
@@ -24,6 +25,7 @@ from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.broker_stub.telemetry.client_telemetry import ClientTelemetry
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when first used: a broker starts without them
@@ -67,12 +69,16 @@ class BrokerServices:
     authorizer: Authorizer
     faults: Faults
     advertised: Mapping[int, range]
+    check_stores: Callable[[BrokerConfig], None] | None = None
+    """Checks that the listeners could use the key stores and trust stores of a configuration; None without TLS."""
     audit: AuthorizationAudit = field(init=False)
     allows_all: bool = field(init=False)
+    telemetry: ClientTelemetry = field(init=False)
 
     def __post_init__(self) -> None:
         self.allows_all = isinstance(self.authorizer, AllowAll)
         self.audit = AuthorizationAudit(self.world.now)
+        self.telemetry = ClientTelemetry()
 
 
 class EnvelopeArrival(Protocol):
@@ -123,7 +129,9 @@ class ControllerServices:
     quorum: Callable[[], RaftClient]
     answer_envelope: Callable[[EnvelopeRequest, EnvelopeArrival], Awaitable[EnvelopeResponse]]
     allows_all: bool = field(init=False)
+    telemetry: ClientTelemetry = field(init=False)
 
     def __post_init__(self) -> None:
         self.allows_all = isinstance(self.authorizer, AllowAll)
         self.audit = AuthorizationAudit(self.world.now)
+        self.telemetry = ClientTelemetry()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from triokafka import AdminClient
-    from triokafka.client.admin import TopicListing
+    from triokafka.client.admin import ConfigEntry, TopicListing
 
 
 async def listings(admin: AdminClient, pattern: str | None, *, exclude_internal: bool = False) -> list[TopicListing]:
@@ -54,6 +55,15 @@ class ChosenTopics(NamedTuple):
         if not found and (self.topics, self.topic_id) != (None, None) and not if_exists:
             raise nothing(self.topics or self.topic_id or "")
         return found
+
+
+async def configs_of(admin: AdminClient, names: Iterable[str]) -> dict[str, Mapping[str, ConfigEntry]]:
+    """Return the configurations of topics by name."""
+    from triokafka.client.admin import ConfigResource
+
+    resources = {ConfigResource.topic(name): name for name in names}
+    described = await admin.describe_configs(resources)
+    return {name: described[resource] for resource, name in resources.items()}
 
 
 def _parse_id(text: str) -> UUID:

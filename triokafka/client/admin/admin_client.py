@@ -18,6 +18,7 @@ from triokafka.client.admin.groups import GroupAdmin
 from triokafka.client.admin.offsets import OffsetAdmin
 from triokafka.client.admin.partitions import PartitionAdmin
 from triokafka.client.admin.quotas import QuotaAdmin
+from triokafka.client.admin.replica_logs import ReplicaLogAdmin
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.tokens import TokenAdmin
 from triokafka.client.admin.topics import TopicAdmin
@@ -26,6 +27,7 @@ from triokafka.client.admin.users import UserAdmin
 from triokafka.client.config import AdminOptions
 from triokafka.client.keywords import AdminKeywords
 from triokafka.client.metrics.client_metrics import ClientMetrics
+from triokafka.client.metrics.telemetry import MetricsPusher
 from triokafka.metrics import MetricName
 from triokafka.network.network_client import NetworkClient
 from triokafka.network.traffic import Traffic
@@ -78,10 +80,15 @@ class AdminClient:
         metrics = self.options.metrics()
         self._metrics = ClientMetrics("admin-client", client_id, clock=world.now, traffic=traffic, **metrics)
         self._metrics.watch(self._client)
+        self._pusher: MetricsPusher | None = None
+        if self.options.enable_metrics_push:
+            tasks = self._client.background
+            self._pusher = MetricsPusher(self._client, traffic, tasks, self._metrics.values, {})
         requests = AdminRequests(self._client, self.options, world)
         areas = (
             TopicAdmin,
             OffsetAdmin,
+            ReplicaLogAdmin,
             PartitionAdmin,
             ConfigAdmin,
             GroupAdmin,
@@ -102,6 +109,8 @@ class AdminClient:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
+        if self._pusher is not None:
+            await self._pusher.close()
         await self._client.__aexit__(*raised)
         self._metrics.close()
 
@@ -118,6 +127,8 @@ class AdminClient:
 
     list_offsets = _method(OffsetAdmin, OffsetAdmin.list_offsets)
     delete_records = _method(OffsetAdmin, OffsetAdmin.delete_records)
+
+    read_replica = _method(ReplicaLogAdmin, ReplicaLogAdmin.read_replica)
 
     elect_leaders = _method(PartitionAdmin, PartitionAdmin.elect_leaders)
     alter_partition_reassignments = _method(PartitionAdmin, PartitionAdmin.alter_partition_reassignments)

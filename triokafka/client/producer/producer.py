@@ -19,6 +19,7 @@ from triokafka.client.deliveries import Deliveries, Delivery
 from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.metrics.client_metrics import ClientMetrics
 from triokafka.client.metrics.producer_metrics import ProducerMetrics
+from triokafka.client.metrics.telemetry import MetricsPusher
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import DeliveryCallback, ProducerBatch
 from triokafka.client.producer.batch_opener import BatchOpener
@@ -44,7 +45,7 @@ from triokafka.client.producer.transactions.transactions import Transactions
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
 from triokafka.client.producer.waiting import SettledEvent
 from triokafka.client.producer.wakeup import Wakeup
-from triokafka.errors import ClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
+from triokafka.errors import AuthenticationError, ClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.metrics import MetricName
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
@@ -161,6 +162,10 @@ class Producer:
             self._client,
             self._times,
         )
+        self._pusher: MetricsPusher | None = None
+        if opts.enable_metrics_push:
+            resource = {} if opts.transactional_id is None else {"transactional_id": opts.transactional_id}
+            self._pusher = MetricsPusher(self._client, traffic, self._tasks, self._metrics.values, resource)
         self._client.add_listener(wakeup.wake)
         serializer = RecordSerializer(opts, self._world.wall_ms)
         self._slow_path = SlowPath(
@@ -240,6 +245,8 @@ class Producer:
                     f" closed ({bound}){self._sender.why_unacknowledged(batch)}"
                 )
             )
+            if self._pusher is not None and self._failure is None:
+                await self._pusher.close()
             try:
                 await self._tasks.close()
             finally:
@@ -277,7 +284,9 @@ class Producer:
         it."""
         if self._failure is not None:
             return
-        logger.error("the producer failed: %s", error, exc_info=error)
+        # The caller gets the error; the traceback of a refused login would only show this client's tasks.
+        traceback = None if isinstance(error, AuthenticationError) else error
+        logger.error("the producer failed: %s", error, exc_info=traceback)
         self._failure = error
         self._forget_topics()
         if self._transactions is not None:

@@ -11,6 +11,7 @@ from triokafka.named_tuple import NamedTuple
 from triokafka.security.oauth.verification_keys import require_jose
 from triokafka.security.secret import reveal
 from triokafka.world import World
+from triokafka.world.os_storage import storage_with
 
 ALGORITHMS: Final = ("RS256", "ES256")
 """Algorithms for signing, as in Kafka."""
@@ -97,7 +98,7 @@ Assertion = AssertionFile | SignedAssertion
 
 def _text(world: World, path: str, option: str) -> str:
     try:
-        return world.storage.read_file(path).decode()
+        return storage_with(world.storage, path).read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a text"
         raise ConfigurationError(f"{option}: {path} cannot be read: {why}") from None

@@ -18,6 +18,7 @@ from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.security.tls import TlsContexts
 from triokafka.world import World
+from triokafka.world.os_storage import storage_with
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ async def document(world: World, endpoint: Endpoint, headers: Mapping[str, str],
     path = endpoint.path
     if path is not None:
         try:
-            return world.storage.read_file(path)
+            return storage_with(world.storage, path).read_file(path)
         except OSError as error:
             raise EndpointError(f"{path} cannot be read: {error.strerror or error}") from None
     backoff_ms = endpoint.retry_backoff_ms
@@ -103,7 +104,8 @@ async def _attempt(world: World, endpoint: Endpoint, headers: Mapping[str, str],
     except trio.TooSlowError:
         raise EndpointError(f"{endpoint.url} did not answer in time") from None
     except OSError as error:
-        raise EndpointError(f"{endpoint.url} cannot be reached: {_of(error)}") from None
+        is_final = isinstance(error, ssl.SSLCertVerificationError)
+        raise EndpointError(f"{endpoint.url} cannot be reached: {_of(error)}", is_final=is_final) from None
     if answer.status in (200, 201) and answer.body:
         return answer.body
     reason = f"{endpoint.url} answered {answer.status}{_reason(answer.body)}"

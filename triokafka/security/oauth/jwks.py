@@ -106,7 +106,7 @@ class JwksValidator:
             self._early = trio.Event()
             try:
                 await self._load()
-            except (EndpointError, UnusableKeysError) as error:
+            except (EndpointError, UnusableKeysError, ConfigurationError) as error:
                 logger.warning(
                     "%s: the keys could not be loaded again, and the old ones stay: %s", self._endpoint.option, error
                 )

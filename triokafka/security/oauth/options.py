@@ -33,7 +33,7 @@ TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 ALLOWED_FILES: Final = "org.apache.kafka.sasl.oauthbearer.allowed.files"
-EXTENSION: Final = "extension_"
+_EXTENSIONS: Final = ("extension_", "unsecuredLoginExtension_")
 _CLIENT: Final = "sasl.oauthbearer.client.credentials.client."
 _ASSERTION: Final = "sasl.oauthbearer.assertion."
 _RETRIEVERS: Final = (
@@ -153,8 +153,13 @@ def claim_rules(options: OAuthOptions) -> ClaimRules:
 
 
 def extensions(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the SASL extensions among the options of a login module: ``extension_NAME="…"``."""
-    return {name.removeprefix(EXTENSION): value for name, value in options.items() if name.startswith(EXTENSION)}
+    """Return the SASL extensions among the options of a login module: ``extension_NAME="…"``, or Kafka's for tests."""
+    return {
+        name.removeprefix(prefix): value
+        for prefix in _EXTENSIONS
+        for name, value in options.items()
+        if name.startswith(prefix)
+    }
 
 
 def _claim_names(options: OAuthOptions) -> ClaimRules:

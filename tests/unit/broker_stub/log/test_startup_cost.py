@@ -99,7 +99,7 @@ class _CountedStorage(OsStorage):
         super().__init__()
         self.read = 0
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False) -> File:
         file = super().open(path, create=create, read_only=read_only)
         read_at = file.read_at
 

@@ -109,6 +109,7 @@ async def test_every_call_refuses_a_negative_time_limit(method: str, timeout_ms:
         "voter_id": 1,
         "directory_id": uuid.UUID(int=1),
         "hmac": b"secret",
+        "offset": 0,
     }
     signature = inspect.signature(getattr(admin(), method))
     given = {

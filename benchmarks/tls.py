@@ -1,0 +1,373 @@
+"""TLS side by side with confluent-kafka and the Java client: producing, consuming, connecting, logging in again.
+
+One broker process of ours has a plaintext, an SSL and a SASL_SSL listener. Every measurement is a process of its own;
+the clients take turns, round after round, and the medians are compared. The Java client needs ``mvn`` and ``java``, and
+what the JVM takes to start is measured with few records and taken off.
+
+``python -m benchmarks.tls --records 500000 --rounds 3 --size 100``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from benchmarks.report import bars
+from triokafka.cli.cluster.free_ports import free_ports
+
+USER: Final = "alice"
+PASSWORD: Final = "s3cret"
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_SSL")
+GOAL: Final = 1.5
+"""Our records per processor second over confluent-kafka's, with TLS."""
+_BATCH: Final = 131_072
+_CONNECTIONS: Final = 30
+
+
+class Task(NamedTuple):
+    """One measurement, as a process gets it."""
+
+    client: str
+    what: str
+    protocol: str
+    bootstrap: str
+    authority: str
+    records: int
+    size: int
+
+
+class Row(NamedTuple):
+    """The medians of one client: records for each second and for each processor second, or milliseconds."""
+
+    client: str
+    what: str
+    protocol: str
+    per_second: float
+    per_processor_second: float
+
+
+class Findings(NamedTuple):
+    """All rows, and the times of connections in ms by client and protocol, and of acknowledgements by session."""
+
+    rows: list[Row]
+    connects: dict[str, float]
+    sessions: dict[str, tuple[float, float]]
+
+
+def _our_options(task: Task) -> dict[str, Any]:
+    options: dict[str, Any] = {"bootstrap_servers": task.bootstrap, "security_protocol": task.protocol}
+    if task.protocol != "PLAINTEXT":
+        options["ssl_cafile"] = task.authority
+    if task.protocol == "SASL_SSL":
+        options |= {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_password": PASSWORD}
+    return options
+
+
+def _their_options(task: Task) -> dict[str, Any]:
+    options: dict[str, Any] = {"bootstrap.servers": task.bootstrap, "security.protocol": task.protocol}
+    if task.protocol != "PLAINTEXT":
+        options["ssl.ca.location"] = task.authority
+    if task.protocol == "SASL_SSL":
+        options |= {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
+    return options
+
+
+class _Meter:
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def rates(self, records: int) -> tuple[float, float]:
+        return records / (time.perf_counter() - self._wall), records / (time.process_time() - self._cpu)
+
+
+def _ours(task: Task) -> tuple[float, float]:
+    import trio
+
+    import triokafka
+
+    async def produce() -> tuple[float, float]:
+        value = os.urandom(task.size)
+        async with triokafka.Producer(
+            **_our_options(task), acks="all", linger_ms=5, batch_size=_BATCH, buffer_memory=1 << 28
+        ) as producer:
+            await (await producer.send("bench", value, partition=0))
+            stream = await producer.bind("bench", partition=0)
+            meter = _Meter()
+            for _ in range(task.records):
+                await stream.send(value)
+            await producer.flush()
+            return meter.rates(task.records)
+
+    async def consume() -> tuple[float, float]:
+        partition = triokafka.TopicPartition("bench", 0)
+        async with triokafka.Consumer(**_our_options(task)) as consumer:
+            consumer.assign([partition])
+            consumer.seek(partition, 0)
+            got = len((await consumer.poll(timeout_ms=30_000, max_records=1))[partition])
+            meter = _Meter()
+            while got < task.records:
+                for records in (await consumer.poll(timeout_ms=1000, max_records=10_000)).values():
+                    for record in records:
+                        _ = record.value
+                    got += len(records)
+            return meter.rates(got)
+
+    async def connect() -> tuple[float, float]:
+        times = []
+        for _ in range(_CONNECTIONS):
+            began = time.perf_counter()
+            async with triokafka.AdminClient(**_our_options(task)) as admin:
+                await admin.list_topics()
+            times.append(time.perf_counter() - began)
+        return statistics.median(times) * 1000, 1.0
+
+    async def paced() -> tuple[float, float]:
+        """Send a record every 2 ms; return the 99th percentile and the maximum of the acknowledgements' times."""
+        times = []
+        async with triokafka.Producer(**_our_options(task), linger_ms=0) as producer:
+            await (await producer.send("paced", b"v", partition=0))
+            for _ in range(task.records):
+                began = time.perf_counter()
+                await (await producer.send("paced", b"v", partition=0))
+                times.append(time.perf_counter() - began)
+                await trio.sleep(0.002)
+        times.sort()
+        return times[int(len(times) * 0.99)] * 1000, times[-1] * 1000
+
+    found: tuple[float, float] = trio.run(
+        {"produce": produce, "consume": consume, "connect": connect, "paced": paced}[task.what]
+    )
+    return found
+
+
+def _confluent(task: Task) -> tuple[float, float]:
+    import confluent_kafka
+    from confluent_kafka.admin import AdminClient
+
+    options = _their_options(task)
+    if task.what == "connect":
+        times = []
+        for _ in range(_CONNECTIONS):
+            began = time.perf_counter()
+            AdminClient(options).list_topics(timeout=10)
+            times.append(time.perf_counter() - began)
+        return statistics.median(times) * 1000, 1.0
+    if task.what == "produce":
+        value = os.urandom(task.size)
+        producer = confluent_kafka.Producer(
+            {
+                **options, "acks": "all", "linger.ms": 5, "batch.size": _BATCH,
+                "queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1 << 18,
+            }
+        )  # fmt: skip
+        producer.produce("bench", value, partition=0)
+        producer.flush(30)
+        meter = _Meter()
+        for _ in range(task.records):
+            while True:
+                try:
+                    producer.produce("bench", value, partition=0)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(120) == 0
+        return meter.rates(task.records)
+    consumer = confluent_kafka.Consumer(
+        {
+            **options, "group.id": "none", "enable.auto.commit": False, "enable.auto.offset.store": False,
+            "check.crcs": True, "fetch.queue.backoff.ms": 1,
+        }
+    )  # fmt: skip
+    consumer.assign([confluent_kafka.TopicPartition("bench", 0, 0)])
+    assert consumer.poll(30) is not None
+    meter, got = _Meter(), 1
+    while got < task.records:
+        for message in consumer.consume(1000, 1.0):
+            message.value()
+            got += 1
+    return meter.rates(got)
+
+
+def _java(task: Task) -> tuple[float, float]:
+    wall, cpu = _java_seconds(task, task.records)
+    few_wall, few_cpu = _java_seconds(task, 100)
+    return task.records / max(wall - few_wall, 0.01), task.records / max(cpu - few_cpu, 0.01)
+
+
+def _java_seconds(task: Task, records: int) -> tuple[float, float]:
+    from tests.interop import jvm
+
+    settings = {"security.protocol": task.protocol, "bootstrap.servers": task.bootstrap}
+    if task.protocol != "PLAINTEXT":
+        settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": task.authority}
+    if task.protocol == "SASL_SSL":
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        login = f'{module} required username="{USER}" password="{PASSWORD}";'
+        settings |= {"sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
+    if task.what == "produce":
+        settings |= {"acks": "all", "linger.ms": "5", "batch.size": str(_BATCH), "buffer.memory": str(1 << 28)}
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory) / "client.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        if task.what == "produce":
+            command = ["org.apache.kafka.tools.ProducerPerformance", "--topic", "bench", "--num-records", str(records)]
+            command += ["--record-size", str(task.size), "--throughput", "-1", "--producer.config", str(config)]
+        else:
+            command = ["org.apache.kafka.tools.ConsumerPerformance", "--topic", "bench", "--messages", str(records)]
+            command += ["--bootstrap-server", task.bootstrap, "--consumer.config", str(config)]
+        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        jvm.run_java(*command)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return time.perf_counter() - began, cpu
+
+
+_CLIENTS: Final[dict[str, Callable[[Task], tuple[float, float]]]] = {
+    "triokafka": _ours,
+    "confluent-kafka": _confluent,
+    "Java": _java,
+}
+
+
+class Addresses(NamedTuple):
+    """A running broker's listeners by protocol, and the file with its authority."""
+
+    by_protocol: dict[str, str]
+    authority: str
+
+
+@contextmanager
+def secured_broker(*, reauth_ms: int = 0) -> Iterator[Addresses]:
+    """Run a broker with a listener for each protocol."""
+    import trustme
+
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
+    with tempfile.TemporaryDirectory() as directory:
+        store, trust = Path(directory) / "broker.pem", Path(directory) / "ca.pem"
+        certificate.private_key_and_cert_chain_pem.write_to_path(str(store))
+        authority.cert_pem.write_to_path(str(trust))
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(PROTOCOLS, free_ports(3), strict=True)}
+        settings = {
+            "listeners": ",".join(f"{name}://{address}" for name, address in addresses.items()),
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": f"{directory}/data",
+            "ssl.keystore.location": store,
+            "ssl.truststore.location": trust,
+            "sasl.enabled.mechanisms": "PLAIN",
+            "plain.sasl.jaas.config": f'PlainLoginModule required user_{USER}="{PASSWORD}";',
+            "connections.max.reauth.ms": reauth_ms,
+        }
+        config = Path(directory) / "broker.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        command = [sys.executable, "-m", "triokafka", "broker", "--config", str(config)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("ready "), line
+            yield Addresses(addresses, str(trust))
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def _measure(task: Task) -> tuple[float, float]:
+    command = [sys.executable, "-m", "benchmarks.tls", "--one", json.dumps(task._asdict())]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=600)
+    first, second = json.loads(done.stdout.splitlines()[-1])
+    return first, second
+
+
+def run(
+    *, records: int = 500_000, rounds: int = 3, size: int = 100, clients: tuple[str, ...] = tuple(_CLIENTS)
+) -> Findings:
+    """Measure all clients, taking turns."""
+    found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    connects: dict[str, list[float]] = {}
+    with secured_broker() as broker:
+        for _ in range(rounds):
+            for what in ("produce", "consume"):
+                for protocol in ("PLAINTEXT", "SSL"):
+                    for client in clients:
+                        server = broker.by_protocol[protocol]
+                        task = Task(client, what, protocol, server, broker.authority, records, size)
+                        found.setdefault((client, what, protocol), []).append(_measure(task))
+            for protocol in PROTOCOLS:
+                for client in ("triokafka", "confluent-kafka"):
+                    task = Task(client, "connect", protocol, broker.by_protocol[protocol], broker.authority, 1, 1)
+                    connects.setdefault(f"{client} {protocol}", []).append(_measure(task)[0])
+    sessions = {}
+    for name, reauth_ms in (("endless", 0), ("of one second", 1000)):
+        with secured_broker(reauth_ms=reauth_ms) as broker:
+            task = Task("triokafka", "paced", "SASL_SSL", broker.by_protocol["SASL_SSL"], broker.authority, 2000, 1)
+            sessions[name] = _measure(task)
+    rows = [
+        Row(*key, statistics.median(one[0] for one in values), statistics.median(one[1] for one in values))
+        for key, values in found.items()
+    ]
+    return Findings(rows, {name: statistics.median(times) for name, times in connects.items()}, sessions)
+
+
+def show(found: Findings) -> None:
+    """Print the tables."""
+    print(f"{'client':16} {'what':8} {'protocol':10} {'records/s':>12} {'records/CPU s':>14}")
+    rates = {(row.client, row.what, row.protocol): row.per_processor_second for row in found.rows}
+    for row in found.rows:
+        print(
+            f"{row.client:16} {row.what:8} {row.protocol:10} {row.per_second:12,.0f} {row.per_processor_second:14,.0f}"
+        )
+    for (client, what, protocol), rate in rates.items():
+        theirs = rates.get(("confluent-kafka", what, protocol))
+        if client == "triokafka" and theirs:
+            goal = f" (goal: {GOAL})" if protocol == "SSL" else ""
+            print(f"{what} over {protocol}: {rate / theirs:.2f} x confluent-kafka for each processor second{goal}")
+    for name, ms in found.connects.items():
+        print(f"connect and list topics, {name}: {ms:.1f} ms")
+    for name, (p99, worst) in found.sessions.items():
+        print(f"a record every 2 ms over SASL_SSL, sessions {name}: p99 {p99:.1f} ms, worst {worst:.1f} ms")
+
+
+def as_document(found: Findings) -> dict[str, Any]:
+    """Return the findings for JSON."""
+    return {"rows": [row._asdict() for row in found.rows], "connects": found.connects, "sessions": found.sessions}
+
+
+def draw(found: Findings) -> Any:
+    """Return the picture: rates for each processor second."""
+    return bars(
+        "million records for each processor second",
+        lambda row: (f"{row.client} {row.what} {row.protocol}", row.per_processor_second / 1e6),
+        found.rows,
+    )
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=500_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--clients", nargs="*", default=list(_CLIENTS), choices=list(_CLIENTS))
+    parser.add_argument("--one", metavar="TASK", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one is not None:
+        task = Task(**json.loads(arguments.one))
+        print(json.dumps(_CLIENTS[task.client](task)), flush=True)
+        os._exit(0)  # some clients take their time to end
+    show(run(records=arguments.records, rounds=arguments.rounds, size=arguments.size, clients=tuple(arguments.clients)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Whom a certificate names: its subject and its alternative names, compared as Kafka compares them (KIP-226)."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from typing import Final
+
+from triokafka.errors import ConfigurationError
+from triokafka.named_tuple import NamedTuple
+
+_SEQUENCE: Final = 0x30
+_VERSION: Final = 0xA0
+_EXTENSIONS: Final = 0xA3
+_OCTETS: Final = 0x04
+_ALTERNATIVE_NAMES: Final = bytes.fromhex("0603551d11")
+_END: Final = "-----END CERTIFICATE-----"
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+
+
+class CertificateIdentity(NamedTuple):
+    """The subject as attributes with values in lower case, and the alternative names in their encoded form."""
+
+    subject: tuple[tuple[bytes, bytes], ...]
+    alternative_names: frozenset[bytes]
+
+
+def identity_of(chain: bytes) -> CertificateIdentity:
+    """Return the identity of the first certificate in PEM. Raises `ConfigurationError`."""
+    text = chain.decode("ascii", "replace")
+    begin = text.find(_BEGIN)
+    end = text.find(_END, begin)
+    if begin < 0 or end < 0:
+        raise ConfigurationError("there is no certificate in PEM")
+    try:
+        return _identity(ssl.PEM_cert_to_DER_cert(text[begin : end + len(_END)] + "\n"))
+    except (ValueError, IndexError):
+        raise ConfigurationError("the certificate cannot be read") from None
+
+
+def _identity(certificate: bytes) -> CertificateIdentity:
+    (signed, *_) = _elements(_content(certificate))
+    fields = list(_elements(_content(signed)))
+    if fields[0][0] == _VERSION:
+        del fields[0]
+    _, _, _, _, subject = fields[:5]
+    names = []
+    for relative in _elements(_content(subject)):
+        for attribute in _elements(_content(relative)):
+            kind, value = _elements(_content(attribute))
+            names.append((kind, b" ".join(_content(value).lower().split())))
+    alternatives: frozenset[bytes] = frozenset()
+    for field in fields[5:]:
+        if field[0] == _EXTENSIONS:
+            (extensions,) = _elements(_content(field))
+            for extension in _elements(_content(extensions)):
+                parts = list(_elements(_content(extension)))
+                if parts[0] == _ALTERNATIVE_NAMES and parts[-1][0] == _OCTETS:
+                    alternatives = frozenset(_elements(_content(_content(parts[-1]))))
+    return CertificateIdentity(tuple(names), alternatives)
+
+
+def _elements(data: bytes) -> Iterator[bytes]:
+    """Yield the DER elements in ``data``, each with its header."""
+    position = 0
+    while position < len(data):
+        start, size = _measure(data, position)
+        yield data[position : start + size]
+        position = start + size
+
+
+def _content(element: bytes) -> bytes:
+    start, size = _measure(element, 0)
+    return element[start : start + size]
+
+
+def _measure(data: bytes, position: int) -> tuple[int, int]:
+    """Return where the content of the element at ``position`` begins, and its size."""
+    size = data[position + 1]
+    if size < 0x80:
+        return position + 2, size
+    count = size & 0x7F
+    start = position + 2 + count
+    return start, int.from_bytes(data[position + 2 : start], "big")
