@@ -308,6 +308,33 @@ def test_clearing_the_frames_of_an_error_does_not_end_the_clients_tasks(bootstra
     run(program())
 
 
+def test_getmany_that_a_stop_interrupts_returns_nothing(bootstrap: str, topic: str, group: str) -> None:
+    async def program() -> None:
+        consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group)
+        await consumer.start()
+        assert consumer._coordinator.member_id
+        waiting = asyncio.create_task(consumer.getmany(timeout_ms=30_000))
+        await asyncio.sleep(0)
+        await consumer.stop()
+        assert await waiting == {}
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.getmany()
+
+    run(program())
+
+
+def test_start_leaves_errors_of_positions_to_calls_for_records(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_and_wait(topic, b"x")
+        async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
+            with pytest.raises(NoOffsetForPartitionError):
+                async for _ in consumer:
+                    pass
+
+    run(program())
+
+
 def test_unknown_isolation_level_is_refused_at_the_start(bootstrap: str) -> None:
     async def program() -> None:
         consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="READ_CCC")

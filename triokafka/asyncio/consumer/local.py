@@ -20,7 +20,8 @@ from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_OF_A_POSITION: Final = (NoOffsetForPartitionError, OffsetOutOfRangeError)
+OF_A_POSITION: Final = (NoOffsetForPartitionError, OffsetOutOfRangeError)
+"""Errors that a seek makes void."""
 
 
 class LocalState:
@@ -93,7 +94,7 @@ class LocalState:
 
     def fail(self, error: Exception, seeks: int | None = None) -> None:
         """Have a call for records raise, unless the error is of a position that a seek has replaced since."""
-        if seeks is not None and seeks < self.seeks and isinstance(error, _OF_A_POSITION):
+        if seeks is not None and seeks < self.seeks and isinstance(error, OF_A_POSITION):
             return
         self.errors.append(error)
         self.wake()
@@ -101,7 +102,7 @@ class LocalState:
     def note_seek(self) -> None:
         """Count a seek, and drop errors that it has made void."""
         self.seeks += 1
-        self.errors = deque(error for error in self.errors if not isinstance(error, _OF_A_POSITION))
+        self.errors = deque(error for error in self.errors if not isinstance(error, OF_A_POSITION))
 
     def stop(self) -> None:
         """Note that the session has ended."""

@@ -105,7 +105,8 @@ class ConsumerSession:
     @property
     def member_id(self) -> str:
         """The consumer's id in its group; empty without one. In any thread."""
-        return self._consumer.health().member_id if self._consumer is not None else ""
+        membership = self._consumer.engine.membership if self._consumer is not None else None
+        return membership.identity.member_id if membership is not None else ""
 
     @property
     def _state(self) -> LocalState:
@@ -484,7 +485,7 @@ class ConsumerSession:
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Commit what auto-commit covers, then call the program's listener."""
-        if self._closing:
+        if self._closing or self.bridge.is_closed:
             return
         partitions = list(revoked)
         positions = await self._ask_back(self._state.withhold, partitions)
@@ -501,7 +502,7 @@ class ConsumerSession:
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Tell the asyncio loop about the assignment, and call the program's listener."""
-        if self._closing:
+        if self._closing or self.bridge.is_closed:
             return
         self._settled = True
         for partition in assigned:
@@ -512,7 +513,7 @@ class ConsumerSession:
 
     async def on_partitions_lost(self, lost: Any) -> None:
         """Drop the records; aiokafka's listeners know no loss, so they hear of a revocation."""
-        if self._closing:
+        if self._closing or self.bridge.is_closed:
             return
         partitions = list(lost)
         await self._ask_back(self._state.withhold, partitions)
