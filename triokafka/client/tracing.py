@@ -1,7 +1,7 @@
 """OpenTelemetry traces: interceptors that carry the trace context in record headers (extra ``otel``).
 
-Spans and attributes follow OpenTelemetry's conventions for messaging. Without these interceptors nothing is imported and
-nothing is recorded.
+Spans and attributes follow OpenTelemetry's conventions for messaging. Without these interceptors nothing is imported
+and nothing is recorded.
 """
 
 from __future__ import annotations
