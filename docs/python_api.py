@@ -40,8 +40,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Reading ranges": ("read_topic", "RangeReader"),
     "Administration": ("AdminClient", "NewTopic", "ConfigResource", "Node"),
-    "Tokens": ("token_endpoint",),
-    "Watching and embedding": ("Hooks", "World", "RealWorld", "KafkaError"),
+    "Watching and embedding": ("Hooks", "World", "RealWorld", "KafkaError", "token_endpoint"),
 }
 """Names of the package by page."""
 
