@@ -94,6 +94,11 @@ class NetworkClient:
         self._closed = False
         self._listeners: list[Callable[[], None]] = []
 
+    @property
+    def background(self) -> BackgroundTasks:
+        """The tasks of this client, for its owner's tasks that end with it."""
+        return self._tasks
+
     # ---------------------------------------------------------------- lifetime
 
     async def __aenter__(self) -> Self:

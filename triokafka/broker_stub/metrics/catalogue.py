@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterator
 import trio
 
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
-from triokafka.broker_stub.metrics.partition_catalogue import group_lag_samples, partition_samples, topic_samples
+from triokafka.broker_stub.metrics.partition_catalogue import (
+    client_samples,
+    group_lag_samples,
+    partition_samples,
+    topic_samples,
+)
 from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.request.dispatcher import Dispatcher
@@ -86,6 +91,7 @@ class BrokerMetrics:
         yield from partition_samples(self._services)
         yield from topic_samples(self._services)
         yield from group_lag_samples(self._services)
+        yield from client_samples(self._services)
 
     def _of_state(self) -> Iterator[Sample]:
         yield Sample("kafka.server:type=KafkaServer,name=BrokerState", {}, self._broker_state())

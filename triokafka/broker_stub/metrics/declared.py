@@ -199,6 +199,11 @@ _NODE: Final = {
         FinalizedLevel=_gauge("level", "Finalized level of a feature."),
         CurrentMetadataVersion=_gauge("level", "Finalized level of metadata.version."),
     ),
+    **_of(
+        "kafka.server:type=client-metrics",
+        instance_count=_gauge("clients", "Clients that push metrics (KIP-714)."),
+        unknown_subscription_request_count=_gauge("pushes", "Pushes for a subscription that had changed."),
+    ),
     "triokafka:type=Tasks": DeclaredMetric("gauge", "tasks", "Tasks of the event loop."),
 }
 _CONTROLLER: Final = {
