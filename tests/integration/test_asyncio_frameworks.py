@@ -163,7 +163,7 @@ def test_record_of_a_consumer_is_an_instance_of_the_record_class(bootstrap: str,
 
 def readme_programs() -> list[str]:
     """Return the Python programs of aiokafka's README: first a producer, then a consumer."""
-    about = metadata("aiokafka")
+    about: Any = metadata("aiokafka")
     lines = str(about.get_payload() or about["Description"]).splitlines()
     programs = []
     for begin, line in enumerate(lines):
@@ -197,5 +197,4 @@ def test_programs_of_aiokafkas_readme_run_unchanged(bootstrap: str) -> None:
         assert line.startswith("consumed:  my_topic 0 ")
     finally:
         consumer.send_signal(signal.SIGINT)
-        consumer.wait(30)
-        consumer.stdout.close()
+        consumer.communicate(timeout=30)
