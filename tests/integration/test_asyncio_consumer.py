@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import traceback
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from triokafka.asyncio import (
     IllegalOperation,
     TopicPartition,
 )
-from triokafka.asyncio.errors import IllegalStateError, OffsetOutOfRangeError
+from triokafka.asyncio.errors import IllegalStateError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 
 async def fill(bootstrap: str, topic: str, count: int, partition: int | None = 0) -> None:
@@ -284,6 +285,25 @@ def test_pattern_matches_the_beginning_of_names(bootstrap: str, topic: str, flag
         consumer.subscribe(pattern=f"{begin}{topic[:-2].upper() if 'i' in flags else topic[:-2]}{comment}")
         async with consumer:
             assert (await consumer.getone()).topic == topic
+
+    run(program())
+
+
+def test_clearing_the_frames_of_an_error_does_not_end_the_clients_tasks(bootstrap: str, topic: str, group: str) -> None:
+    """`unittest.TestCase.assertRaises` clears the frames of the traceback, which closes suspended coroutines."""
+
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_and_wait(topic, b"x")
+        async with AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="none"
+        ) as consumer:
+            for _ in range(2):
+                with pytest.raises(NoOffsetForPartitionError) as raised:
+                    await consumer.getone()
+                traceback.clear_frames(raised.value.__traceback__)
+            await consumer.seek_to_beginning()
+            assert (await consumer.getone()).value == b"x"
 
     run(program())
 

@@ -1,6 +1,6 @@
 """`AIOKafkaConsumer`: aiokafka's consumer over the SDK's.
 
-Records cross from the loop thread in large batches (`session`) into a buffer of the asyncio loop (`buffer`). ``async
+Records cross from the loop thread in large batches (`session`) into a `RecordBuffer` of the asyncio loop. ``async
 for`` and `getmany` take them from there without a switch to another thread or task.
 """
 
@@ -105,7 +105,7 @@ class AIOKafkaConsumer:
             )
         if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
             raise ValueError("`max_poll_records` should be positive Integer")
-        self._bridge = Bridge(loop)
+        self._bridge = Bridge(loop, request_timeout_ms)
         network = network_options(
             self._bridge,
             bootstrap_servers=bootstrap_servers,
@@ -368,7 +368,7 @@ class AIOKafkaConsumer:
     async def _next(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord:
         while True:
             self._check_usable()
-            if self._buffer.next_run(partitions):
+            if self._buffer.next_run(partitions=partitions):
                 for record in self._buffer.iterator:
                     return record
             self._raise_errors()

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from triokafka import ConsumerRecord
-from triokafka.asyncio.consumer.buffer import Deserializer, Position, RecordBuffer
+from triokafka.asyncio.records import converter
 from triokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from triokafka.record_buffer import Position, RecordBuffer
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -33,12 +34,12 @@ class LocalState:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        key_deserializer: Deserializer | None,
-        value_deserializer: Deserializer | None,
+        key_deserializer: Callable[[Any], Any] | None,
+        value_deserializer: Callable[[Any], Any] | None,
         released: Callable[[TopicPartition, int], object],
     ) -> None:
         self.loop = loop
-        self.buffer = RecordBuffer(key_deserializer, value_deserializer, released)
+        self.buffer = RecordBuffer(converter(key_deserializer, value_deserializer), released)
         self.listener: Any = None
         self.assignment: frozenset[TopicPartition] = frozenset()
         self.assigned = False
