@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,7 +124,13 @@ def test_java_manages_tokens_of_our_broker_and_logs_in_with_them(tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    directory = tmp_path_factory.mktemp("secured")
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
+        yield running
+
+
+@contextmanager
+def secured_kafka(directory: Path, *, password: str = PASSWORD) -> Iterator[Secured]:
+    """Run an Apache Kafka with TLS and SASL, and the user ``alice`` for every mechanism."""
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
     key = load_pem_private_key(certificate.private_key_pem.bytes(), None)  # Kafka reads PKCS #8
@@ -150,7 +157,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "delegation_token_secret_key": "a key",
     }
     for listener in ("open", "secure"):
-        accounts = f'{MODULES["PLAIN"]} required user_{USER}="{PASSWORD}";'
+        accounts = f'{MODULES["PLAIN"]} required user_{USER}="{password}";'
         settings[f"listener_name_{listener}_plain_sasl_jaas_config"] = accounts
         for mechanism in MECHANISMS[1:]:
             name = f"listener_name_{listener}_{mechanism.lower()}_sasl_jaas_config"
@@ -158,7 +165,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with jvm.apache_kafka(directory, port=plaintext, **settings) as bootstrap:
         admin = KafkaAdminClient(bootstrap_servers=bootstrap)
         for mechanism in MECHANISMS[1:]:
-            admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, mechanism, PASSWORD)])
+            admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, mechanism, password)])
         admin.close()
         tls_server, open_server, secure_server = (f"127.0.0.1:{port}" for port in (tls, sasl_plaintext, sasl_tls))
         yield Secured(bootstrap, tls_server, open_server, secure_server, authority.cert_pem.bytes().decode())

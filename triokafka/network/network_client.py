@@ -131,6 +131,11 @@ class NetworkClient:
         self._announce()
         self._updater.wake_waiters()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the client is unusable: a background task has failed, or a broker refuses the login."""
+        return self._failure is not None
+
     def check_usable(self) -> None:
         """Raise `ClosedError` after closing, or `KafkaError` after the failure of a background task."""
         if self._failure is not None:

@@ -118,6 +118,7 @@ class Engine:
             )
         self._topics = SubscribedTopics(self.network, self.subscription, self.failure_tracker)
         self.network.metadata.add_listener(self._metadata_changed)
+        self.network.add_listener(self._network_changed)
         self._state = "new"
         self._failure: Exception | None = None
         wait = RecordWait(
@@ -362,6 +363,10 @@ class Engine:
     def _positions_changed(self) -> None:
         self.fetcher.wake()
         self.notify()
+
+    def _network_changed(self) -> None:
+        if self.network.has_failed:
+            self.notify()  # a caller that waits for records would otherwise learn of it at its time limit
 
     def _metadata_changed(self, cluster: Cluster) -> None:
         self._fetch_again(cluster)
