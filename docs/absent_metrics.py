@@ -85,10 +85,15 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
         r".*",
         "node_exporter has the disk; the number of metrics is that of the lines",
     ),
+    (r"kafka\.server:type=client-metrics", r".*-rate", "Prometheus computes rates"),
     (r".*:type=kafka-metrics-count", r"count", "the number of metrics is that of the lines"),
-    (r"kafka\.server:type=(Fetch|Produce|Request|ControllerMutation)", r".*", "quotas have no metrics yet"),
     (
-        r"kafka\.server:type=(AddPartitionsToTxnManager|AssignmentsManager|BrokerMetadataListener|SnapshotEmitter|client-metrics|"
+        r"kafka\.server:type=(Fetch|Produce|Request|ControllerMutation)",
+        r"queue-size|exempt-request-time",
+        "throttled connections do not queue; requests between brokers have no quota",
+    ),
+    (
+        r"kafka\.server:type=(AddPartitionsToTxnManager|AssignmentsManager|BrokerMetadataListener|SnapshotEmitter|"
         r"node-metrics|transaction-coordinator-metrics)(,.*)?",
         r".*",
         "not measured yet",

@@ -40,7 +40,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Reading ranges": ("read_topic", "RangeReader"),
     "Administration": ("AdminClient", "NewTopic", "ConfigResource", "Node"),
-    "Watching and embedding": ("Hooks", "World", "RealWorld", "KafkaError"),
+    "Watching and embedding": ("Hooks", "World", "RealWorld", "KafkaError", "token_endpoint"),
 }
 """Names of the package by page."""
 

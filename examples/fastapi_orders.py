@@ -4,7 +4,7 @@ The producer and the consumer live as long as the application (its lifespan). On
 requests first; then the lifespan ends: the consumer commits what was handled and leaves its group, and the producer
 sends what it has accepted. Run it with an ASGI server, and with ``triokafka broker --in-memory`` beside it:
 
-    uvicorn examples.fastapi_orders:app
+    uvicorn examples.fastapi_orders:app    (examples/fastapi_orders.py)
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import confluent_kafka as ck
 from confluent_kafka import admin as ck_admin
@@ -64,9 +65,14 @@ _CONSUMER: Final = Options(
         "session_timeout_ms": "session.timeout.ms",
     },
 )
+T = TypeVar("T")
+
 _RESETS: Final = {"none": "error"}
 _KINDS: Final = {"topic": ck_admin.ConfigResource.Type.TOPIC, "broker": ck_admin.ConfigResource.Type.BROKER}
 _STATES: Final = {"STABLE": "Stable", "EMPTY": "Empty", "DEAD": "Dead"}
+
+_PROPAGATION_SECONDS: Final = 5.0
+"""How long a broker may take to learn of a new topic."""
 
 
 def _refused(error: ck.KafkaError) -> Refused:
@@ -171,16 +177,33 @@ class ConfluentConsumer(ConsumerDriver):
         return None if found.offset < 0 else int(found.offset)
 
     def beginning(self, spot: Spot) -> int:
-        with _refusals():
-            return int(self._consumer.get_watermark_offsets(ck.TopicPartition(*spot), self._patience)[0])
+        return self._watermarks(spot)[0]
 
     def end(self, spot: Spot) -> int:
-        with _refusals():
-            return int(self._consumer.get_watermark_offsets(ck.TopicPartition(*spot), self._patience)[1])
+        return self._watermarks(spot)[1]
+
+    def _watermarks(self, spot: Spot) -> tuple[int, int]:
+        low, high = self._once_known(
+            lambda: self._consumer.get_watermark_offsets(ck.TopicPartition(*spot), self._patience)
+        )
+        return int(low), int(high)
+
+    def _once_known(self, call: Callable[[], T]) -> T:
+        """Repeat a call while the client's broker has not learned of a topic whose creation was answered."""
+        give_up_at = time.monotonic() + min(self._patience, _PROPAGATION_SECONDS)
+        while True:
+            try:
+                with _refusals():
+                    return call()
+            except Refused as refusal:
+                if "_UNKNOWN_PARTITION" not in str(refusal) or time.monotonic() > give_up_at:
+                    raise
+                time.sleep(0.05)
 
     def offset_for_time(self, spot: Spot, timestamp: int) -> int | None:
-        with _refusals():
-            (found,) = self._consumer.offsets_for_times([ck.TopicPartition(*spot, timestamp)], self._patience)
+        (found,) = self._once_known(
+            lambda: self._consumer.offsets_for_times([ck.TopicPartition(*spot, timestamp)], self._patience)
+        )
         if found.error is not None:
             raise _refused(found.error)
         return None if found.offset < 0 else int(found.offset)

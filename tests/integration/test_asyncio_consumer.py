@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import traceback
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from triokafka.asyncio import (
     IllegalOperation,
     TopicPartition,
 )
-from triokafka.asyncio.errors import IllegalStateError, OffsetOutOfRangeError
+from triokafka.asyncio.errors import IllegalStateError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 
 async def fill(bootstrap: str, topic: str, count: int, partition: int | None = 0) -> None:
@@ -284,6 +285,52 @@ def test_pattern_matches_the_beginning_of_names(bootstrap: str, topic: str, flag
         consumer.subscribe(pattern=f"{begin}{topic[:-2].upper() if 'i' in flags else topic[:-2]}{comment}")
         async with consumer:
             assert (await consumer.getone()).topic == topic
+
+    run(program())
+
+
+def test_clearing_the_frames_of_an_error_does_not_end_the_clients_tasks(bootstrap: str, topic: str, group: str) -> None:
+    """`unittest.TestCase.assertRaises` clears the frames of the traceback, which closes suspended coroutines."""
+
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_and_wait(topic, b"x")
+        async with AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="none"
+        ) as consumer:
+            for _ in range(2):
+                with pytest.raises(NoOffsetForPartitionError) as raised:
+                    await consumer.getone()
+                traceback.clear_frames(raised.value.__traceback__)
+            await consumer.seek_to_beginning()
+            assert (await consumer.getone()).value == b"x"
+
+    run(program())
+
+
+def test_getmany_that_a_stop_interrupts_returns_nothing(bootstrap: str, topic: str, group: str) -> None:
+    async def program() -> None:
+        consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group)
+        await consumer.start()
+        assert consumer._coordinator.member_id
+        waiting = asyncio.create_task(consumer.getmany(timeout_ms=30_000))
+        await asyncio.sleep(0)
+        await consumer.stop()
+        assert await waiting == {}
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.getmany()
+
+    run(program())
+
+
+def test_start_leaves_errors_of_positions_to_calls_for_records(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_and_wait(topic, b"x")
+        async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
+            with pytest.raises(NoOffsetForPartitionError):
+                async for _ in consumer:
+                    pass
 
     run(program())
 

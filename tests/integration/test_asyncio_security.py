@@ -46,7 +46,7 @@ def test_token_provider_runs_in_the_loop_of_the_program() -> None:
             return "token"
 
     async def program() -> None:
-        bridge = Bridge(asyncio.get_running_loop())
+        bridge = Bridge(asyncio.get_running_loop(), 40_000)
         assert await bridge.call(TokenProvider(bridge, Provider()).token) == "token"
 
     run(program())

@@ -123,9 +123,13 @@ class TestTopics:
         assert done.status == 0 and "metric names do not distinguish '.' and '_'" in done.err
         tool.ok("topics", "create", "tp-assigned", "--replica-assignment", "1,1")
         described = tool.ok("topics", "describe", "tp.one").splitlines()
-        assert described[0].endswith("\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: retention.ms=5")
+        elr = ["Elr: ", "LastKnownElr: "]
+        assert described[0].endswith(
+            "\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: min.insync.replicas=1,retention.ms=5"
+        )
         assert [line.split("\t")[1:] for line in tool.ok("topics", "describe", "tp-assigned").splitlines()[1:]] == [
-            ["Topic: tp-assigned", f"Partition: {number}", "Leader: 1", "Replicas: 1", "Isr: 1"] for number in (0, 1)
+            ["Topic: tp-assigned", f"Partition: {number}", "Leader: 1", "Replicas: 1", "Isr: 1", *elr]
+            for number in (0, 1)
         ]
 
     def test_exactly_one_action_is_asked_for(self, tool: Tool) -> None:
@@ -188,11 +192,11 @@ class TestTopics:
         describe = ("topics", "describe", "rep-.*")
         assert tool.ok(*describe, "--under-replicated-partitions") == ""
         assert tool.ok(*describe, "--unavailable-partitions") == ""
-        # More is asked for than there are replicas: then all of them are enough.
-        assert tool.ok(*describe, "--under-min-isr-partitions") == ""
-        assert len(tool.ok(*describe, "--at-min-isr-partitions").splitlines()) == 3
-        (only,) = tool.ok(*describe, "--topics-with-overrides").splitlines()
-        assert "rep-strict" in only and "min.insync.replicas=2" in only
+        assert "Topic: rep-strict" in tool.ok(*describe, "--under-min-isr-partitions")
+        assert len(tool.ok(*describe, "--at-min-isr-partitions").splitlines()) == 2
+        found = tool.ok(*describe, "--topics-with-overrides", "--partition-size-limit-per-response", "1").splitlines()
+        assert len(found) == 2  # of the cluster and of the topic
+        assert "rep-strict" in found[1] and "min.insync.replicas=2" in found[1]
         both = ("--unavailable-partitions", "--topics-with-overrides")
         assert "exclude each other" in tool.fails(*describe, *both, status=2)
         for none in ("missing", "", ","):

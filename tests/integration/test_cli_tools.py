@@ -86,6 +86,41 @@ def topics(broker: str) -> None:
         assert run(["produce", "gauge", "--partition", "1", "--value", value, "-b", broker]) == 0
 
 
+class TestCredentials:
+    """Of users, among their configurations, as in kafka-configs."""
+
+    def test_credentials_are_set_described_and_removed(self, tool: Tool) -> None:
+        secret = "SCRAM-SHA-256=[iterations=8192,password=dolphin]"
+        tool.ok("configs", "alter", "--user", "ida", "--add-config", f"{secret},producer_byte_rate=5")
+        shown = [
+            "Quota configs for user-principal 'ida' are producer_byte_rate=5.0",
+            "SCRAM credential configs for user-principal 'ida' are SCRAM-SHA-256=iterations=8192",
+        ]
+        for whom in (["--user", "ida"], ["--entity-type", "users"]):
+            assert tool.ok("configs", "describe", *whom).splitlines() == shown
+        assert json.loads(tool.ok("configs", "describe", "--user", "ida", "--json"))[1] == {
+            "entity": {"user": "ida"}, "scram": {"SCRAM-SHA-256": 8192}
+        }  # fmt: skip
+        tool.ok("configs", "alter", "--user", "ida", "--delete-config", "SCRAM-SHA-256,producer_byte_rate")
+        assert tool.ok("configs", "describe", "--entity-type", "users") == ""
+
+    @pytest.mark.parametrize(
+        ("entity", "config", "problem"),
+        [
+            (["--user", "ida"], "SCRAM-SHA-256=[password=]", "the password is missing"),
+            (["--user", "ida"], "SCRAM-SHA-256=[iterations=1,password=dolphin]", "iterations are 4096"),
+            (["--user", "ida"], "SCRAM-SHA-256=dolphin", "takes [iterations=NUMBER"),
+            (["--client", "x"], "SCRAM-SHA-256=[password=dolphin]", "configurations of one user"),
+            (["--user-defaults"], "SCRAM-SHA-256=[password=dolphin]", "configurations of one user"),
+        ],
+    )
+    def test_wrong_credentials_are_usage_errors_without_the_password(
+        self, tool: Tool, entity: list[str], config: str, problem: str
+    ) -> None:
+        said = tool.fails("configs", "alter", *entity, "--add-config", config, status=2)
+        assert problem in said and "dolphin" not in said
+
+
 @pytest.mark.usefixtures("topics")
 class TestOffsets:
     def test_offsets_are_lines_of_topic_partition_and_offset(self, tool: Tool) -> None:

@@ -15,8 +15,9 @@ from tests.integration.test_cli import Tool
 from triokafka import errors
 from triokafka.client.admin import AclBinding, AclOperation, AclPatternType, AclPermissionType, ResourceType
 from triokafka.security.secret import reveal
-from triokafka.testing import running_broker
+from triokafka.testing import running_broker, running_cluster
 from triokafka.testing.running import RunningBroker
+from triokafka.testing.security import BrokerSecurity
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 USERS = {"admin": "a", "alice": "b", "bob": "c", "eve": "d"}
@@ -167,3 +168,21 @@ def test_command_line_creates_renews_expires_and_describes(
         )
         assert tokens("expire", "--hmac", created["hmac"]) == "The token is removed.\n"
         assert json.loads(tokens("describe", "--json")) == []
+
+
+async def test_every_broker_of_a_cluster_forwards_requests_and_takes_logins() -> None:
+    """The controller learns from the Envelope who asks, and whether with a token (KIP-590)."""
+    security = BrokerSecurity(tls=False, users={"broker": "x", "alice": "b"})
+    async with running_cluster(
+        3, controllers=1, delegation_token_secret_key="a key", **security.broker_options()
+    ) as cluster:
+        seen = []
+        for broker in cluster.brokers:
+            options = {**security.client_options("alice", "PLAIN"), "bootstrap_servers": broker.bootstrap_servers}
+            async with triokafka.AdminClient(**options) as alice:
+                seen.append(await alice.create_delegation_token())
+                assert (seen[-1].owner, seen[-1].requester) == ("User:alice", "User:alice")
+                with trio.fail_after(30):  # every broker has its own image
+                    while seen[-1] not in await alice.describe_delegation_tokens():
+                        await trio.sleep(0.01)
+                assert await alice.renew_delegation_token(seen[0].hmac) >= seen[0].expiry_timestamp_ms

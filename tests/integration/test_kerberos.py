@@ -11,8 +11,11 @@ import trio
 
 import triokafka
 from tests.support.kdc import REALM, Kdc, running_kdc
+from triokafka.blocking import KafkaProducer
 from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
+from triokafka.security.kerberos.login import KerberosLogin, KerberosSettings
 from triokafka.testing import running_broker
+from triokafka.testing.blocking import running_broker as blocking_broker
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 
@@ -100,3 +103,21 @@ def test_incomplete_login_text_is_refused() -> None:
     ):
         with pytest.raises(ConfigurationError):
             triokafka.AdminClient(**client("localhost:1", text))
+
+
+def test_login_by_keytab_is_renewed_in_the_last_part_of_its_lifetime(kdc: Kdc) -> None:
+    keytab = str(kdc.directory / "alice.keytab")
+    login = KerberosLogin(KerberosSettings(principal=f"alice@{REALM}", keytab=keytab))
+    first = login.initiate(now=100.0)
+    assert 0 < first.lifetime <= 3600
+    assert login.initiate(now=100.0 + 0.7 * first.lifetime) is first
+    assert login.initiate(now=100.0 + 0.9 * first.lifetime) is not first
+
+
+def test_blocking_client_takes_kafka_pythons_options(kdc: Kdc) -> None:
+    kdc.run("kinit", "bob", stdin="secret\n")
+    with blocking_broker(**broker_security(kdc)) as running:
+        for more in ({"sasl_kerberos_service_name": "kafka"}, {"sasl_kerberos_name": f"kafka/127.0.0.1@{REALM}"}):
+            producer = KafkaProducer(**client(running.bootstrap_servers, None, **more))
+            producer.send("orders", b"x", partition=0).get(30)
+            producer.close()

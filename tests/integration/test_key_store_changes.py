@@ -118,7 +118,35 @@ async def test_stores_that_cannot_be_used_are_refused(certificates: Certificates
             ):
                 with pytest.raises(InvalidRequestError, match=words):
                     await admin.incremental_alter_configs({resource: {name: value}})
+            with pytest.raises(InvalidRequestError, match="DistinguishedName"):
+                await admin.alter_configs({this: {LOCATION: certificates.store("other.pem", common_name="other")}})
         assert await served(options, certificates.trust) == before
+
+
+async def test_controller_listener_follows_the_configuration_of_its_node(certificates: Certificates) -> None:
+    first = certificates.store("first.pem")
+    async with running_broker(
+        world=RealWorld(),
+        log_dirs=(str(certificates.trust.parent / "data"),),
+        listeners=("PLAINTEXT://127.0.0.1:0", "CONTROLLER://127.0.0.1:0"),
+        listener_security_protocol_map=("PLAINTEXT:PLAINTEXT", "CONTROLLER:SSL"),
+        security={"ssl.keystore.location": first, "ssl.truststore.location": str(certificates.trust)},
+    ) as running:
+        registered = running.broker.image.controllers.get(running.config.node_id)
+        with trio.fail_after(20):
+            while registered is None:
+                await trio.sleep(0.01)
+                registered = running.broker.image.controllers.get(running.config.node_id)
+        (listener,) = registered.end_points
+        options = {"bootstrap_servers": f"{listener.host}:{listener.port}"}
+        before = await served(options, certificates.trust)
+        this = ConfigResource(ConfigResourceType.BROKER, str(running.config.node_id))
+        name = "listener.name.controller.ssl.keystore.location"
+        async with triokafka.AdminClient(**running.client_options()) as admin:
+            await admin.incremental_alter_configs({this: {name: certificates.store("second.pem")}})
+        with trio.fail_after(20):
+            while await served(options, certificates.trust) == before:
+                await trio.sleep(0.01)
 
 
 async def test_client_uses_a_changed_authority_for_new_connections(certificates: Certificates, tmp_path: Path) -> None:

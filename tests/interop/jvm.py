@@ -102,11 +102,13 @@ def run_java(main_class: str, *arguments: str, timeout: float = 300) -> str:
 
 
 @contextmanager
-def apache_kafka(directory: Path, *, port: int | None = None, **overrides: str) -> Iterator[str]:
+def apache_kafka(
+    directory: Path, *, port: int | None = None, class_path: str | None = None, **overrides: str
+) -> Iterator[str]:
     """Start one Apache Kafka node (broker and controller); gives its bootstrap address.
 
     Its data directory is ``directory / "data"``; it is formatted when it is not a data directory yet. It listens on
-    ``port`` where that is given.
+    ``port`` where that is given. ``class_path`` has the classes of plug-ins.
 
     ``overrides`` are further broker properties, with ``_`` for ``.``. The process ends with the block.
     """
@@ -131,7 +133,7 @@ def apache_kafka(directory: Path, *, port: int | None = None, **overrides: str) 
     }
     config = directory / "server.properties"
     config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    path = f"{jars()}/*"
+    path = f"{jars()}/*" if class_path is None else f"{jars()}/*{os.pathsep}{class_path}"
     if not (directory / "data" / "meta.properties").exists():
         # One that began with a hyphen would be taken for an option.
         cluster_id = "K" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from joserfc import jwt
+from joserfc.jwk import RSAKey
 
 from tests.interop import jvm
 from tests.interop.test_security import TOPICS, properties
@@ -68,7 +70,6 @@ def test_java_logs_in_to_our_broker_with_tokens_of_a_provider(provider: TokenSer
 
         arguments = ("--bootstrap-server", broker.bootstrap_servers, "--command-config", command(CLIENTS["alice"]))
         jvm.run_java(TOPICS, *arguments, "--create", "--topic", "of-java")
-        assert jvm.run_java(TOPICS, *arguments, "--list").split() == ["of-java"]
         foreign = TokenServer()
         provider.key, good = foreign.key, provider.key
         try:
@@ -76,6 +77,76 @@ def test_java_logs_in_to_our_broker_with_tokens_of_a_provider(provider: TokenSer
                 jvm.run_java(TOPICS, *arguments, "--list")
         finally:
             provider.key = good
+
+
+@pytest.mark.parametrize("grant", ["ClientCredentialsJwtRetriever", "JwtBearerJwtRetriever"])
+def test_assertions_are_those_of_java(
+    provider: TokenServer, grant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request with a signed assertion: the same fields, and the same claims of the same kinds."""
+    key = RSAKey.generate_key(2048)
+    key_file, template = tmp_path / "key.pem", tmp_path / "template.json"
+    key_file.write_bytes(key.as_pem(private=True))
+    template.write_text('{"header": {"kid": "k"}, "payload": {"tenant": "t", "sub": "of the template"}}')
+    monkeypatch.setattr(provider, "assertion_keys", [key])
+    names = "-Dorg.apache.kafka.sasl.oauthbearer.allowed"
+    java_options = f"{names}.urls={provider.token_url} {names}.files={key_file},{template}"
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", java_options)
+    texts = {
+        **broker_texts(provider),
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "org.apache.kafka.sasl.oauthbearer.allowed.urls": provider.jwks_url,
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    }
+    settings = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": provider.token_url,
+        "sasl_oauthbearer_jwt_retriever_class": f"{PACKAGE}.{grant}",
+        "sasl_oauthbearer_scope": "read write",
+        "sasl_oauthbearer_client_credentials_client_id": "the client",
+        "sasl_oauthbearer_assertion_private_key_file": str(key_file),
+        "sasl_oauthbearer_assertion_template_file": str(template),
+        "sasl_oauthbearer_assertion_claim_iss": "issuer",
+        "sasl_oauthbearer_assertion_claim_sub": "alice",
+        "sasl_oauthbearer_assertion_claim_aud": "token endpoint",
+    }
+    listener: dict[str, Any] = {
+        "listeners": ("SASL_PLAINTEXT://127.0.0.1:0",),
+        "inter_broker_listener_name": "SASL_PLAINTEXT",
+    }
+    with running_broker(security=texts, **listener) as broker:
+        file = properties(
+            tmp_path / "client.properties",
+            **settings,
+            sasl_login_callback_handler_class=f"{PACKAGE}.OAuthBearerLoginCallbackHandler",
+            sasl_jaas_config=f"{LOGIN_MODULE} required;",
+            sasl_oauthbearer_assertion_claim_jti_include="true",
+        )
+        jvm.run_java(TOPICS, "--bootstrap-server", broker.bootstrap_servers, "--command-config", file, "--list")
+        of_java = provider.requests[-1]
+        topics(
+            broker.bootstrap_servers,
+            **{name: value for name, value in settings.items() if name not in ("security_protocol", "sasl_mechanism")},
+            sasl_oauthbearer_assertion_claim_jti_include=True,
+            sasl_oauthbearer_allowed_urls=provider.token_url,
+            sasl_oauthbearer_allowed_files=f"{key_file},{template}",
+        )
+        ours = provider.requests[-1]
+    assertion = "assertion" if grant.startswith("JwtBearer") else "client_assertion"
+    tokens = [jwt.decode(form.pop(assertion), key, algorithms=["RS256"]) for form in (of_java, ours)]
+    assert of_java == ours
+    assert tokens[0].header == tokens[1].header
+    kinds = [
+        {
+            name: value if isinstance(value, str) and name != "jti" else type(value)
+            for name, value in token.claims.items()
+        }
+        for token in tokens
+    ]
+    assert kinds[0] == kinds[1]
+    for claims in (token.claims for token in tokens):
+        assert (claims["exp"] - claims["iat"], claims["iat"] - claims["nbf"]) == (300, 60)
 
 
 @pytest.fixture(scope="module")

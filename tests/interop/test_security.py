@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +30,7 @@ from triokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 from triokafka.testing.blocking import running_broker
+from triokafka.world.system import RealWorld
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -38,6 +42,7 @@ MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 TOPICS = "org.apache.kafka.tools.TopicCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
 TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 
 
@@ -119,7 +124,13 @@ def test_java_manages_tokens_of_our_broker_and_logs_in_with_them(tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    directory = tmp_path_factory.mktemp("secured")
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
+        yield running
+
+
+@contextmanager
+def secured_kafka(directory: Path, *, password: str = PASSWORD) -> Iterator[Secured]:
+    """Run an Apache Kafka with TLS and SASL, and the user ``alice`` for every mechanism."""
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
     key = load_pem_private_key(certificate.private_key_pem.bytes(), None)  # Kafka reads PKCS #8
@@ -146,7 +157,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "delegation_token_secret_key": "a key",
     }
     for listener in ("open", "secure"):
-        accounts = f'{MODULES["PLAIN"]} required user_{USER}="{PASSWORD}";'
+        accounts = f'{MODULES["PLAIN"]} required user_{USER}="{password}";'
         settings[f"listener_name_{listener}_plain_sasl_jaas_config"] = accounts
         for mechanism in MECHANISMS[1:]:
             name = f"listener_name_{listener}_{mechanism.lower()}_sasl_jaas_config"
@@ -154,7 +165,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with jvm.apache_kafka(directory, port=plaintext, **settings) as bootstrap:
         admin = KafkaAdminClient(bootstrap_servers=bootstrap)
         for mechanism in MECHANISMS[1:]:
-            admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, mechanism, PASSWORD)])
+            admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, mechanism, password)])
         admin.close()
         tls_server, open_server, secure_server = (f"127.0.0.1:{port}" for port in (tls, sasl_plaintext, sasl_tls))
         yield Secured(bootstrap, tls_server, open_server, secure_server, authority.cert_pem.bytes().decode())
@@ -257,3 +268,45 @@ def test_our_command_manages_tokens_of_apache_kafka_and_our_clients_log_in_with_
     assert json.loads(tokens("describe", "--json")) == []
     with pytest.raises(SaslAuthenticationFailedError):
         trio.run(produce)
+
+
+def test_kafka_configs_changes_the_key_store_of_our_listener(tmp_path: Path) -> None:
+    """KIP-226: the new store takes effect without a restart, and one for another subject is refused."""
+    authority = trustme.CA()
+    (tmp_path / "ca.pem").write_bytes(authority.cert_pem.bytes())
+
+    def store(name: str, common_name: str) -> str:
+        issued = authority.issue_cert(
+            "127.0.0.1", "localhost", common_name=common_name, organization_name="o", organization_unit_name="u"
+        )
+        content = issued.private_key_pem.bytes() + b"".join(one.bytes() for one in issued.cert_chain_pems)
+        (tmp_path / name).write_bytes(content)
+        return str(tmp_path / name)
+
+    def served(address: str) -> str:
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port))) as raw, context.wrap_socket(raw, server_hostname=host) as tls:
+            return str(tls.getpeercert()["serialNumber"])  # type: ignore[index]
+
+    trust = str(tmp_path / "ca.pem")
+    security = {"ssl.keystore.location": store("first.pem", "broker"), "ssl.truststore.location": trust}
+    with running_broker(
+        world=RealWorld(),
+        log_dirs=(str(tmp_path / "data"),),
+        listeners=("SSL://127.0.0.1:0",),
+        inter_broker_listener_name="SSL",
+        security=security,
+    ) as broker:
+        config = properties(
+            tmp_path / "client", security_protocol="SSL", ssl_truststore_type="PEM", ssl_truststore_location=trust
+        )
+        before = served(broker.bootstrap_servers)
+        base = ("--bootstrap-server", broker.bootstrap_servers, "--command-config", config)
+        change = (*base, "--alter", "--entity-type", "brokers", "--entity-name", "1", "--add-config")
+        location = "listener.name.ssl.ssl.keystore.location"
+        with pytest.raises(AssertionError, match="DistinguishedName"):
+            jvm.run_java(CONFIGS, *change, f"{location}={store('other.pem', 'other')}")
+        assert served(broker.bootstrap_servers) == before
+        jvm.run_java(CONFIGS, *change, f"{location}={store('second.pem', 'broker')}")
+        assert served(broker.bootstrap_servers) != before

@@ -3,7 +3,8 @@
 Zombies: another producer with the same transactional id begins while the one before goes on. Late appends: a Produce
 request is served long after its transaction was aborted. Late markers: a request for markers is served after the
 coordinator has moved. Lost decisions: the coordinator decides while no other node hears of it, then it is killed
-together with the producers. Each partition of the topic is on a node of its own, so that markers cross the network.
+together with the producers. Each partition has one replica, and every node leads two of them,
+so that markers cross the network.
 
 `TransactionHistory` judges every run, and no transaction may hang.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import random
+from collections.abc import Sequence
 from typing import Final
 
 import pytest
@@ -38,19 +40,30 @@ from triokafka.testing import SimulatedWorld, Simulation, run_simulation
 from triokafka.topic_names import TRANSACTION_STATE_TOPIC
 
 TOPIC: Final = "t"
-PARTITIONS: Final = [TopicPartition(TOPIC, number) for number in range(3)]
 NAMES: Final = ("a", "b")
-QUICK_SEEDS: Final = 6
+QUICK_SEEDS: Final = 8
 """Within so many seeds each planted bug of ``tests/support/transaction_mutations.py`` is found."""
 LONG_SEEDS: Final = 500
-KINDS: Final = ("zombie", "late append", "late append", "late markers", "late markers", "lost decision", "kill", "cut")
+_ALWAYS: Final = ("zombie", "late append", "late markers", "lost decision", "kill", "cut")
+KINDS: Final = {1: (*_ALWAYS, *["late markers"] * 4), 2: (*_ALWAYS, *["late append"] * 2, "lost decision")}
+"""What happens, by transaction version. Without bumped epochs, the coordinator's is all that stops a late marker."""
+COUNTS: Final = {1: 3, 2: 6}
+"""Partitions: few, so that a late marker finds records; many, so that a late record finds a partition at rest."""
 
 
 class Identity:
     """One transactional id, and the processes that use it: the current one and zombies."""
 
-    def __init__(self, cluster: SimulatedCluster, history: TransactionHistory, name: str, over: trio.Event) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        history: TransactionHistory,
+        name: str,
+        partitions: Sequence[TopicPartition],
+        over: trio.Event,
+    ) -> None:
         self.name = name
+        self._partitions = partitions
         self.done = trio.Event()
         self._cluster = cluster
         self._simulation = cluster.simulation
@@ -109,7 +122,7 @@ class Identity:
         await transaction.begin()
         attempt = self._history.begin(self.name)
         try:
-            for _ in range(self._chance.randrange(2, 6)):
+            for _ in range(self._chance.randrange(1, 5)):
                 await self._send(producer, attempt)
                 if self._chance.random() < 0.5:
                     await trio.sleep(self._chance.uniform(0, 0.2))
@@ -139,7 +152,7 @@ class Identity:
                 self.done.set()
 
     async def _send(self, producer: triokafka.Producer, attempt: Attempt) -> None:
-        partition = self._chance.choice(PARTITIONS)
+        partition = self._chance.choice(self._partitions)
         self._values += 1
         value = b"%s-%d" % (self.name.encode(), self._values)
         self._history.sent(attempt, value, partition)
@@ -149,7 +162,10 @@ class Identity:
 class Trouble:
     """Does harm until it was done ``count`` times."""
 
-    def __init__(self, cluster: SimulatedCluster, identities: list[Identity], chance: random.Random) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, identities: list[Identity], kinds: Sequence[str], chance: random.Random
+    ) -> None:
+        self._kinds = kinds
         self._cluster = cluster
         self._network = cluster.simulation.network
         self._identities = identities
@@ -159,7 +175,7 @@ class Trouble:
         """Do harm."""
         for _ in range(count):
             await trio.sleep(self._chance.uniform(0.05, 0.6))
-            kind = self._chance.choice(KINDS)
+            kind = self._chance.choice(self._kinds)
             self._cluster.simulation.record("fault", kind)
             identity = self._chance.choice(self._identities)
             match kind:
@@ -180,18 +196,23 @@ class Trouble:
         """The next Produce requests are served late; meanwhile the producer is replaced, now and then twice."""
         for node in self._running():
             assert node.node is not None
-            delay = self._chance.randrange(300, 2_500)
+            delay = self._chance.randrange(150, 1_000)
             node.node.broker.faults.arm(RequestFault(api_key=ProduceRequest.api_key, delay_ms=delay))
-        await trio.sleep(self._chance.uniform(0.02, 0.3))
+        await trio.sleep(self._chance.uniform(0.01, 0.2))
         identity.start()
 
     async def _late_markers(self) -> None:
         """The next requests for markers are served late; meanwhile the coordinator moves."""
+        faults = []
         for node in self._running():
             assert node.node is not None
-            delay = self._chance.randrange(500, 2_000)
-            node.node.broker.faults.arm(RequestFault(api_key=WriteTxnMarkersRequest.api_key, delay_ms=delay))
-        await trio.sleep(self._chance.uniform(0.05, 0.4))
+            delay = self._chance.randrange(300, 1_200)
+            faults.append(RequestFault(api_key=WriteTxnMarkersRequest.api_key, delay_ms=delay))
+            node.node.broker.faults.arm(faults[-1])
+        for _ in range(50):
+            if not all(fault.times for fault in faults):
+                break
+            await trio.sleep(0.01)  # until a request is held back
         await self._move_coordinator()
 
     async def _move_coordinator(self) -> None:
@@ -248,7 +269,9 @@ class Trouble:
         return None
 
 
-async def _read(cluster: SimulatedCluster, history: TransactionHistory, world: SimulatedWorld) -> None:
+async def _read(
+    cluster: SimulatedCluster, history: TransactionHistory, partitions: Sequence[TopicPartition], world: SimulatedWorld
+) -> None:
     async with triokafka.Consumer(
         bootstrap_servers=cluster.bootstrap,
         world=world,
@@ -256,7 +279,7 @@ async def _read(cluster: SimulatedCluster, history: TransactionHistory, world: S
         auto_offset_reset="earliest",
         request_timeout_ms=2_000,
     ) as consumer:
-        consumer.assign(PARTITIONS)
+        consumer.assign(partitions)
         while True:
             for records in (await consumer.poll(timeout_ms=200)).values():
                 for record in records:
@@ -266,6 +289,8 @@ async def _read(cluster: SimulatedCluster, history: TransactionHistory, world: S
 
 async def scenario(simulation: Simulation) -> TransactionHistory:
     """One run, judged. Raises `AssertionError` with the anomalies."""
+    level = 2 - simulation.seed % 2
+    partitions = [TopicPartition(TOPIC, number) for number in range(COUNTS[level])]
     chance = random.Random(f"{simulation.seed}/test")
     cluster = SimulatedCluster(
         simulation,
@@ -278,20 +303,21 @@ async def scenario(simulation: Simulation) -> TransactionHistory:
     await cluster.create_topics({"first": 1})  # waits for all nodes
     async with cluster.admin() as admin:
         await cluster.retry(
-            lambda: admin.create_topics([triokafka.NewTopic(TOPIC, assignments={0: [1], 1: [2], 2: [3]})])
+            lambda: admin.create_topics(
+                [triokafka.NewTopic(TOPIC, assignments={n: [n % 3 + 1] for n in range(len(partitions))})]
+            )
         )
-        if simulation.seed % 2:
-            # Without bumped epochs, the epoch of the coordinator is all that stops a late marker.
-            downgrade = FeatureUpdate(1, UpgradeType.SAFE_DOWNGRADE)
+        if level == 1:
+            downgrade = FeatureUpdate(level, UpgradeType.SAFE_DOWNGRADE)
             await cluster.retry(lambda: admin.update_features({"transaction.version": downgrade}))
     history, over = TransactionHistory(), trio.Event()
-    identities = [Identity(cluster, history, name, over) for name in NAMES]
-    simulation.host("reader").start(functools.partial(_read, cluster, history))
+    identities = [Identity(cluster, history, name, partitions, over) for name in NAMES]
+    simulation.host("reader").start(functools.partial(_read, cluster, history, partitions))
     for identity in identities:
         identity.start()
     with trio.fail_after(900):
         await trio.sleep(1)
-        await Trouble(cluster, identities, chance).run(chance.randrange(5, 9))
+        await Trouble(cluster, identities, KINDS[level], chance).run(chance.randrange(5, 9))
         for node in cluster.nodes:
             if node.node is not None:
                 node.node.broker.faults.disarm_all()
@@ -302,8 +328,8 @@ async def scenario(simulation: Simulation) -> TransactionHistory:
     # The coordinator aborts what killed producers left open.
     await trio.sleep(10)
     world = cluster.client_world("auditor")
-    await _check_nothing_hangs(cluster, world)
-    found = await read_all(cluster.bootstrap, {TOPIC: 3}, world=world, isolation_level="read_committed")
+    await _check_nothing_hangs(cluster, partitions, world)
+    found = await read_all(cluster.bootstrap, {TOPIC: len(partitions)}, world=world, isolation_level="read_committed")
     history.check(
         {partition: [value for _, value in entries if value is not None] for partition, entries in found.items()}
     )
@@ -311,13 +337,15 @@ async def scenario(simulation: Simulation) -> TransactionHistory:
     return history
 
 
-async def _check_nothing_hangs(cluster: SimulatedCluster, world: SimulatedWorld) -> None:
+async def _check_nothing_hangs(
+    cluster: SimulatedCluster, partitions: Sequence[TopicPartition], world: SimulatedWorld
+) -> None:
     ends = []
     for level in ("read_committed", "read_uncommitted"):
         async with triokafka.Consumer(
             bootstrap_servers=cluster.bootstrap, world=world, isolation_level=level
         ) as consumer:
-            ends.append(await consumer.end_offsets(PARTITIONS))
+            ends.append(await consumer.end_offsets(partitions))
     stable, all_of_them = ends
     assert stable == all_of_them, f"a transaction hangs: last stable offsets {stable} of {all_of_them}"
 

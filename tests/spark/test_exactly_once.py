@@ -3,6 +3,8 @@ once."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +16,7 @@ import pytest
 import trio
 
 import triokafka
+from tests.spark.killing_source import ALL, start
 from tests.spark.test_spark_write import lines, more_lines, sink
 from tests.spark.topics import make_topic
 from tests.support.cancellation import cancelled_at_each_checkpoint
@@ -176,6 +179,74 @@ def test_batch_that_spark_repeats_is_written_once(spark: Any, bootstrap: str, tm
     more_lines(tmp_path / "in", "d")
     run(frame, bootstrap, topic, checkpoint)
     assert values(bootstrap, topic) == Counter([b"a", b"b", b"c", b"d"])
+
+
+def test_worker_killed_around_the_commit_writes_once(spark: Any, bootstrap: str, tmp_path: Path) -> None:
+    """Each kill ends the query, because a session on local threads tries no task again; the next run repeats it."""
+    topic = make_topic(bootstrap, partitions=2)
+    frame = lines(spark, tmp_path / "in", "a", "b", "c")
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    steps = ("response TxnOffsetCommit 1", "request EndTxn 1", "response EndTxn 1")
+    for number in range(len(steps) + 1):
+        query = start(
+            spark, frame, bootstrap, topic, str(tmp_path / "checkpoint"),
+            killed=str(killed), victim="worker", steps=",".join(steps),
+        )  # fmt: skip
+        try:
+            assert query.awaitTermination(180)
+            break
+        except Exception:
+            assert len(list(killed.iterdir())) == number + 1, "a task failed for another reason"
+    assert {one.name for one in killed.iterdir()} == {step.replace(" ", "-") for step in steps}
+    assert values(bootstrap, topic) == Counter([b"a", b"b", b"c"])
+
+
+AROUND_THE_WRITE = ",".join(
+    f"{event} {api} 1"
+    for api in ("InitProducerId", "Produce", "TxnOffsetCommit", "EndTxn")
+    for event in ("request", "response")
+)
+"""The steps at which a program is killed that takes seconds to start."""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize(
+    ("victim", "steps", "master"),
+    [
+        ("worker", ALL, "local[2,200]"),
+        ("executor", AROUND_THE_WRITE, "local-cluster[2,1,768]"),
+        ("driver", AROUND_THE_WRITE, "local[2]"),
+    ],
+)
+def test_process_killed_at_every_step_writes_once(
+    victim: str, steps: str, master: str, bootstrap: str, tmp_path: Path
+) -> None:
+    topic = make_topic(bootstrap, partitions=2)
+    source, killed = tmp_path / "in", tmp_path / "killed"
+    source.mkdir()
+    killed.mkdir()
+    for number in range(3):
+        more_lines(source, *(f"{number}-{line}" for line in range(50)))
+    command = [
+        sys.executable, "-m", "tests.spark.killing_source",
+        bootstrap, topic, str(source), str(tmp_path / "checkpoint"), str(killed), victim, steps, master,
+    ]  # fmt: skip
+    log, starts = tmp_path / "log.txt", 0
+    while True:
+        before = len(list(killed.iterdir()))
+        with log.open("ab") as output:
+            status = subprocess.run(command, stdout=output, stderr=output, check=False, timeout=1_200).returncode
+        starts += 1
+        if not status:
+            break
+        assert victim == "driver" and len(list(killed.iterdir())) > before, log.read_text(errors="replace")[-4_000:]
+    done = {one.name for one in killed.iterdir()}
+    print(f"{victim}: {len(done)} steps, {starts} starts: {sorted(done)}")
+    assert {step.replace(" ", "-") for step in AROUND_THE_WRITE.split(",")} <= done
+    assert (starts > 1) is (victim == "driver")
+    assert values(bootstrap, topic) == Counter(b"%d-%d" % (number, line) for number in range(3) for line in range(50))
 
 
 def test_batch_write_is_transactional_too(spark: Any, bootstrap: str) -> None:

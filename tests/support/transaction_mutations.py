@@ -13,9 +13,10 @@ _LIVES = "tests/property/test_transaction_coordinator.py::test_transactions_surv
 _API = "tests/unit/broker_stub/api/test_transactions.py::"
 _UNIT = "tests/unit/coordinator/test_transactions.py::"
 _SIMULATED = "tests/simulation/test_transactions.py::"
+_ZOMBIES = "tests/simulation/test_transaction_zombies.py::"
 _VERIFICATION = "tests/unit/broker_stub/log/test_verification.py::"
 
-TRANSACTION_MUTATIONS: tuple[Mutation, ...] = tuple(
+_MUTATIONS: tuple[Mutation, ...] = tuple(
     Mutation(rule, file, old, new, test)
     for rule, file, old, new, test in (
         (
@@ -125,4 +126,19 @@ TRANSACTION_MUTATIONS: tuple[Mutation, ...] = tuple(
             _UNIT + "test_markers_of_one_broker_share_a_request_and_one_is_in_flight",
         ),
     )
+)
+
+
+_FOUND_BY_SIMULATION = (
+    "a new producer fences the old one",
+    "markers follow committed decisions",
+    "a replaced coordinator writes no markers",
+    "partitions are verified",
+)
+"""Rules that the random simulation of zombies and moving coordinators notices, too, within its quick seeds."""
+
+TRANSACTION_MUTATIONS: tuple[Mutation, ...] = _MUTATIONS + tuple(
+    mutation._replace(test=_ZOMBIES + "test_transactions_are_whole_through_zombies_and_moving_coordinators")
+    for mutation in _MUTATIONS
+    if mutation.rule in _FOUND_BY_SIMULATION
 )

@@ -82,9 +82,13 @@ def test_own_names_are_kafkas() -> None:
     unknown = {
         name for name in DECLARED if name not in theirs and not name.startswith(("triokafka:", "kafka_exporter:"))
     }
+    of_quotas = ("byte-rate", "throttle-time")  # of clients that have one
     assert unknown == {
         "kafka.network:type=SocketServer,name=MemoryPoolDepletedWaiting",
         "kafka.server:type=DelayedDeleteRecordsMetrics,name=ExpiresPerSec",
+        *(f"kafka.server:type={kind},name={name}" for kind in ("Produce", "Fetch") for name in of_quotas),
+        "kafka.server:type=Request,name=request-time",
+        "kafka.server:type=Request,name=throttle-time",
     }
     for group, (_, names) in GROUPS.items():
         kind = next((kind for kind in _PREFIXES if group.startswith(kind)), None)

@@ -2,7 +2,7 @@
 
 Clients of asyncio run in the loop thread that the blocking API uses. A call in either direction costs one wake-up of
 the other thread, so records cross in batches. A loop that was closed ends the sessions of its clients: they look for it
-at every answer, and every `LOOP_CHECK_SECONDS` while nothing happens.
+at every answer, and every `Bridge.check_seconds` while nothing happens.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-LOOP_CHECK_SECONDS: Final = 5.0
-"""The time between two looks of an idle session whether its asyncio loop was closed."""
+_CHECKS_PER_REQUEST_TIMEOUT: Final = 8
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -34,10 +33,15 @@ def running_loop() -> asyncio.AbstractEventLoop:
 
 
 class Bridge:
-    """The way from one asyncio loop into the loop thread, and back."""
+    """The way from one asyncio loop into the loop thread, and back.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    ``check_seconds`` is the time between two looks of an idle session whether its asyncio loop was closed: an eighth of
+    ``request_timeout_ms``.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, request_timeout_ms: float) -> None:
         self.loop = loop
+        self.check_seconds = request_timeout_ms / 1000 / _CHECKS_PER_REQUEST_TIMEOUT
         self.thread = loop_thread()
 
     # ---------------------------------------------------------------- in the asyncio loop

@@ -5,10 +5,8 @@ An alias is the class itself, so that ``except`` catches what the SDK raises.
 
 from __future__ import annotations
 
-from triokafka import errors as _errors
 from triokafka.errors import *  # noqa: F403
 from triokafka.errors import (
-    BrokerResponseError,
     ClosedError,
     ConcurrentTransactionsError,
     ConfigurationError,
@@ -43,7 +41,6 @@ from triokafka.errors import (
     ProducerFencedError,
     ProtocolError,
     ReassignmentInProgressError,
-    RetriableError,
     SaslAuthenticationFailedError,
     SecurityDisabledError,
     TransactionalIdAuthorizationFailedError,
@@ -51,6 +48,7 @@ from triokafka.errors import (
     UnknownProducerIdError,
     UnsupportedVersionError,
 )
+from triokafka.peer_errors import *  # type: ignore[assignment]  # noqa: F403
 
 ConcurrentTransactions = ConcurrentTransactionsError
 CorruptRecordException = CorruptRecordError
@@ -110,57 +108,9 @@ class RecordTooLargeError(KafkaError):
     """A record is larger than a fetch response may be. Never raised: the client fetches larger records, too."""
 
 
-class IllegalArgumentError(KafkaError):
-    """An argument is invalid."""
-
-
 class AuthenticationFailedError(KafkaError):
     """The broker refused the credentials."""
 
 
 class AuthenticationMethodNotSupported(KafkaError):
     """The broker does not support the SASL mechanism."""
-
-
-class Cancelled(RetriableError):
-    """The request was cancelled."""
-
-
-class CorrelationIdError(RetriableError, ProtocolError):
-    """A response has the correlation id of another request."""
-
-
-class MetadataEmptyBrokerList(RetriableError):
-    """The metadata lists no broker."""
-
-
-class QuotaViolationError(KafkaError):
-    """The request would exceed a quota."""
-
-
-class StaleMetadata(RetriableError):
-    """The metadata is outdated."""
-
-
-class TooManyInFlightRequests(RetriableError):
-    """The connection has the maximum number of requests in flight."""
-
-
-class UnrecognizedBrokerVersion(KafkaError):
-    """The broker's version is not recognized."""
-
-
-class NoError(BrokerResponseError):
-    """The class for error code 0: no error."""
-
-    code = 0
-
-
-kafka_errors: dict[int, type[BrokerResponseError]] = {0: NoError, **_errors.ERRORS}
-
-
-def for_code(  # type: ignore[no-redef]
-    error_code: int,
-) -> type[BrokerResponseError]:
-    """Return the class for a protocol error code; `NoError` for 0, `UnknownError` for unknown codes."""
-    return kafka_errors.get(error_code, _errors.UnknownError)

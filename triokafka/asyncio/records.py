@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -49,11 +49,6 @@ def return_dataclasses() -> None:
     _dataclasses = True
 
 
-def returns_dataclasses() -> bool:
-    """Whether consumers return aiokafka's dataclass."""
-    return _dataclasses
-
-
 def as_dataclass(record: triokafka.ConsumerRecord) -> ConsumerRecord[Any, Any]:
     """Return the record as aiokafka's dataclass."""
     return ConsumerRecord(
@@ -69,3 +64,23 @@ def as_dataclass(record: triokafka.ConsumerRecord) -> ConsumerRecord[Any, Any]:
         record.serialized_value_size,
         record.headers,  # type: ignore[arg-type] # a header's value may be None, as in aiokafka
     )
+
+
+def converter(
+    key_deserializer: Callable[[Any], Any] | None, value_deserializer: Callable[[Any], Any] | None
+) -> Callable[[triokafka.ConsumerRecord], Any] | None:
+    """Return the function that makes a consumer's record of the SDK's; None if they are the same."""
+    dataclasses = _dataclasses
+    if key_deserializer is None and value_deserializer is None:
+        return as_dataclass if dataclasses else None
+
+    def convert(record: triokafka.ConsumerRecord) -> Any:
+        key, value = record.key, record.value
+        if key_deserializer is not None:
+            key = key_deserializer(key)
+        if value_deserializer is not None:
+            value = value_deserializer(value)
+        record = record.deserialized(key, value)
+        return as_dataclass(record) if dataclasses else record
+
+    return convert

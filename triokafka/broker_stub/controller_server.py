@@ -18,7 +18,7 @@ from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
-from triokafka.broker_stub.metadata import EndpointImage, MetadataDelta, MetadataImage, features
+from triokafka.broker_stub.metadata import EndpointImage, MetadataDelta, MetadataImage, ResourceType, features
 from triokafka.broker_stub.metadata.broker_registration import ControllerRegistration
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
@@ -34,6 +34,7 @@ from triokafka.errors import KafkaError, UnsupportedVersionError
 from triokafka.world import World
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.network.listener_security import ListenerSecurity
     from triokafka.broker_stub.raft.raft_client import RaftClient
     from triokafka.security.scram_credentials import ScramCredentials
 
@@ -83,11 +84,11 @@ class ControllerServer:
             mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
         )
         self._image_changed = trio.Event()
+        self._stores = _listener_security(config, world, lambda: self._metadata.image, scram_credentials)
+        self._configuration = EffectiveConfiguration(config)
+        self._security = config.security
         self.sockets = SocketServer(
-            world,
-            socket_config(config, world.available_memory()),
-            authentication=authentication
-            or _listener_security(config, world, lambda: self._metadata.image, scram_credentials),
+            world, socket_config(config, world.available_memory()), authentication=authentication or self._stores
         )
         handlers = Handlers(CONTROLLER_MODULES)
         services = ControllerServices(
@@ -96,7 +97,7 @@ class ControllerServer:
             config=DynamicBrokerConfig(config),
             cluster_id=cluster_id,
             metadata=self._metadata,
-            configuration=EffectiveConfiguration(config),
+            configuration=self._configuration,
             gateway=local,
             quotas=self._quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
@@ -142,6 +143,11 @@ class ControllerServer:
         if image.client_quotas is not self._metadata.image.client_quotas:
             self._quotas.configure(image.client_quotas)
         self._metadata.update(delta, image)
+        if self._stores is not None and any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
+            effective = self._configuration.broker_config(image)
+            if effective.security != self._security:
+                self._security = effective.security
+                self._stores.reconfigure(effective)
         changed, self._image_changed = self._image_changed, trio.Event()
         changed.set()
 
@@ -194,7 +200,7 @@ def _listener_security(
     world: World,
     image: Callable[[], MetadataImage],
     scram_credentials: ScramCredentials | None,
-) -> Authentication | None:
+) -> ListenerSecurity | None:
     """Return TLS and SASL of the controller's listeners; None when all are PLAINTEXT."""
     if all(listener.security_protocol == "PLAINTEXT" for listener in config.controller_listeners):
         return None

@@ -8,6 +8,7 @@ from typing import Final
 COMMANDS: Final = {
     "acls": "list, add and remove access control lists",
     "broker": "run one broker",
+    "client-metrics": "subscribe to the metrics that clients push to brokers",
     "cluster": "run several nodes, each a process of its own",
     "completion": "print the script for command completion in a shell",
     "configs": "show and change configurations of topics, brokers, groups, clients",

@@ -20,6 +20,7 @@ from triokafka.cli.config_entities import (
 from triokafka.cli.connection import AdminConnection, admin_options, pair, read_properties_text
 from triokafka.cli.output import CommandGroup, examples, output_options
 from triokafka.cli.quotas import print_quotas, quota_number
+from triokafka.cli.user_configs import credentials, has_credentials, print_credentials, taken_alterations
 from triokafka.cli.values import INT32, whole_number
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ def describe(
 
     async def work(admin: AdminClient) -> None:
         if entities[0].kind in QUOTA_PARTS:
-            await print_quotas(admin, entities, output)
+            found = await credentials(admin, entities[0]) if has_credentials(entities) else {}
+            await print_quotas(admin, entities, output, credentials=found)
+            if output == "text":
+                print_credentials(found)
         else:
             await _describe_resources(admin, entities[0], everything, output)
 
@@ -76,6 +80,7 @@ def describe(
         "triokafka configs alter --topic orders --add-config retention.ms=60000",
         "triokafka configs alter --topic orders --delete-config retention.ms",
         "triokafka configs alter --user alice --add-config producer_byte_rate=1000000",
+        "triokafka configs alter --user alice --add-config SCRAM-SHA-512=[iterations=8192,password=…]",
     ),
 )
 @admin_options
@@ -111,7 +116,8 @@ def alter(
         [pair("--append-config", text) for text in appended],
         [pair("--subtract-config", text) for text in subtracted],
     )
-    if not (values or gone or appended or subtracted):
+    scram = taken_alterations(values, gone, entities)
+    if not (values or gone or appended or subtracted or scram):
         raise click.UsageError("Nothing to change: give --add-config, --add-config-file or --delete-config.")
     both = sorted(set(values) & set(gone))
     if both:
@@ -123,7 +129,12 @@ def alter(
                 raise click.UsageError("--append-config and --subtract-config change lists, but quotas are numbers.")
             numbers: dict[str, float | None] = {name: quota_number(name, text) for name, text in values.items()}
             numbers.update(dict.fromkeys(gone))
-            await admin.alter_client_quotas({quota_entity(entities): numbers}, validate_only=dry_run)
+            if scram and dry_run:
+                raise click.UsageError("--dry-run: brokers cannot validate SCRAM credentials without changing them.")
+            if scram:
+                await admin.alter_user_scram_credentials(scram)
+            if numbers:
+                await admin.alter_client_quotas({quota_entity(entities): numbers}, validate_only=dry_run)
         else:
             await _alter_resource(admin, entities[0], values, gone, lists, dry_run)
         verb = "could be changed" if dry_run else "is changed"

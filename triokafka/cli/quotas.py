@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -187,8 +188,17 @@ def resolve(connection: AdminConnection, user: str, client_id: str, address: str
     return connection.run(work)
 
 
-async def print_quotas(admin: AdminClient, entities: Sequence[Entity], output: str) -> None:
-    """Print the quotas of entities, or all quotas if none is given, in the words of Kafka's tool."""
+async def print_quotas(
+    admin: AdminClient,
+    entities: Sequence[Entity],
+    output: str,
+    *,
+    credentials: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+) -> None:
+    """Print the quotas of entities, or all quotas if none is given, in the words of Kafka's tool.
+
+    JSON has ``credentials``, of users, as well.
+    """
     from triokafka.client.admin import QuotaMatch
 
     parts: dict[str, str | QuotaMatch] = {}
@@ -198,7 +208,9 @@ async def print_quotas(admin: AdminClient, entities: Sequence[Entity], output: s
     found = await admin.describe_client_quotas(parts, strict=bool(parts))
     rows = sorted(found.items(), key=lambda row: _sorting(row[0]))
     if output == "json":
-        print_json([{"entity": dict(entity.parts), "quotas": quotas} for entity, quotas in rows])
+        document: list[dict[str, Any]] = [{"entity": dict(entity.parts), "quotas": quotas} for entity, quotas in rows]
+        document += [{"entity": {USER: user}, "scram": dict(found)} for user, found in credentials.items()]
+        print_json(document)
         return
     for whom, quotas in rows:
         values = ", ".join(f"{name}={value}" for name, value in sorted(quotas.items()))

@@ -206,6 +206,9 @@ class ClientOptions(OAuthOptions):
     metrics_recording_level: str = option(
         "INFO", choice("INFO", "DEBUG", "TRACE"), "Most detailed level of the metrics that are recorded."
     )
+    enable_metrics_push: bool = option(
+        True, flag(), "Push metrics to brokers that ask for them, as subscriptions of the cluster say (KIP-714)."
+    )
     metric_reporters: tuple[MetricsReporter, ...] = option(
         (), reporter_objects, "A MetricsReporter object, or several: receive added, changed and removed metrics."
     )

@@ -102,6 +102,7 @@ class ClientKeywords(OAuthKeywords, total=False):
     metrics_num_samples: int
     metrics_sample_window_ms: float
     metrics_recording_level: str
+    enable_metrics_push: bool
     metric_reporters: MetricsReporter | Sequence[MetricsReporter]
 
 

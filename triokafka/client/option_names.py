@@ -69,7 +69,6 @@ ABSENT: Final[Mapping[str, str]] = {
     "consumer_timeout_ms": "use trio.move_on_after around the loop, or poll(timeout_ms=…)",
     "debug": "set up the standard logging, for loggers below 'triokafka'",
     "enable_auto_offset_store": "a record is finished when you ask for the next one; or commit yourself",
-    "enable_metrics_push": "the client does not push metrics to brokers yet (KIP-714)",
     "error_cb": "use hooks=",
     "loop": "Trio has no event loop object to pass",
     "statistics_interval_ms": _METRICS,

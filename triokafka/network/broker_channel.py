@@ -199,7 +199,7 @@ class BrokerChannel:
                     self.failures = self.failed_connects = 0
                     self.error = None
                     if self._config.traffic is not None:
-                        self._config.traffic.opened.append(self._world.now() - began)
+                        self._config.traffic.note_open(self._world.now() - began, self.api_versions)
                     if hooks:
                         address = "{}:{}".format(*stream.peer_address)
                         hooks.on_connect(self.node, address, self._world.now() - began, None)

@@ -94,6 +94,11 @@ class NetworkClient:
         self._closed = False
         self._listeners: list[Callable[[], None]] = []
 
+    @property
+    def background(self) -> BackgroundTasks:
+        """The tasks of this client, for its owner's tasks that end with it."""
+        return self._tasks
+
     # ---------------------------------------------------------------- lifetime
 
     async def __aenter__(self) -> Self:
@@ -125,6 +130,11 @@ class NetworkClient:
             channel.wake_waiters()
         self._announce()
         self._updater.wake_waiters()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the client is unusable: a background task has failed, or a broker refuses the login."""
+        return self._failure is not None
 
     def check_usable(self) -> None:
         """Raise `ClosedError` after closing, or `KafkaError` after the failure of a background task."""

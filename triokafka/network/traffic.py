@@ -6,7 +6,7 @@ last time, and when someone reads the metrics; `Traffic.at` is the time of the l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from triokafka.protocol.message import Request
@@ -40,7 +40,8 @@ class Traffic:
     """The traffic of one client by node.
 
     ``opened``, ``closed`` and ``refused`` count connections that became ready, that ended, and whose authentication
-    failed. The owner of the metrics sets ``on_due``.
+    failed. The owner of the metrics sets ``on_due``. ``on_open`` gets the API versions of each new
+    connection.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class Traffic:
         self.closed: list[float] = []
         self.refused: list[float] = []
         self.on_due: Callable[[], None] = lambda: None
+        self.on_open: Callable[[Mapping[int, Any]], None] = lambda versions: None
 
     def node(self, node_id: int, purpose: str) -> NodeTraffic:
         """Return the traffic of one connection; a further connection to a broker has Java's id for coordinators."""
@@ -59,6 +61,11 @@ class Traffic:
         if found is None:
             found = self.nodes[label] = NodeTraffic(self)
         return found
+
+    def note_open(self, seconds: float, api_versions: Mapping[int, Any]) -> None:
+        """Note a connection that became ready."""
+        self.opened.append(seconds)
+        self.on_open(api_versions)
 
     def drain(self, now: float) -> None:
         """Give everything to the metrics."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -75,8 +76,9 @@ class VersionNegotiation:
         return {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
 
 
+@cache
 def _software_version() -> str:
-    from importlib import metadata  # slow to import, and needed at most once per connection
+    from importlib import metadata  # slow to import, and the lookup parses the package's description
 
     try:
         return metadata.version("triokafka")

@@ -10,9 +10,9 @@ import trio
 import trio.testing
 
 from triokafka.blocking import KafkaProducer
-from triokafka.blocking.consumer.buffered import Buffered
 from triokafka.blocking.consumer.session import ConsumerSession
 from triokafka.blocking.errors import KafkaTimeoutError
+from triokafka.record_buffer import RecordBuffer
 from triokafka.structs import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -50,7 +50,7 @@ async def test_closing_a_consumer_spends_its_time_limit_once(
     async with trio.open_nursery() as nursery:
         loop: Any = _Loop(nursery)
         options = {"group_id": "g", "client_id": "c"}
-        session = ConsumerSession(loop, options, Buffered(None, None), commit_seconds=5.0, on_commit=None)
+        session = ConsumerSession(loop, options, RecordBuffer(), commit_seconds=5.0, on_commit=None)
         conversation: Any = _Conversation()
         consumer: Any = _SilentConsumer()
         session.conversation, session._consumer = conversation, consumer

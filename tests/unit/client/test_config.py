@@ -147,7 +147,7 @@ def test_names_of_old_kafka_and_of_other_clients_are_refused_with_the_name_here(
     [
         ("transaction.two.phase.commit.enable", "KIP-939"),
         ("metric.reporters", "did you mean 'metric_reporters'"),
-        ("enable.metrics.push", "KIP-714"),
+        ("enable.metrics.push", "did you mean 'enable_metrics_push'"),
     ],
 )
 def test_kafkas_options_that_are_not_here_say_why(name: str, why: str) -> None:

@@ -33,7 +33,7 @@ _NOT_IN_KAFKA_PYTHON = (
     "EndQuorumEpoch", "FetchSnapshot", "BrokerRegistration", "BrokerHeartbeat", "AllocateProducerIds", "Envelope",
     "AssignReplicasToDirs", "ControllerRegistration", "AddRaftVoter", "RemoveRaftVoter", "UpdateRaftVoter",
     "WriteTxnMarkers", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
-    "DescribeDelegationToken",
+    "DescribeDelegationToken", "GetTelemetrySubscriptions", "PushTelemetry",
 )  # fmt: skip
 PEERS = _peer_classes()
 

@@ -62,7 +62,7 @@ class AIOKafkaAdminClient:
                 DeprecationWarning,
                 stacklevel=2,
             )
-        self._bridge = Bridge(running_loop() if loop is None else loop)
+        self._bridge = Bridge(running_loop() if loop is None else loop, request_timeout_ms)
         self._timeout_ms = request_timeout_ms
         self._options = network_options(
             self._bridge,

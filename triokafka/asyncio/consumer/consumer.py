@@ -1,6 +1,6 @@
 """`AIOKafkaConsumer`: aiokafka's consumer over the SDK's.
 
-Records cross from the loop thread in large batches (`session`) into a buffer of the asyncio loop (`buffer`). ``async
+Records cross from the loop thread in large batches (`session`) into a `RecordBuffer` of the asyncio loop. ``async
 for`` and `getmany` take them from there without a switch to another thread or task.
 """
 
@@ -21,7 +21,7 @@ import triokafka
 from triokafka import ConsumerRecord
 from triokafka.asyncio.abc import ConsumerRebalanceListener
 from triokafka.asyncio.bridge import Bridge, running_loop
-from triokafka.asyncio.consumer.local import LocalState
+from triokafka.asyncio.consumer.local import OF_A_POSITION, LocalState
 from triokafka.asyncio.consumer.options import sdk_options
 from triokafka.asyncio.consumer.session import ConsumerSession
 from triokafka.asyncio.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -105,7 +105,7 @@ class AIOKafkaConsumer:
             )
         if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
             raise ValueError("`max_poll_records` should be positive Integer")
-        self._bridge = Bridge(loop)
+        self._bridge = Bridge(loop, request_timeout_ms)
         network = network_options(
             self._bridge,
             bootstrap_servers=bootstrap_servers,
@@ -198,9 +198,9 @@ class AIOKafkaConsumer:
             self._subscribe_session()
             if self._mode == "topics":
                 while not self._local.assigned:
-                    self._raise_errors()
+                    self._raise_errors(in_start=True)
                     await self._local.changed(None)
-                self._raise_errors()
+                self._raise_errors(in_start=True)
         if self._commit_seconds is not None:
             self._commit_later()
 
@@ -368,7 +368,7 @@ class AIOKafkaConsumer:
     async def _next(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord:
         while True:
             self._check_usable()
-            if self._buffer.next_run(partitions):
+            if self._buffer.next_run(partitions=partitions):
                 for record in self._buffer.iterator:
                     return record
             self._raise_errors()
@@ -378,6 +378,8 @@ class AIOKafkaConsumer:
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Return records by partition, of all partitions or of these; none if there are none within ``timeout_ms``.
+
+        Also returns none if the consumer is stopped meanwhile.
 
         Args:
             partitions: by default all.
@@ -403,6 +405,8 @@ class AIOKafkaConsumer:
                     await asyncio.sleep(0)  # a program that only calls this must let records arrive
                 return {}
             await self._local.changed(left)
+            if self._closed:
+                return {}  # the call was interrupted; later ones raise
             self._check_usable()
 
     def _check_usable(self) -> None:
@@ -412,10 +416,11 @@ class AIOKafkaConsumer:
         if self._session.dormant:
             self._session.soon(self._session.go_on)
 
-    def _raise_errors(self) -> None:
+    def _raise_errors(self, *, in_start: bool = False) -> None:
+        """Raise the next error. Errors of positions are for calls for records, not for `start`."""
         if self._closed:
             raise ConsumerStoppedError()
-        if self._local.errors:
+        if self._local.errors and not (in_start and isinstance(self._local.errors[0], OF_A_POSITION)):
             error = self._local.errors.popleft()
             self._session.soon(self._session.go_on)
             raise error
@@ -566,6 +571,8 @@ class AIOKafkaConsumer:
         wanted = None
         if offsets is not None:
             wanted = checked_offsets(offsets)
+            if not self._local.assignment:
+                raise IllegalStateError("No partitions assigned")
             for partition in wanted:
                 self._check_assigned(partition)
         await self._session.ask(self._session.commit, wanted, self._local.positions())

@@ -13,13 +13,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from triokafka import ConsumerRecord
-from triokafka.asyncio.consumer.buffer import Deserializer, Position, RecordBuffer
+from triokafka.asyncio.records import converter
 from triokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from triokafka.record_buffer import Position, RecordBuffer
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_OF_A_POSITION: Final = (NoOffsetForPartitionError, OffsetOutOfRangeError)
+OF_A_POSITION: Final = (NoOffsetForPartitionError, OffsetOutOfRangeError)
+"""Errors that a seek makes void."""
 
 
 class LocalState:
@@ -33,12 +35,12 @@ class LocalState:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        key_deserializer: Deserializer | None,
-        value_deserializer: Deserializer | None,
+        key_deserializer: Callable[[Any], Any] | None,
+        value_deserializer: Callable[[Any], Any] | None,
         released: Callable[[TopicPartition, int], object],
     ) -> None:
         self.loop = loop
-        self.buffer = RecordBuffer(key_deserializer, value_deserializer, released)
+        self.buffer = RecordBuffer(converter(key_deserializer, value_deserializer), released)
         self.listener: Any = None
         self.assignment: frozenset[TopicPartition] = frozenset()
         self.assigned = False
@@ -92,7 +94,7 @@ class LocalState:
 
     def fail(self, error: Exception, seeks: int | None = None) -> None:
         """Have a call for records raise, unless the error is of a position that a seek has replaced since."""
-        if seeks is not None and seeks < self.seeks and isinstance(error, _OF_A_POSITION):
+        if seeks is not None and seeks < self.seeks and isinstance(error, OF_A_POSITION):
             return
         self.errors.append(error)
         self.wake()
@@ -100,7 +102,7 @@ class LocalState:
     def note_seek(self) -> None:
         """Count a seek, and drop errors that it has made void."""
         self.seeks += 1
-        self.errors = deque(error for error in self.errors if not isinstance(error, _OF_A_POSITION))
+        self.errors = deque(error for error in self.errors if not isinstance(error, OF_A_POSITION))
 
     def stop(self) -> None:
         """Note that the session has ended."""

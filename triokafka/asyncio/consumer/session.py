@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import trio
 
 import triokafka
-from triokafka.asyncio.bridge import LOOP_CHECK_SECONDS, Bridge, reach, settle, usable_error
-from triokafka.asyncio.consumer.buffer import Position
+from triokafka.asyncio.bridge import Bridge, reach, settle, usable_error
 from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.errors import ConsumerStoppedError
 from triokafka.errors import (
@@ -27,6 +26,7 @@ from triokafka.errors import (
     KafkaError,
     MaxPollIntervalExceededError,
 )
+from triokafka.record_buffer import Position
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 _MOST_RECORDS: Final = 4096
 """Records of a partition that may wait in the asyncio loop before the partition is paused."""
+_FIRST_RECORDS: Final = 512
+"""As `_MOST_RECORDS`, at first: a consumer gets more at once when it has taken all that it had."""
 _COMMIT_SECONDS: Final = 10.0
 
 
@@ -80,6 +82,7 @@ class ConsumerSession:
         self._assignment: frozenset[TopicPartition] | None = None
         self._epochs: dict[TopicPartition, int] = {}
         self._outstanding: dict[TopicPartition, int] = {}
+        self._most_records = _FIRST_RECORDS
         self._full: set[TopicPartition] = set()
         self._user_paused: set[TopicPartition] = set()
         self._delivered = 0
@@ -102,7 +105,8 @@ class ConsumerSession:
     @property
     def member_id(self) -> str:
         """The consumer's id in its group; empty without one. In any thread."""
-        return self._consumer.health().member_id if self._consumer is not None else ""
+        membership = self._consumer.engine.membership if self._consumer is not None else None
+        return membership.identity.member_id if membership is not None else ""
 
     @property
     def _state(self) -> LocalState:
@@ -224,7 +228,7 @@ class ConsumerSession:
 
     async def _next_arrival(self) -> None:
         self._arrived = trio.Event()
-        with trio.move_on_after(LOOP_CHECK_SECONDS):
+        with trio.move_on_after(self.bridge.check_seconds):
             await self._arrived.wait()
 
     def _may_poll(self) -> bool:
@@ -255,7 +259,9 @@ class ConsumerSession:
         try:
             with trio.CancelScope() as self._polling:
                 if not self._questions:
-                    records = await self.consumer.poll(timeout_ms=self._patience() * 1000, max_records=_MOST_RECORDS)
+                    records = await self.consumer.poll(
+                        timeout_ms=self._patience() * 1000, max_records=self._most_records
+                    )
         except MaxPollIntervalExceededError as error:
             logger.warning("%s", error)
         except IllegalStateError:
@@ -274,7 +280,7 @@ class ConsumerSession:
     def _patience(self) -> float:
         """Return the seconds that a poll may take. Without a group nothing tells when partitions are known."""
         if self._assignment or self.options["group_id"] is not None:
-            return LOOP_CHECK_SECONDS
+            return self.bridge.check_seconds
         self._unassigned_polls += 1
         return min(0.5, 0.01 * self._unassigned_polls)
 
@@ -284,7 +290,7 @@ class ConsumerSession:
         for partition, some in records.items():
             message[partition] = (self._epochs.get(partition, 0), some)
             waiting = self._outstanding[partition] = self._outstanding.get(partition, 0) + len(some)
-            if waiting >= _MOST_RECORDS:
+            if waiting >= self._most_records:
                 full.append(partition)
         self._delivered += 1
         self._in_transit.append((self._delivered, {one: some[0].offset for one, some in records.items()}))
@@ -317,7 +323,9 @@ class ConsumerSession:
     def release(self, partition: TopicPartition, count: int) -> None:
         """Note that ``count`` records have left the buffer of the asyncio loop."""
         left = self._outstanding[partition] = self._outstanding.get(partition, 0) - count
-        if left < _MOST_RECORDS and partition in self._full:
+        if left <= 0:
+            self._most_records = min(2 * self._most_records, _MOST_RECORDS)
+        if left < self._most_records and partition in self._full:
             self._full.discard(partition)
             if partition not in self._user_paused:
                 self.consumer.resume(partition)
@@ -477,7 +485,7 @@ class ConsumerSession:
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Commit what auto-commit covers, then call the program's listener."""
-        if self._closing:
+        if self._closing or self.bridge.is_closed:
             return
         partitions = list(revoked)
         positions = await self._ask_back(self._state.withhold, partitions)
@@ -494,7 +502,7 @@ class ConsumerSession:
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Tell the asyncio loop about the assignment, and call the program's listener."""
-        if self._closing:
+        if self._closing or self.bridge.is_closed:
             return
         self._settled = True
         for partition in assigned:
@@ -505,7 +513,7 @@ class ConsumerSession:
 
     async def on_partitions_lost(self, lost: Any) -> None:
         """Drop the records; aiokafka's listeners know no loss, so they hear of a revocation."""
-        if self._closing:
+        if self._closing or self.bridge.is_closed:
             return
         partitions = list(lost)
         await self._ask_back(self._state.withhold, partitions)

@@ -40,7 +40,10 @@ _MOST_RECORDS: Final = 1024
 _MOST_BYTES: Final = 256 << 10
 _OVERHEAD: Final = 82
 """Bytes of a batch with one record, without its key, value and headers."""
-_MAX_INT32: Final = 2**31 - 1
+_BATCHES_IN_MEMORY: Final = 2048
+"""The SDK's ``buffer_memory`` in batches of ``max_batch_size``: 32 MiB with aiokafka's default."""
+_STAGED_SHARE: Final = 8
+"""Records that were not handed over yet may take one part in this number of that memory."""
 
 
 class _Topic(Topic):
@@ -134,7 +137,7 @@ class AIOKafkaProducer:
             acks = -1
         AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE += 1
         self._loop = loop
-        self._bridge = Bridge(loop)
+        self._bridge = Bridge(loop, request_timeout_ms)
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._serializes = key_serializer is not None or value_serializer is not None
@@ -146,6 +149,7 @@ class AIOKafkaProducer:
         self._max_age = metadata_max_age_ms / 1000
         self._acked = acks != 0
         self._state = TransactionState(transactional_id)
+        memory = max(_BATCHES_IN_MEMORY * max_batch_size, 2 * max_request_size)
         options = {
             **network_options(
                 self._bridge,
@@ -168,6 +172,7 @@ class AIOKafkaProducer:
             "enable_idempotence": enable_idempotence,
             "compression_type": compression_type or "none",
             "batch_size": max_batch_size,
+            "buffer_memory": memory,
             "linger_ms": linger_ms,
             "max_request_size": max_request_size,
             "max_block_ms": request_timeout_ms,
@@ -175,7 +180,7 @@ class AIOKafkaProducer:
         }
         if transactional_id is not None:
             options |= {"transactional_id": transactional_id, "transaction_timeout_ms": transaction_timeout_ms}
-        self._room = StagingRoom()
+        self._room = StagingRoom(memory // _STAGED_SHARE)
         self._session = ProducerSession(self._bridge, options, self._room.release)
         self._topics: dict[str, _Topic] = {}
         self._open: list[_Topic] = []

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from triokafka.errors import KafkaTimeoutError
 
-_MOST_STAGED: Final = 4 << 20
-
 
 class StagingRoom:
-    """Counts ``staged`` bytes; above `_MOST_STAGED` senders wait, until half of it is free again."""
+    """Counts ``staged`` bytes; above ``most`` senders wait, until half of it is free again."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self.staged = 0
         self._waiters: list[asyncio.Future[None]] = []
 
     @property
     def is_full(self) -> bool:
         """Whether senders must wait."""
-        return self.staged > _MOST_STAGED
+        return self.staged > self._most
 
     def release(self, size: int) -> None:
         """Return ``size`` bytes."""
         self.staged -= size
-        if self._waiters and self.staged <= _MOST_STAGED // 2:
+        if self._waiters and self.staged <= self._most // 2:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
                 if not waiter.done():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import trio
 
 import triokafka
-from triokafka.asyncio.bridge import LOOP_CHECK_SECONDS, Bridge, reach, usable_error
+from triokafka.asyncio.bridge import Bridge, reach, usable_error
 from triokafka.asyncio.errors import ProducerClosed
 from triokafka.asyncio.producer.outcomes import settle_part
 from triokafka.asyncio.producer.sending import Chunk
@@ -91,7 +91,7 @@ class ProducerSession:
 
     async def _serve(self, producer: Producer) -> None:
         while not self._closing:
-            with trio.move_on_after(LOOP_CHECK_SECONDS):
+            with trio.move_on_after(self.bridge.check_seconds):
                 await self._arrived.wait()
             self._arrived = trio.Event()
             if self.bridge.is_closed:

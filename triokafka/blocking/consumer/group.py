@@ -15,9 +15,9 @@ from typing import Any, Final, Self, TypeVar
 
 from triokafka import ConsumerRecord
 from triokafka.blocking.bootstrap import bootstrap
-from triokafka.blocking.consumer.buffered import Buffered
 from triokafka.blocking.consumer.calls import ConsumerCalls
 from triokafka.blocking.consumer.configuration import CONSUMER_DEFAULTS, sdk_options
+from triokafka.blocking.consumer.deserialization import converter
 from triokafka.blocking.consumer.offsets import ConsumerOffsets
 from triokafka.blocking.consumer.positions import ConsumerPositions
 from triokafka.blocking.consumer.session import ConsumerSession
@@ -30,6 +30,7 @@ from triokafka.delegation import delegated
 from triokafka.errors import IllegalStateError
 from triokafka.loop_thread import loop_thread
 from triokafka.metrics import grouped
+from triokafka.record_buffer import RecordBuffer
 from triokafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class KafkaConsumer:
         if config["api_version"] is None:
             bootstrap(loop, config, config["bootstrap_timeout_ms"])
             config["api_version"] = API_VERSION
-        self._buffered = Buffered(config["key_deserializer"], config["value_deserializer"])
+        self._buffered = RecordBuffer(converter(config["key_deserializer"], config["value_deserializer"]))
         commits = config["enable_auto_commit"] and config["group_id"] is not None
         self._session = ConsumerSession(
             loop,

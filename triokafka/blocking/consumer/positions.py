@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from triokafka.blocking.consumer.buffered import Buffered
 from triokafka.blocking.consumer.calls import ConsumerCalls, check_partitions
 from triokafka.blocking.consumer.session import ConsumerSession
 from triokafka.errors import IllegalStateError, KafkaTimeoutError
+from triokafka.record_buffer import RecordBuffer
 from triokafka.structs import TopicPartition
 
 
@@ -19,7 +19,7 @@ class UnassignedPartitionError(IllegalStateError, KeyError):
 class ConsumerPositions:
     """Positions of assigned partitions: reading, seeking, pausing."""
 
-    def __init__(self, session: ConsumerSession, calls: ConsumerCalls, buffered: Buffered) -> None:
+    def __init__(self, session: ConsumerSession, calls: ConsumerCalls, buffered: RecordBuffer) -> None:
         self._session = session
         self._calls = calls
         self._buffered = buffered

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 import triokafka
-from triokafka.blocking.consumer.buffered import Buffered
 from triokafka.blocking.conversation import LATER, Conversation
 from triokafka.blocking.future import Future
 from triokafka.errors import IllegalStateError, KafkaError
+from triokafka.record_buffer import RecordBuffer
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ConsumerSession:
         self,
         loop: LoopThread,
         options: dict[str, Any],
-        buffered: Buffered,
+        buffered: RecordBuffer,
         *,
         commit_seconds: float | None,
         on_commit: OnCommit | None,
@@ -156,10 +156,14 @@ class ConsumerSession:
                     raise
                 await self._wait_without_subscription(until)
                 return
-            self._buffered.add(records)
+            self._add(records)
             self._raise_listener_error()
             if records or trio.current_time() >= until:
                 return
+
+    def _add(self, records: dict[TopicPartition, list[triokafka.ConsumerRecord]]) -> None:
+        for partition, some in records.items():
+            self._buffered.add(partition, some)
 
     async def _wait_without_subscription(self, until: float) -> None:
         self._raise_listener_error()
@@ -178,7 +182,7 @@ class ConsumerSession:
         resting = consumer.assignment() - consumer.paused()
         consumer.pause(*resting)
         try:
-            self._buffered.add(await consumer.poll())
+            self._add(await consumer.poll())
         finally:
             consumer.resume(*(resting & consumer.assignment()))
         self._commit_if_due()
@@ -193,7 +197,7 @@ class ConsumerSession:
 
     def position(self, partition: TopicPartition) -> int | None:
         """Return the offset of the next record to return; None while unknown."""
-        waiting = self._buffered.position(partition)
+        waiting = self._buffered.first_offset(partition)
         if waiting is not None:
             return waiting
         health = self.consumer.health().partitions.get(partition)
@@ -203,7 +207,7 @@ class ConsumerSession:
         """Return the position of every assigned partition that has one."""
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, health in self.consumer.health().partitions.items():
-            waiting = self._buffered.position(partition)
+            waiting = self._buffered.first_offset(partition)
             position = health.position if waiting is None else waiting
             if position is not None:
                 found[partition] = OffsetAndMetadata(position)

@@ -66,6 +66,8 @@ MODULES: Final = {
     "list_transactions": (66, 0, 2),
     "describe_transactions": (65, 0, 0),
     "list_config_resources": (74, 0, 1),
+    "get_telemetry_subscriptions": (71, 0, 0),
+    "push_telemetry": (72, 0, 0),
     "consumer_group_heartbeat": (68, 0, 1),
     "consumer_group_describe": (69, 0, 1),
     "add_raft_voter": (80, 0, 1),

@@ -7,6 +7,7 @@ IncrementalAlterConfigs (44).
 from __future__ import annotations
 
 from triokafka.broker_stub.api.config_resources import config_accesses, failed_resources, refused_resources
+from triokafka.broker_stub.api.store_changes import refused_whole_stores
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.alter_configs import (
@@ -32,4 +33,5 @@ def _failed(request: AlterConfigsRequest, context: RequestContext, code: int, me
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Forward the request to the controller. The response has one result per resource of the request."""
     denied = refused_resources(request.resources, AclOperation.ALTER_CONFIGS, context)
+    denied = {**refused_whole_stores(request.resources, context), **denied}
     return await context.gateway.alter_configs(request, denied=denied)

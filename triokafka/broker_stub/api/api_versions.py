@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from triokafka.broker_stub.metadata import ResourceType
 from triokafka.broker_stub.metadata.features import SERVED
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -22,6 +23,8 @@ from triokafka.protocol.api.api_versions import (
     SupportedFeatureKey,
 )
 
+_TELEMETRY: Final = (71, 72)
+"""APIs that only a cluster with subscriptions for client metrics advertises, so that clients do not ask in vain."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -32,10 +35,16 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 raise InvalidRequestError(f"{text!r} is not a software name or version")
+        if not context.forwarded:
+            context.services.telemetry.note_software(
+                context.peer, request.client_software_name, request.client_software_version
+            )
+    pushes = any(kind == ResourceType.CLIENT_METRICS for kind, _ in context.metadata.image.configs)
     response = ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=versions.start, max_version=versions.stop - 1)
             for key, versions in sorted(context.services.advertised.items())
+            if pushes or key not in _TELEMETRY
         ]
     )
     if context.version >= 3:

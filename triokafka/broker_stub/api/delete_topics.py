@@ -22,6 +22,7 @@ from triokafka.protocol.api.delete_topics import (
 from triokafka.security.acl import AclOperation, ResourceType
 
 _STRICT_SINCE: Final = 5
+_BY_ID_SINCE: Final = 6
 
 
 def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
@@ -55,10 +56,13 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
     """Forward the topics that the client may delete to the controller. Results are in the order of the request."""
     asked = _asked(request)
     refused = [_denied(topic, context.metadata.image, context) for topic in asked]
-    allowed = DeleteTopicsRequest(
-        topics=[topic for topic, refusal in zip(asked, refused, strict=True) if refusal is None],
-        timeout_ms=request.timeout_ms,
-    )
+    topics = [topic for topic, refusal in zip(asked, refused, strict=True) if refusal is None]
+    # The controller gets the request in the client's version, which has one of the two lists.
+    if context.version >= _BY_ID_SINCE:
+        allowed = DeleteTopicsRequest(topics=topics, timeout_ms=request.timeout_ms)
+    else:
+        names = [topic.name for topic in topics if topic.name is not None]
+        allowed = DeleteTopicsRequest(topic_names=names, timeout_ms=request.timeout_ms)
     response = await context.gateway.delete_topics(
         allowed, version=context.version, charge=context.charge_mutations(strict=context.version >= _STRICT_SINCE)
     )

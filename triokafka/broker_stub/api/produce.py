@@ -11,7 +11,7 @@ sends no response and closes the connection after an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -28,6 +28,7 @@ from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, prevalida
 from triokafka.broker_stub.log.verification import VerificationGuard
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.deferred_response import DeferredResponse
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import CloseConnectionError, handles
 from triokafka.broker_stub.work_budget import BUDGET
@@ -99,10 +100,12 @@ def _failed(request: ProduceRequest, context: RequestContext, code: int, message
     ],
     on_error=_failed,
 )
-async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | FilledAnswer | None:
-    """Append to each partition and, with acks=all, wait for the in-sync replicas.
+async def produce(
+    request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | FilledAnswer | DeferredResponse | None:
+    """Append to each partition; with acks=all, the response waits for the in-sync replicas.
 
-    With acks=1 or acks=all the response also waits for the flush that ``flush.messages`` requires.
+    With acks=1 or acks=all it also waits for the flush that ``flush.messages`` requires.
     """
     transactional_id = request.transactional_id
     if (
@@ -162,7 +165,20 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
         if operation is not None:
             entries.clear()
             _forget_records(request, context)
-            await context.park(operation)
+            return DeferredResponse(operation, partial(_respond, request, context, names, outcomes, refused, faults))
+    return _respond(request, context, names, outcomes, refused, faults)
+
+
+def _respond(
+    request: ProduceRequest,
+    context: RequestContext,
+    names: Sequence[str],
+    outcomes: dict[TopicPartition, AppendOutcome],
+    refused: Mapping[tuple[int, int], AppendOutcome],
+    faults: Faults | None,
+) -> ProduceResponse | FilledAnswer | None:
+    """Return the response once the outcomes are known."""
+    version, acks = context.header.api_version, request.acks
     if faults is not None:
         _answer_falsely(outcomes, faults)
     context.count_towards(QuotaKind.PRODUCE, context.size)

@@ -59,6 +59,9 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             if isinstance(value, list):
                 value = tuple(value)
                 object.__setattr__(self, attribute, value)
+            elif definition.sensitive and isinstance(value, str) and not isinstance(value, Secret):
+                value = Secret(value)
+                object.__setattr__(self, attribute, value)
             elif isinstance(value, str) and not isinstance(value, Secret) and isinstance(definition.default, tuple):
                 value = definition.parse(value)
                 object.__setattr__(self, attribute, value)

@@ -192,7 +192,6 @@ UNUSED_NAMES: Final = frozenset(
         "ssl.truststore.location",
         "ssl.truststore.password",
         "ssl.truststore.type",
-        "telemetry.max.bytes",
         "transaction.two.phase.commit.enable",
         "unstable.api.versions.enable",
         "unstable.feature.versions.enable",

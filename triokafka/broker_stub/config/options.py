@@ -310,6 +310,7 @@ class NetworkOptions(Options):
     )
     request_timeout_ms: int = _int(30_000, "Timeout of requests between brokers.")
     fetch_max_bytes: int = _int(57_671_680, "Maximum bytes in the response to a fetch.", 1024)
+    telemetry_max_bytes: int = _int(1_048_576, "Maximum size of the metrics that a client pushes (KIP-714).", 1)
     max_incremental_fetch_session_cache_slots: int = _int(1000, "Maximum number of cached fetch sessions.", 0)
     max_request_partition_size_limit: int = _int(
         2000, "Maximum number of partitions in a DescribeTopicPartitions response.", 1

@@ -1,8 +1,8 @@
 """The configuration of groups and of client metrics: keys, defaults and limits.
 
 Both exist only in the metadata, and are validated and described as in Kafka. Groups of the consumer protocol use their
-session timeout and heartbeat interval; classic groups use none of the keys. The broker requests no metrics from
-clients.
+session timeout and heartbeat interval; classic groups use none of the keys. Clients push the metrics
+of subscriptions (KIP-714).
 """
 
 from __future__ import annotations

@@ -8,16 +8,29 @@ waiting.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import trio
 
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
-from triokafka.broker_stub.metrics.partition_catalogue import group_lag_samples, partition_samples, topic_samples
+from triokafka.broker_stub.metrics.partition_catalogue import (
+    client_samples,
+    group_lag_samples,
+    partition_samples,
+    topic_samples,
+)
 from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.request.dispatcher import Dispatcher
+from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
 from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import ERRORS
+
+_QUOTAS: Final = {
+    QuotaKind.PRODUCE: ("kafka.server:type=Produce", "byte-rate"),
+    QuotaKind.FETCH: ("kafka.server:type=Fetch", "byte-rate"),
+    QuotaKind.REQUEST: ("kafka.server:type=Request", "request-time"),
+}
 
 
 def request_samples(dispatcher: Dispatcher) -> Iterator[Sample]:
@@ -46,6 +59,15 @@ def network_samples(sockets: SocketServer) -> Iterator[Sample]:
     for listener in sockets.listeners:
         name = "kafka.server:type=socket-server-metrics,name=connection-count"
         yield Sample(name, {"listener": listener}, sockets.limits.count(listener))
+
+
+def quota_samples(quotas: ClientQuotas, now: float) -> Iterator[Sample]:
+    """Yield the rates and throttle times of the quotas that clients have used."""
+    for found in quotas.usages(now):
+        mbean, rate = _QUOTAS[found.kind]
+        tags = {"user": found.user, "client-id": found.client_id}
+        yield Sample(f"{mbean},name={rate}", tags, found.rate)
+        yield Sample(f"{mbean},name=throttle-time", tags, found.throttle_seconds * 1000)
 
 
 class BrokerMetrics:
@@ -86,6 +108,8 @@ class BrokerMetrics:
         yield from partition_samples(self._services)
         yield from topic_samples(self._services)
         yield from group_lag_samples(self._services)
+        yield from client_samples(self._services)
+        yield from quota_samples(self._services.quotas, self._services.world.now())
 
     def _of_state(self) -> Iterator[Sample]:
         yield Sample("kafka.server:type=KafkaServer,name=BrokerState", {}, self._broker_state())

@@ -68,6 +68,23 @@ _NETWORK: Final = {
         RequestHandlerAvgIdlePercent=_gauge("ratio", "Share of time in which handler slots were free since the start."),
     ),
 }
+_QUOTAS: Final = {
+    **_of(
+        "kafka.server:type=Produce",
+        byte_rate=_gauge("bytes per second", "Rate of Produce requests with a quota, by user and client id."),
+        throttle_time=_gauge("ms", "Average throttle time because of the quota."),
+    ),
+    **_of(
+        "kafka.server:type=Fetch",
+        byte_rate=_gauge("bytes per second", "Rate of fetched records with a quota, by user and client id."),
+        throttle_time=_gauge("ms", "Average throttle time because of the quota."),
+    ),
+    **_of(
+        "kafka.server:type=Request",
+        request_time=_gauge("%", "Time of requests with a quota, in percent of one thread."),
+        throttle_time=_gauge("ms", "Average throttle time because of the quota."),
+    ),
+}
 _PURGATORY: Final = {
     **_of(
         "kafka.server:type=DelayedOperationPurgatory",
@@ -199,6 +216,11 @@ _NODE: Final = {
         FinalizedLevel=_gauge("level", "Finalized level of a feature."),
         CurrentMetadataVersion=_gauge("level", "Finalized level of metadata.version."),
     ),
+    **_of(
+        "kafka.server:type=client-metrics",
+        instance_count=_gauge("clients", "Clients that push metrics (KIP-714)."),
+        unknown_subscription_request_count=_gauge("pushes", "Pushes for a subscription that had changed."),
+    ),
     "triokafka:type=Tasks": DeclaredMetric("gauge", "tasks", "Tasks of the event loop."),
 }
 _CONTROLLER: Final = {
@@ -254,6 +276,7 @@ _EXPORTER: Final = {
 
 DECLARED: Final[Mapping[str, DeclaredMetric]] = {
     **_NETWORK,
+    **_QUOTAS,
     **_PURGATORY,
     **_REPLICAS,
     **_LOGS,

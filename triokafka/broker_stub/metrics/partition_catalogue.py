@@ -7,7 +7,7 @@ in the partitions of which it has a replica.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.structs import TopicPartition
@@ -15,6 +15,9 @@ from triokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from triokafka.broker_stub.replica.partition import Partition
     from triokafka.broker_stub.request.services import BrokerServices
+
+PUSHED: Final = "kafka_client:type="
+"""Prefix of the names of pushed metrics: ``kafka_client_producer_record_send_total`` in the text."""
 
 
 def partition_samples(services: BrokerServices) -> Iterator[Sample]:
@@ -63,6 +66,19 @@ def topic_samples(services: BrokerServices) -> Iterator[Sample]:
             ("TotalFetchRequestsPerSec", counts.fetches),
         ):
             yield Sample(f"kafka.server:type=BrokerTopicMetrics,name={name}", {"topic": topic}, count, "Count")
+
+
+def client_samples(services: BrokerServices) -> Iterator[Sample]:
+    """Yield the last values that clients pushed (KIP-714), with the client's ids as tags."""
+    instances = services.telemetry.instances
+    yield Sample("kafka.server:type=client-metrics,name=instance-count", {}, len(instances))
+    name = "kafka.server:type=client-metrics,name=unknown-subscription-request-count"
+    yield Sample(name, {}, services.telemetry.unknown_subscriptions)
+    for instance_id, instance in instances.items():
+        ids = {"client_id": instance.facts.client_id, "client_instance_id": str(instance_id)}
+        for (metric, attributes), value in instance.series.items():
+            short = metric.removeprefix("org.apache.kafka.")
+            yield Sample(f"{PUSHED}{short}", {**ids, **dict(attributes)}, value)
 
 
 def group_lag_samples(services: BrokerServices) -> Iterator[Sample]:

@@ -1,14 +1,19 @@
 """The task of one connection: authenticate the peer, then read a request, dispatch it, send the response, and repeat.
 
 At most one request of a connection is in progress, so responses keep the order of the requests. Bytes that the peer
-sends meanwhile wait in the kernel's buffer. An error closes only this connection, with one log line: ``closing``, the
-connection's id, and the reason. The number of such lines at WARNING, which any peer can cause, is limited.
+sends meanwhile wait in the kernel's buffer. One exception: Produce requests whose records are appended and wait for
+replicas. The connection takes further Produce requests meanwhile, up to `_MOST_PENDING`, and a task of its own sends
+the responses in order; any other request waits until all of these are sent.
+
+An error closes only this connection, with one log line: ``closing``, the connection's id, and the reason. The number of
+such lines at WARNING, which any peer can cause, is limited.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -37,6 +42,8 @@ BUSY: Final = float("inf")
 """`ConnectionProcessor.idle_since` of a connection with a request in progress."""
 _TURNS: Final = 4
 """Requests of one connection, served without waiting for its bytes, after which it yields to other connections."""
+_MOST_PENDING: Final = 5
+"""Produce requests of one connection that wait for replicas: as many as an idempotent producer has in flight."""
 _LONG_SECONDS: Final = 0.00015
 """Processing time after which the connection yields before it has served that many requests."""
 
@@ -55,6 +62,8 @@ class Shared(NamedTuple):
     authentication: Authentication = NoAuthentication()  # it has no state
     failed_authentication_delay_ms: int = 0
     bad_requests: LimitedLog | None = None
+    start: Callable[[Callable[[], Awaitable[None]]], None] | None = None
+    """Starts a task that ends with the server."""
 
 
 class _Held:
@@ -130,6 +139,11 @@ class ConnectionProcessor:
         self._shared = shared
         self._session: SaslSession | None = None
         self._closing = False
+        self._working = False
+        self._pending: deque[Answer] = deque()
+        self._sender: trio.CancelScope | None = None
+        self._sent = trio.Event()
+        self._failure: Exception | None = None
         self._reason: str | None = None
 
     @property
@@ -149,7 +163,7 @@ class ConnectionProcessor:
         self._closing = True
         if self._reason is None:
             self._reason = "the broker stops"
-        if self.idle_since != BUSY:
+        if self.idle_since != BUSY and not self._working and not self._pending:
             self._stream.close()
 
     async def run(self) -> None:
@@ -157,7 +171,16 @@ class ConnectionProcessor:
         level, reason = logging.INFO, "the broker stops"
         try:
             await self._authenticate()
-            await self._serve()
+            try:
+                await self._serve()
+                await self._send_all()
+            except (ProtocolError, CloseConnectionError):
+                await self._send_all()  # the requests before the bad one
+                raise
+            except (OSError, trio.ClosedResourceError):
+                if self._failure is not None:
+                    raise self._failure from None
+                raise
             reason = "the peer closed it"
         except (ProtocolError, CloseConnectionError, AuthenticationFailedError) as error:
             level, reason = logging.WARNING, str(error)
@@ -168,6 +191,8 @@ class ConnectionProcessor:
             level, reason = logging.ERROR, "a request failed with an unexpected error"
         finally:
             self._stream.close()
+            if self._sender is not None:
+                self._sender.cancel()
             if self._reason is not None:
                 level, reason = logging.INFO, self._reason
             limited = self._shared.bad_requests
@@ -230,11 +255,17 @@ class ConnectionProcessor:
                     await self._admit(size, held)
                 frame = reader.take_body(size) or await reader.read_body(size, held.reserve)
                 held.received()
+                if self._pending:
+                    # API key 0, Produce, may join the others; the response to any other request comes after theirs.
+                    may_join = size > 1 and not (frame[0] or frame[1])
+                    await self._send_all(down_to=_MOST_PENDING - 1 if may_join else 0)
                 if session is not None and (step := session.take(frame)) is not None:
+                    await self._send_all()
                     await self._take_sasl(step, session, reader)
                     continue
                 started_at = received_at = world.now()
                 self.idle_since = BUSY
+                self._working = True
                 if stream.waits != waits:  # the receive waited, so other connections have just run
                     sends_ahead = taken > 1  # the last receive returned several requests
                     turns, taken, waits = 0, 0, stream.waits
@@ -268,15 +299,23 @@ class ConnectionProcessor:
                     let_go=let_go,
                     charge=charge,
                     repeated=repeated,
+                    may_defer=shared.start is not None,
                 )
                 del frame  # only the dispatcher refers to it now
                 answer = await work
             finally:
+                self._working = False
                 if slot is not None:
                     slot.release()
                 repeated.done()
                 let_go()  # after all views of the frame, so that the pool can reuse its buffer
             done_at = answer.done_at
+            if answer.deferred is not None:
+                self._defer(answer)
+                del answer, work
+                continue
+            if self._pending:
+                await self._send_all()
             await self._send(answer)
             if answer.closes:
                 self._reason = "a fault was injected: closed within the answer"
@@ -296,6 +335,51 @@ class ConnectionProcessor:
         if size > BUFFER_BYTES:
             await held.admit(size)
         self.idle_since = shared.world.now()
+
+    def _defer(self, answer: Answer) -> None:
+        """Leave it to the sender to wait for the replicas and to send the response."""
+        start = self._shared.start
+        assert start is not None
+        self._pending.append(answer)
+        if self._sender is None:
+            self._sender = trio.CancelScope()
+            start(self._send_pending)
+
+    async def _send_all(self, down_to: int = 0) -> None:
+        """Wait until at most so many requests wait for replicas. Raises what ended the sender."""
+        while len(self._pending) > down_to and self._failure is None:
+            await self._sent.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _send_pending(self) -> None:
+        """Send the responses of the requests that wait for replicas, in order, and end when there is none."""
+        scope = self._sender
+        assert scope is not None
+        dispatcher = self._shared.dispatcher
+        try:
+            with scope:
+                while self._pending:
+                    deferred = self._pending[0].deferred
+                    assert deferred is not None
+                    await deferred.operation.wait()
+                    await self._send(dispatcher.complete(self._pending[0]))
+                    self._pending.popleft()
+                    if self._pending or self._working:
+                        self.idle_since = BUSY
+                    self._wake()
+        except Exception as error:
+            self._failure = error
+            self._stream.close()
+        finally:
+            self._sender = None
+            self._wake()
+        if self._closing and not self._working:
+            self._stream.close()
+
+    def _wake(self) -> None:
+        sent, self._sent = self._sent, trio.Event()
+        sent.set()
 
     async def _send(self, answer: Answer) -> None:
         shared = self._shared

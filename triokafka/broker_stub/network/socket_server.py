@@ -163,6 +163,7 @@ class SocketServer:
         shared = self.shared(dispatcher)
         try:
             async with trio.open_nursery() as nursery:
+                shared = shared._replace(start=nursery.start_soon)
                 nursery.start_soon(self._sweep_idle)
                 nursery.start_soon(self._authentication.run)
                 nursery.start_soon(self._bad_requests.run)

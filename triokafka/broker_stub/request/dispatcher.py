@@ -17,6 +17,7 @@ from triokafka import errors
 from triokafka.broker_stub.authorizer import denial
 from triokafka.broker_stub.faults.faults import INJECTED
 from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.deferred_response import DeferredResponse
 from triokafka.broker_stub.request.error_counts import Counter, error_counter
 from triokafka.broker_stub.request.error_messages import cut_error_messages
 from triokafka.broker_stub.request.faulty_items import FaultyItems
@@ -69,6 +70,8 @@ class Answer:
 
     ``delay_ms`` and ``closes`` are for injected faults: wait before sending, close the connection afterwards.
     ``done_at`` is the time at which the response was ready. Pass the object to `Dispatcher.answered` after sending.
+
+    With ``deferred`` the response is not ready: wait for the operation, and then call `Dispatcher.complete`.
     """
 
     parts: Sequence[Buffer | FileSlice] = field(default_factory=list)
@@ -77,6 +80,7 @@ class Answer:
     closes: bool = False
     done_at: float = 0.0
     context: RequestContext | None = None
+    deferred: DeferredResponse | None = None
 
 
 class _Api(NamedTuple):
@@ -142,8 +146,11 @@ class Dispatcher:
         let_go: Callable[[], None] | None = None,
         charge: Callable[[int], None] | None = None,
         repeated: RepeatedRequests | None = None,
+        may_defer: bool = False,
     ) -> Answer:
         """Answer one request.
+
+        With ``may_defer`` the answer to a Produce may be `Answer.deferred`: only replicas are still waited for.
 
         ``received_at`` is the time of its arrival, and ``started_at`` the time at which it got its slot; both default
         to now. The handler may call ``let_go`` once it needs the frame no longer; the caller must not keep the frame.
@@ -198,7 +205,13 @@ class Dispatcher:
             context.follower = _is_follower(request)
         if self._faults.armed and not context.follower:  # faults are for clients
             return await self._dispatch_faulty(handler, request, context)
-        response = await self._answer(handler, request, context, faulty=False)
+        if may_defer and header.api_key == _PRODUCE_KEY and not self._limits_producers:
+            found = await self._work(handler, request, context, faulty=False, may_defer=True)
+            if isinstance(found, DeferredResponse):
+                return Answer(done_at=self._world.now(), context=context, deferred=found)
+            response = found
+        else:
+            response = await self._answer(handler, request, context, faulty=False)
         large = context.size > _LARGE_BYTES or context.items > _MANY_ITEMS
         if large and isinstance(response, Response) and not carries_records(type(response)):
             return await self._finish_aside(response, context)
@@ -242,6 +255,26 @@ class Dispatcher:
             f"a request of {len(frame)} bytes waited {_DECODING_SECONDS} s for memory to be decoded, which other large "
             "requests hold (queued.max.request.bytes); send smaller requests, or raise the limit"
         )
+
+    @property
+    def _limits_producers(self) -> bool:
+        """Whether a quota may make a connection wait after the response to a Produce."""
+        limits = self._client_quotas.limits
+        return limits(QuotaKind.PRODUCE) or limits(QuotaKind.REQUEST)
+
+    def complete(self, answer: Answer) -> Answer:
+        """Return the answer with its response, after the operation of ``answer.deferred`` is complete."""
+        deferred, context = answer.deferred, answer.context
+        assert deferred is not None and context is not None
+        context.parked_seconds += self._world.now() - answer.done_at
+        try:
+            response = deferred.finish()
+        except CloseConnectionError:
+            raise
+        except Exception as error:
+            logger.exception("Produce from %s:%d failed", *context.peer)
+            raise CloseConnectionError(f"the response to a Produce could not be made: {error!r}") from error
+        return self._finish(response, context)
 
     async def _finish_aside(self, response: Response, context: RequestContext) -> Answer:
         """Like `_finish`, but encode the response in a thread."""
@@ -420,12 +453,28 @@ class Dispatcher:
     async def _answer(
         self, handler: Handler[Any, Any], request: Any, context: RequestContext, *, faulty: bool
     ) -> Response | FilledAnswer | None:
+        response = await self._work(handler, request, context, faulty=faulty)
+        assert not isinstance(response, DeferredResponse)
+        return response
+
+    async def _work(
+        self,
+        handler: Handler[Any, Any],
+        request: Any,
+        context: RequestContext,
+        *,
+        faulty: bool,
+        may_defer: bool = False,
+    ) -> Response | FilledAnswer | DeferredResponse | None:
         try:
             if not self.services.allows_all:
                 _authorize(handler, request, context)
             if faulty and handler.api_key not in _FAULTS_BY_ITEM:
                 return await self._answer_with_faulty_items(handler, request, context)
-            response: Response | FilledAnswer | None = await handler.function(request, context)
+            response: Response | FilledAnswer | DeferredResponse | None = await handler.function(request, context)
+            if type(response) is DeferredResponse and not may_defer:
+                await context.park(response.operation)
+                return response.finish()
             return response
         except BrokerResponseError as error:
             return _error_response(handler, request, context, error.code, str(error))

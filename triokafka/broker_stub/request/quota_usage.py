@@ -9,11 +9,13 @@ nothing, so the throttle time is the longer one of both. For a single client the
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from triokafka.broker_stub.quota_rate import QuotaRate
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.metrics.quota import Quota
+from triokafka.metrics.stats import Avg
 from triokafka.metrics.token_bucket import TokenBucket
 
 _LONGEST_DEBT: Final = 10
@@ -29,10 +31,12 @@ class QuotaUsage:
         limit: the quota, per second; it may change.
     """
 
-    __slots__ = ("_bucket", "_burst", "_rate")
+    __slots__ = ("_bucket", "_burst", "_config", "_rate", "_throttled")
 
     def __init__(self, config: MetricConfig, limit: float) -> None:
+        self._config = config
         self._rate = QuotaRate(config)
+        self._throttled = Avg()
         self._bucket = TokenBucket()
         windows = max(config.samples - 1, 1)
         self._burst = MetricConfig(
@@ -56,7 +60,10 @@ class QuotaUsage:
             back = tokens - lowest
             self._bucket.update(self._burst, 1, back, back, back, now)
             tokens = lowest
-        return max(self._rate.throttle_seconds(limit, now), -tokens / limit, 0.0)
+        seconds = max(self._rate.throttle_seconds(limit, now), -tokens / limit, 0.0)
+        if seconds:
+            self._throttled.update(self._config, 1, seconds, seconds, seconds, now)
+        return seconds
 
     def take_back(self, amount: float, now: float) -> None:
         """Undo a counted amount."""
@@ -66,6 +73,11 @@ class QuotaUsage:
     def rate(self, now: float) -> float:
         """Return the rate per second."""
         return self._rate.measure(now)
+
+    def throttle_time(self, now: float) -> float:
+        """Return the average of the throttle times within the windows, in seconds; 0 without any."""
+        average = self._throttled.measure(self._config, now)
+        return 0.0 if math.isnan(average) else average
 
     def is_over(self, now: float) -> bool:
         """Whether nothing that was counted matters any more."""

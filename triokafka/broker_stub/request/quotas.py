@@ -8,7 +8,7 @@ has a quota, and nothing for other clients. Times are arguments in seconds.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from triokafka.broker_stub.metadata.image import QuotaEntity
@@ -16,6 +16,7 @@ from triokafka.broker_stub.request.quota_usage import QuotaUsage
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.metrics.quota import Quota
 from triokafka.metrics.token_bucket import TokenBucket
+from triokafka.named_tuple import NamedTuple
 from triokafka.quota_precedence import effective_quota
 
 _MANY: Final = 1000
@@ -35,6 +36,16 @@ class QuotaKind(enum.Enum):
     """Processing time of requests in percent of one thread: 100 is one full thread."""
     MUTATION = "controller_mutation_rate"
     """Created and deleted partitions per second (KIP-599)."""
+
+
+class QuotaReading(NamedTuple):
+    """The usage of a quota: the user and the client id that share it (empty for any), the rate, the throttle time."""
+
+    kind: QuotaKind
+    user: str
+    client_id: str
+    rate: float
+    throttle_seconds: float
 
 
 class ClientQuotas:
@@ -111,6 +122,11 @@ class ClientQuotas:
             return False, _milliseconds(missing / rate)
         bucket.update(config, 1, partitions, partitions, partitions, now)
         return True, 0 if strict else _milliseconds(max(missing + partitions, 0.0) / rate)
+
+    def usages(self, now: float) -> Iterator[QuotaReading]:
+        """Yield the usage of each quota that clients have used, for metrics."""
+        for (kind, user, client_id), used in self._usage.items():
+            yield QuotaReading(kind, user, client_id, used.rate(now), used.throttle_time(now))
 
     def take_back(self, kind: QuotaKind, user: str, client_id: str, amount: float, now: float) -> None:
         """Undo a recorded amount after the client got an empty response instead."""

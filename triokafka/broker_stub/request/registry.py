@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.deferred_response import DeferredResponse
 from triokafka.errors import KafkaError
 from triokafka.protocol.compiler import carries_records
 from triokafka.protocol.message import Request, Response
@@ -18,7 +19,7 @@ from triokafka.protocol.templates import FilledAnswer
 from triokafka.structs import Buffer
 
 RequestT = TypeVar("RequestT", bound=Request[Any])
-ResponseT = TypeVar("ResponseT", bound=Response | FilledAnswer | None)
+ResponseT = TypeVar("ResponseT", bound=Response | FilledAnswer | DeferredResponse | None)
 
 
 class CloseConnectionError(KafkaError):

@@ -25,6 +25,7 @@ from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.broker_stub.telemetry.client_telemetry import ClientTelemetry
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when first used: a broker starts without them
@@ -72,10 +73,12 @@ class BrokerServices:
     """Checks that the listeners could use the key stores and trust stores of a configuration; None without TLS."""
     audit: AuthorizationAudit = field(init=False)
     allows_all: bool = field(init=False)
+    telemetry: ClientTelemetry = field(init=False)
 
     def __post_init__(self) -> None:
         self.allows_all = isinstance(self.authorizer, AllowAll)
         self.audit = AuthorizationAudit(self.world.now)
+        self.telemetry = ClientTelemetry()
 
 
 class EnvelopeArrival(Protocol):
@@ -126,7 +129,9 @@ class ControllerServices:
     quorum: Callable[[], RaftClient]
     answer_envelope: Callable[[EnvelopeRequest, EnvelopeArrival], Awaitable[EnvelopeResponse]]
     allows_all: bool = field(init=False)
+    telemetry: ClientTelemetry = field(init=False)
 
     def __post_init__(self) -> None:
         self.allows_all = isinstance(self.authorizer, AllowAll)
         self.audit = AuthorizationAudit(self.world.now)
+        self.telemetry = ClientTelemetry()

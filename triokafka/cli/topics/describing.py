@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -12,6 +13,7 @@ from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import examples, output_options
 from triokafka.cli.topics.chosen import ChosenTopics, configs_of
+from triokafka.cli.values import COUNT
 from triokafka.structs import format_uuid
 
 if TYPE_CHECKING:
@@ -49,9 +51,16 @@ _REPORTS: Final = {
     "--at-min-isr-partitions", "at_min_isr", is_flag=True, help="Only partitions at the minimum of in-sync replicas."
 )
 @click.option(
-    "--topics-with-overrides", "with_overrides", is_flag=True, help="Only topics with their own configuration."
+    "--topics-with-overrides",
+    "with_overrides",
+    is_flag=True,
+    help="Only topics with configurations that are no defaults.",
 )
 @click.option("--if-exists", is_flag=True, help="Succeed if nothing matches.")
+@click.option(
+    "--partition-size-limit-per-response", "page_size", type=COUNT, default=2_000, show_default=True, metavar="COUNT",
+    help="Most partitions in one response of a broker.",
+)  # fmt: skip
 @output_options
 def describe(
     topics: str | None,
@@ -60,6 +69,7 @@ def describe(
     exclude_internal: bool,
     if_exists: bool,
     output: str,
+    page_size: int,
     **reports: bool,
 ) -> int:
     """Print the partitions of topics with leader, replicas and in-sync replicas, and the topics' configurations."""
@@ -75,7 +85,8 @@ def describe(
         found = await topics_chosen.resolve(admin, if_exists=if_exists, exclude_internal=exclude_internal)
         described = await admin.describe_topics([listing.name for listing in found])
         overrides = await configs_of(admin, [listing.name for listing in found])
-        shown = [described[listing.name] for listing in found]
+        eligible = await _eligible_leaders(admin, [listing.name for listing in found], page_size)
+        shown = [_with(described[listing.name], eligible) for listing in found]
         if output == "json":
             click.echo(json.dumps([_as_json(topic, overrides[topic.name], report) for topic in shown], indent=2))
             return
@@ -85,10 +96,47 @@ def describe(
     return connection.run(work)
 
 
+async def _eligible_leaders(
+    admin: AdminClient, names: Sequence[str], page_size: int
+) -> dict[tuple[str, int], PartitionDescription]:
+    """Return partitions with their eligible leader replicas (KIP-966); nothing from brokers before 3.7."""
+    from triokafka.errors import UnsupportedVersionError
+
+    found: dict[tuple[str, int], PartitionDescription] = {}
+    cursor: tuple[str, int] | None = None
+    while names:
+        try:
+            page = await admin.describe_topic_partitions(names, partition_limit=page_size, cursor=cursor)
+        except UnsupportedVersionError:
+            return {}
+        for name, topic in page.topics.items():
+            found.update({(name, one.partition): one for one in topic.partitions})
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return found
+
+
+def _with(topic: TopicDescription, eligible: Mapping[tuple[str, int], PartitionDescription]) -> TopicDescription:
+    """Return the topic with the eligible leader replicas of its partitions."""
+    partitions = []
+    for one in topic.partitions:
+        known = eligible.get((topic.name, one.partition), one)
+        partitions.append(
+            replace(
+                one,
+                eligible_leader_replicas=known.eligible_leader_replicas,
+                last_known_elr=known.last_known_elr,
+            )
+        )
+    return replace(topic, partitions=tuple(partitions))
+
+
 def _overrides(configs: Mapping[str, ConfigEntry]) -> dict[str, str | None]:
+    """Return the values that are not defaults of the software: those of the topic and of the brokers."""
     from triokafka.client.admin import ConfigSource
 
-    return {entry.name: entry.value for entry in configs.values() if entry.source is ConfigSource.TOPIC}
+    return {entry.name: entry.value for entry in configs.values() if entry.source is not ConfigSource.DEFAULT}
 
 
 def _selected(
@@ -98,16 +146,15 @@ def _selected(
     least = int(entry.value or 1) if entry is not None else 1
 
     def matches(partition: PartitionDescription) -> bool:
-        enough = min(least, len(partition.replicas))
         match report:
             case "under_replicated":
                 return len(partition.isr) < len(partition.replicas)
             case "unavailable":
                 return partition.leader is None
             case "under_min_isr":
-                return len(partition.isr) < enough
+                return len(partition.isr) < least
             case "at_min_isr":
-                return len(partition.isr) == enough
+                return len(partition.isr) == least
             case "with_overrides":
                 return False
             case _:
@@ -130,8 +177,17 @@ def _print(topic: TopicDescription, configs: Mapping[str, ConfigEntry], report: 
         leader = "none" if partition.leader is None else partition.leader.node_id
         click.echo(
             f"\tTopic: {topic.name}\tPartition: {partition.partition}\tLeader: {leader}"
-            f"\tReplicas: {','.join(map(str, partition.replicas))}\tIsr: {','.join(map(str, partition.isr))}"
+            f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}"
+            f"\tElr: {_ids(partition.eligible_leader_replicas)}\tLastKnownElr: {_ids(partition.last_known_elr)}"
         )
+
+
+def _ids(replicas: Sequence[int] | None) -> str:
+    return "N/A" if replicas is None else ",".join(map(str, replicas))
+
+
+def _list(replicas: Sequence[int] | None) -> list[int] | None:
+    return None if replicas is None else [*replicas]
 
 
 def _as_json(topic: TopicDescription, configs: Mapping[str, ConfigEntry], report: str | None) -> dict[str, Any]:
@@ -148,6 +204,8 @@ def _as_json(topic: TopicDescription, configs: Mapping[str, ConfigEntry], report
                 "replicas": [*partition.replicas],
                 "isr": [*partition.isr],
                 "offline_replicas": [*partition.offline_replicas],
+                "eligible_leader_replicas": _list(partition.eligible_leader_replicas),
+                "last_known_elr": _list(partition.last_known_elr),
             }
             for partition in _selected(topic, configs, report)
         ],

@@ -27,6 +27,7 @@ from triokafka.client.admin.users import UserAdmin
 from triokafka.client.config import AdminOptions
 from triokafka.client.keywords import AdminKeywords
 from triokafka.client.metrics.client_metrics import ClientMetrics
+from triokafka.client.metrics.telemetry import MetricsPusher
 from triokafka.metrics import MetricName
 from triokafka.network.network_client import NetworkClient
 from triokafka.network.traffic import Traffic
@@ -79,6 +80,10 @@ class AdminClient:
         metrics = self.options.metrics()
         self._metrics = ClientMetrics("admin-client", client_id, clock=world.now, traffic=traffic, **metrics)
         self._metrics.watch(self._client)
+        self._pusher: MetricsPusher | None = None
+        if self.options.enable_metrics_push:
+            tasks = self._client.background
+            self._pusher = MetricsPusher(self._client, traffic, tasks, self._metrics.values, {})
         requests = AdminRequests(self._client, self.options, world)
         areas = (
             TopicAdmin,
@@ -104,6 +109,8 @@ class AdminClient:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
+        if self._pusher is not None:
+            await self._pusher.close()
         await self._client.__aexit__(*raised)
         self._metrics.close()
 

@@ -27,6 +27,7 @@ from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, Su
 from triokafka.client.consumer.topic_lists import TopicLists
 from triokafka.client.metrics.client_metrics import ClientMetrics
 from triokafka.client.metrics.consumer_metrics import ConsumerMetrics
+from triokafka.client.metrics.telemetry import MetricsPusher
 from triokafka.errors import ClosedError, IllegalStateError, KafkaError
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.cluster import Cluster
@@ -105,8 +106,19 @@ class Engine:
             committed_only=options.isolation_level == "read_committed",
             call_times=self.lookup_times,
         )
+        self._pusher: MetricsPusher | None = None
+        if options.enable_metrics_push:
+            resource = {"group_id": options.group_id or "", "group_instance_id": options.group_instance_id or ""}
+            self._pusher = MetricsPusher(
+                self.network,
+                traffic,
+                self._tasks,
+                self.metrics.values,
+                {key: value for key, value in {**resource, "client_rack": options.client_rack or ""}.items() if value},
+            )
         self._topics = SubscribedTopics(self.network, self.subscription, self.failure_tracker)
         self.network.metadata.add_listener(self._metadata_changed)
+        self.network.add_listener(self._network_changed)
         self._state = "new"
         self._failure: Exception | None = None
         wait = RecordWait(
@@ -156,6 +168,8 @@ class Engine:
                 await self._leave(in_hand_is_finished)
         finally:
             self._state = "closed"
+            if self._pusher is not None and self._failure is None:
+                await self._pusher.close()
             await self._tasks.close()
             await self.network.__aexit__(None, None, None)
             self.metrics.close()
@@ -349,6 +363,10 @@ class Engine:
     def _positions_changed(self) -> None:
         self.fetcher.wake()
         self.notify()
+
+    def _network_changed(self) -> None:
+        if self.network.has_failed:
+            self.notify()  # a caller that waits for records would otherwise learn of it at its time limit
 
     def _metadata_changed(self, cluster: Cluster) -> None:
         self._fetch_again(cluster)

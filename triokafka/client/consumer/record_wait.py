@@ -16,7 +16,7 @@ from triokafka.client.consumer.positions import PositionFinder
 from triokafka.client.consumer.rebalance.rebalancer import Rebalancer
 from triokafka.client.consumer.subscribed_topics import SubscribedTopics
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.errors import IllegalStateError, WakeupError
+from triokafka.errors import IllegalStateError, WakeupError, raisable_copy
 from triokafka.world import World
 
 T = TypeVar("T")
@@ -176,4 +176,6 @@ class RecordWait:
             error = self._positions.take_error()  # not while the listener may still seek
         error = error or self._topics.take_error()
         if error is not None:
-            raise error
+            # Not the stored object: its traceback refers to the frame of a running task, and `traceback.clear_frames`,
+            # which `unittest` calls, would close that task's coroutine.
+            raise raisable_copy(error)

@@ -19,6 +19,7 @@ from triokafka.client.deliveries import Deliveries, Delivery
 from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.metrics.client_metrics import ClientMetrics
 from triokafka.client.metrics.producer_metrics import ProducerMetrics
+from triokafka.client.metrics.telemetry import MetricsPusher
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import DeliveryCallback, ProducerBatch
 from triokafka.client.producer.batch_opener import BatchOpener
@@ -161,6 +162,10 @@ class Producer:
             self._client,
             self._times,
         )
+        self._pusher: MetricsPusher | None = None
+        if opts.enable_metrics_push:
+            resource = {} if opts.transactional_id is None else {"transactional_id": opts.transactional_id}
+            self._pusher = MetricsPusher(self._client, traffic, self._tasks, self._metrics.values, resource)
         self._client.add_listener(wakeup.wake)
         serializer = RecordSerializer(opts, self._world.wall_ms)
         self._slow_path = SlowPath(
@@ -240,6 +245,8 @@ class Producer:
                     f" closed ({bound}){self._sender.why_unacknowledged(batch)}"
                 )
             )
+            if self._pusher is not None and self._failure is None:
+                await self._pusher.close()
             try:
                 await self._tasks.close()
             finally:

@@ -75,6 +75,8 @@ API_NAMES: Final = {
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",
     70: "ControllerRegistration",
+    71: "GetTelemetrySubscriptions",
+    72: "PushTelemetry",
     73: "AssignReplicasToDirs",
     74: "ListConfigResources",
     75: "DescribeTopicPartitions",

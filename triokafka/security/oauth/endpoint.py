@@ -104,7 +104,8 @@ async def _attempt(world: World, endpoint: Endpoint, headers: Mapping[str, str],
     except trio.TooSlowError:
         raise EndpointError(f"{endpoint.url} did not answer in time") from None
     except OSError as error:
-        raise EndpointError(f"{endpoint.url} cannot be reached: {_of(error)}") from None
+        is_final = isinstance(error, ssl.SSLCertVerificationError)
+        raise EndpointError(f"{endpoint.url} cannot be reached: {_of(error)}", is_final=is_final) from None
     if answer.status in (200, 201) and answer.body:
         return answer.body
     reason = f"{endpoint.url} answered {answer.status}{_reason(answer.body)}"

@@ -43,6 +43,8 @@ ASKED_OF_NOTHING: Final = {
     "SaslHandshake",
     "RenewDelegationToken",
     "ExpireDelegationToken",
+    "GetTelemetrySubscriptions",
+    "PushTelemetry",
 }
 """Whoever connects may know what is served, and say who it is; owners and renewers of a token may change it."""
 

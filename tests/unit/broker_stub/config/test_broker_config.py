@@ -9,6 +9,7 @@ from tests.support.logged import lines
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, ListenerSpec, Secret, parse_properties
 from triokafka.broker_stub.log import config as log_config
 from triokafka.errors import ConfigurationError
+from triokafka.security.secret import reveal
 from triokafka.world.memory import MemoryStorage
 
 
@@ -245,3 +246,12 @@ def test_dynamic_values_make_a_new_configuration() -> None:
     assert changed.topic_defaults.retention_ms == 5
     with pytest.raises(ConfigurationError):
         config.with_properties({"log.retention.ms": "x"})
+
+
+def test_secret_key_of_tokens_is_hidden_however_it_is_given() -> None:
+    for config in (
+        BrokerConfig(delegation_token_secret_key="s3cret"),
+        BrokerConfig.from_properties({"delegation.token.secret.key": "s3cret"}),
+    ):
+        assert "s3cret" not in repr(config)
+        assert reveal(config.delegation_token_secret_key or "") == "s3cret"

@@ -11,14 +11,18 @@ from tests.unit.broker_stub.api.test_group_handlers import commit_request, stabl
 from triokafka.broker_stub.metrics.declared import DECLARED
 from triokafka.broker_stub.metrics.prometheus import as_prometheus_text, prometheus_names
 from triokafka.broker_stub.metrics.sample import Sample
+from triokafka.broker_stub.request.quotas import QuotaKind
+from triokafka.quota_precedence import USER
 
 DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana" / "triokafka.json"
 PUBLISHED = Path(__file__).parents[3] / "data" / "dashboard_metrics.json"
 
 
 async def exported() -> list[Sample]:
-    """The samples of a node with a topic, traffic and a group."""
+    """The samples of a node with a topic, traffic, quotas and a group."""
     async with running_node(group_initial_rebalance_delay_ms=0) as node:
+        kinds = (QuotaKind.PRODUCE, QuotaKind.FETCH, QuotaKind.REQUEST)
+        node.broker.quotas.configure({((USER, None),): {kind.value: 1e9 for kind in kinds}})
         await node.create("t", partitions=2)
         await node.produce("t", batch(b"a", b"b", b"c"))
         await node.fetch("t", 0)

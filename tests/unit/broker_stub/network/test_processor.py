@@ -103,8 +103,8 @@ class Bench:
         )
         self.dispatcher = Dispatcher(cast(Any, services), handlers, self.memory)
 
-    def processor(self, stream: ScriptedStream) -> ConnectionProcessor:
-        """A connection over ``stream``."""
+    def processor(self, stream: ScriptedStream, start: Callable[[Any], None] | None = None) -> ConnectionProcessor:
+        """A connection over ``stream``; with ``start`` it may send responses in a task of its own."""
         shared = Shared(
             self.dispatcher,
             self.slots,
@@ -116,6 +116,7 @@ class Bench:
             10_000,
             self.authentication,
             failed_authentication_delay_ms=100,
+            start=start,
         )
         return ConnectionProcessor(stream, connection_id="connection", listener="PLAINTEXT", shared=shared)
 

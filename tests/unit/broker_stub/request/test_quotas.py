@@ -484,3 +484,15 @@ def create_topics(*names: str, partitions: int) -> CreateTopicsRequest:
     """Topics with so many partitions each."""
     topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
     return CreateTopicsRequest(topics=topics, timeout_ms=1000)
+
+
+def test_usage_of_quotas_has_a_rate_and_an_average_throttle_time() -> None:
+    quotas = quotas_of((entity(user="u"), 100_000))
+    quotas.record(PRODUCE, "u", "c", 2_000_000, 50.0)
+    quotas.record(PRODUCE, "other", "c", 2_000_000, 50.0)
+    (found,) = quotas.usages(50.0)
+    assert (found.kind, found.user, found.client_id) == (PRODUCE, "u", "")
+    assert found.rate == pytest.approx(200_000)
+    assert found.throttle_seconds == pytest.approx(10.0)
+    (later,) = quotas.usages(70.0)
+    assert (later.rate, later.throttle_seconds) == (0.0, 0.0)

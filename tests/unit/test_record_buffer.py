@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from triokafka import ConsumerRecord, TopicPartition
-from triokafka.blocking.consumer.buffered import Buffered
+from triokafka.record_buffer import RecordBuffer
 
 A, B = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
@@ -16,10 +16,12 @@ def records(partition: TopicPartition, first: int, count: int) -> list[ConsumerR
     return [ConsumerRecord(*partition, offset) for offset in range(first, first + count)]
 
 
-def filled(*, a: int = 0, b: int = 0) -> Buffered:
+def filled(*, a: int = 0, b: int = 0) -> RecordBuffer:
     """So many records of each partition."""
-    made = Buffered(None, None)
-    made.add({partition: records(partition, 0, count) for partition, count in ((A, a), (B, b)) if count})
+    made = RecordBuffer()
+    for partition, count in ((A, a), (B, b)):
+        if count:
+            made.add(partition, records(partition, 0, count))
     return made
 
 
@@ -49,10 +51,10 @@ def test_what_the_iteration_has_not_given_out_goes_back_to_the_front() -> None:
     buffered = filled(a=5)
     assert buffered.next_run(4)
     assert [next(buffered.iterator).offset for _ in range(2)] == [0, 1]
-    assert buffered.position(A) == 2
-    buffered.add({A: records(A, 5, 1)})
+    assert buffered.first_offset(A) == 2
+    buffered.add(A, records(A, 5, 1))
     assert offsets(buffered.take(9)) == {0: [2, 3, 4, 5]}
-    assert buffered.position(A) is None
+    assert buffered.first_offset(A) is None
 
 
 def test_dropping_a_partition_drops_what_is_being_iterated_over() -> None:
@@ -76,11 +78,11 @@ def test_dropping_a_partition_drops_what_is_being_iterated_over() -> None:
     )
 )
 def test_every_record_is_given_out_once_in_order_and_positions_say_what_comes(steps: list[tuple[str, int]]) -> None:
-    buffered = Buffered(None, None)
+    buffered = RecordBuffer()
     added = given_out = 0
     for what, number in steps:
         if what == "add":
-            buffered.add({A: records(A, added, number)})
+            buffered.add(A, records(A, added, number))
             added += number
         elif what == "take":
             taken = [record.offset for found in buffered.take(number).values() for record in found]
@@ -95,4 +97,4 @@ def test_every_record_is_given_out_once_in_order_and_positions_say_what_comes(st
                     assert record.offset == given_out
                     given_out += 1
                     break
-        assert buffered.position(A) == (given_out if given_out < added else None)
+        assert buffered.first_offset(A) == (given_out if given_out < added else None)

@@ -1,4 +1,7 @@
-"""Records that have crossed to the asyncio loop and were not returned yet. Used in that loop; no I/O."""
+"""Records that have crossed from the loop thread to a program and were not returned to it yet. No I/O.
+
+For the blocking and the asyncio consumer; used in one thread or loop.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,10 @@ import operator
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
-from triokafka import ConsumerRecord
-from triokafka.asyncio.records import as_dataclass, returns_dataclasses
+from triokafka.records import ConsumerRecord
 from triokafka.structs import TopicPartition
 
-Deserializer = Callable[[Any], Any]
+Convert = Callable[[ConsumerRecord], Any]
 Records = dict[TopicPartition, list[ConsumerRecord]]
 _NOTHING: Final[Iterator[ConsumerRecord]] = iter(())
 
@@ -29,15 +31,13 @@ class RecordBuffer:
     """Records by partition, in order.
 
     ``iterator`` is the run that is being returned record by record; the records it has left count as buffered. Nothing
-    is returned of ``paused`` and ``withheld`` partitions. ``released`` is called with a partition and a number of
-    records when they have left the buffer.
+    is returned of ``paused`` and ``withheld`` partitions. ``convert`` makes the record that is returned; without it,
+    that is the record itself. ``released`` is called with a partition and a number of records when they have left the
+    buffer.
     """
 
     def __init__(
-        self,
-        key_deserializer: Deserializer | None,
-        value_deserializer: Deserializer | None,
-        released: Callable[[TopicPartition, int], object],
+        self, convert: Convert | None = None, released: Callable[[TopicPartition, int], object] | None = None
     ) -> None:
         self.iterator: Iterator[ConsumerRecord] = _NOTHING
         self.paused: set[TopicPartition] = set()
@@ -46,8 +46,12 @@ class RecordBuffer:
         self._records: Records = {}
         self._begin: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
-        self._convert = _converter(key_deserializer, value_deserializer)
-        self._released = released
+        self._convert = convert
+        self._released = released or _ignore
+
+    def __bool__(self) -> bool:
+        """Whether there are records of partitions that are neither paused nor withheld."""
+        return any(self._may_return(partition, ()) for partition in self._records)
 
     def add(self, partition: TopicPartition, records: list[ConsumerRecord]) -> None:
         """Append records behind the buffered ones."""
@@ -59,12 +63,15 @@ class RecordBuffer:
         else:
             known.extend(records)
 
-    def next_run(self, partitions: Collection[TopicPartition] = ()) -> bool:
-        """Fill ``iterator`` with records of the next partition, or of the next of ``partitions``. False without any."""
+    def next_run(self, limit: int | None = None, partitions: Collection[TopicPartition] = ()) -> bool:
+        """Fill ``iterator`` with records of the next partition, or of the next of ``partitions``; at most ``limit``.
+
+        Return False if there are none.
+        """
         self.put_back()
         for partition in self._records:
             if self._may_return(partition, partitions):
-                raw, converted = self._take_of(partition, None)
+                raw, converted = self._take_of(partition, limit)
                 self._run = (partition, raw)
                 self.iterator = iter(converted)
                 return True
@@ -83,6 +90,8 @@ class RecordBuffer:
         self.put_back()
         taken: Records = {}
         for partition in list(self._records):
+            if limit is not None and limit <= 0:
+                break
             if not self._may_return(partition, partitions):
                 continue
             try:
@@ -94,8 +103,6 @@ class RecordBuffer:
             taken[partition] = records
             if limit is not None:
                 limit -= len(records)
-                if limit <= 0:
-                    break
         return taken
 
     def _take_of(
@@ -142,14 +149,21 @@ class RecordBuffer:
             self._begin[partition] = 0
             self._released(partition, -left)
 
-    def position(self, partition: TopicPartition) -> Position | None:
-        """Return a partition's position; None if none of its records has crossed over."""
+    def first_offset(self, partition: TopicPartition) -> int | None:
+        """Return the offset of a partition's first record here; None without one."""
         if self._run is not None and self._run[0] == partition:
             left = operator.length_hint(self.iterator)
             if left:
-                return Position(self._run[1][-left].offset, False)
-        if partition in self._records:
-            return Position(self._records[partition][self._begin[partition]].offset, False)
+                return self._run[1][-left].offset
+        if partition not in self._records:
+            return None
+        return self._records[partition][self._begin[partition]].offset
+
+    def position(self, partition: TopicPartition) -> Position | None:
+        """Return a partition's position; None if none of its records has crossed over."""
+        first = self.first_offset(partition)
+        if first is not None:
+            return Position(first, False)
         end = self._ends.get(partition)
         return None if end is None else Position(end, True)
 
@@ -174,8 +188,15 @@ class RecordBuffer:
             self._released(partition, len(records) - self._begin.pop(partition))
         self._ends.pop(partition, None)
 
+    def keep(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop all other partitions, and forget that they are paused."""
+        self.put_back()
+        for partition in self._ends.keys() - partitions:
+            self.drop(partition)
+        self.paused.intersection_update(partitions)
+
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop all records and positions."""
         for partition in list(self._ends):
             self.drop(partition)
 
@@ -185,20 +206,5 @@ class RecordBuffer:
         return id(self._run), operator.length_hint(self.iterator)
 
 
-def _converter(
-    key_deserializer: Deserializer | None, value_deserializer: Deserializer | None
-) -> Callable[[ConsumerRecord], Any] | None:
-    dataclasses = returns_dataclasses()
-    if key_deserializer is None and value_deserializer is None:
-        return as_dataclass if dataclasses else None
-
-    def convert(record: ConsumerRecord) -> Any:
-        key, value = record.key, record.value
-        if key_deserializer is not None:
-            key = key_deserializer(key)
-        if value_deserializer is not None:
-            value = value_deserializer(value)
-        record = record.deserialized(key, value)
-        return as_dataclass(record) if dataclasses else record
-
-    return convert
+def _ignore(partition: TopicPartition, count: int) -> None:
+    """For buffers whose owner does not count."""

@@ -1,0 +1,141 @@
+"""Subscriptions and pushes of clients: what matches, what may come when, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from triokafka import errors
+from triokafka.broker_stub.telemetry.client_telemetry import (
+    MAX_INSTANCES,
+    ClientFacts,
+    ClientInstance,
+    ClientTelemetry,
+    subscription_for,
+)
+from triokafka.metrics.otlp import Point, decode_metrics, encode_metrics
+
+ALL: Mapping[str, str] = {"metrics": "*", "interval.ms": "1000"}
+
+
+def facts(number: int = 1, **changes: Any) -> ClientFacts:
+    made = ClientFacts(UUID(int=number), "billing-7", "triokafka", "1.2", "10.0.0.5", "4711")
+    return made._replace(**changes)
+
+
+def admit(telemetry: ClientTelemetry, now: float, *, who: ClientFacts | None = None, **changes: Any) -> ClientInstance:
+    who = facts() if who is None else who
+    given = {
+        "subscription_id": subscription_for(who, [ALL]).subscription_id,
+        "terminating": False,
+        "codec": 0,
+        "accepted_codecs": (4, 1),
+        "size": 10,
+        "max_bytes": 100,
+        **changes,
+    }
+    return telemetry.admit(who, [ALL], now, **given)
+
+
+@pytest.mark.parametrize(
+    ("match", "expected"),
+    [
+        ("", True),
+        ("client_id=billing-.*", True),
+        ("client_id=billing", False),
+        ("client_software_name=triokafka,client_software_version=1\\..*", True),
+        ("client_software_name=apache-kafka-java", False),
+        ("client_source_address=10\\.0\\.0\\.5,client_source_port=4711", True),
+        (f"client_instance_id={UUID(int=1)}", True),
+    ],
+)
+def test_match_compares_whole_facts(match: str, expected: bool) -> None:
+    found = subscription_for(facts(), [{"metrics": "a", "match": match}])
+    assert found.metrics == (("a",) if expected else ())
+
+
+def test_subscriptions_add_up_at_the_shortest_interval() -> None:
+    found = subscription_for(
+        facts(), [{"metrics": "b,a", "interval.ms": "5000"}, {"metrics": "c", "interval.ms": "900"}]
+    )
+    assert (found.metrics, found.interval_ms) == (("a", "b", "c"), 900)
+    assert subscription_for(facts(), [{"metrics": "a"}, {"metrics": "*"}]).metrics == ("*",)
+    nothing = subscription_for(facts(), [])
+    assert (nothing.metrics, nothing.interval_ms) == ((), 300_000)
+    assert nothing.subscription_id != found.subscription_id
+
+
+def test_request_before_the_interval_is_throttled() -> None:
+    telemetry = ClientTelemetry()
+    telemetry.subscribe(facts(), [ALL], 0.0)
+    with pytest.raises(errors.ThrottlingQuotaExceededError):
+        telemetry.subscribe(facts(), [ALL], 0.9)
+    admit(telemetry, 0.9)  # the first push after a subscription may come at any time
+    with pytest.raises(errors.ThrottlingQuotaExceededError):
+        admit(telemetry, 1.5)
+    admit(telemetry, 2.0)
+
+
+def test_last_push_may_come_at_any_time_and_only_once() -> None:
+    telemetry = ClientTelemetry()
+    telemetry.subscribe(facts(), [ALL], 0.0)
+    admit(telemetry, 0.1)
+    admit(telemetry, 0.2, terminating=True)
+    with pytest.raises(errors.InvalidRequestError):
+        admit(telemetry, 10.0)
+
+
+def test_old_subscription_and_wrong_codec_are_refused_and_the_client_may_ask_at_once() -> None:
+    telemetry = ClientTelemetry()
+    telemetry.subscribe(facts(), [ALL], 0.0)
+    with pytest.raises(errors.UnknownSubscriptionIdError):
+        admit(telemetry, 0.1, subscription_id=5)
+    assert telemetry.unknown_subscriptions == 1
+    telemetry.subscribe(facts(), [ALL], 0.2)
+    with pytest.raises(errors.UnsupportedCompressionTypeError):
+        admit(telemetry, 0.3, codec=9)
+    telemetry.subscribe(facts(), [ALL], 0.4)
+
+
+def test_too_large_push_and_push_without_an_id_are_refused() -> None:
+    telemetry = ClientTelemetry()
+    with pytest.raises(errors.TelemetryTooLargeError):
+        admit(telemetry, 0.0, size=101)
+    with pytest.raises(errors.InvalidRequestError):
+        admit(telemetry, 0.0, who=facts(0))
+
+
+def test_instance_that_was_used_longest_ago_makes_room() -> None:
+    telemetry = ClientTelemetry()
+    for number in range(1, MAX_INSTANCES + 2):
+        telemetry.subscribe(facts(number), [], float(number))
+    assert len(telemetry.instances) == MAX_INSTANCES
+    assert UUID(int=1) not in telemetry.instances
+
+
+def test_deltas_add_up_and_gauges_replace() -> None:
+    instance = ClientInstance(facts(), subscription_for(facts(), [ALL]))
+    for value in (5.0, 2.0):
+        instance.take(
+            [Point("sum", {"t": "x"}, value, True, True, 0, 1), Point("gauge", {}, value, False, False, 0, 1)]
+        )
+    assert instance.series == {("sum", (("t", "x"),)): 7.0, ("gauge", ()): 2.0}
+
+
+def test_encoded_metrics_are_read_back() -> None:
+    points = [
+        Point("org.apache.kafka.producer.record.send.total", {"topic": "ü"}, 12.5, True, True, 5, 6),
+        Point("sum", {}, 3.0, True, False, 5, 6),
+        Point("gauge", {"a": "1", "b": "2"}, -1e300, False, False, 2**63, 2**63 + 1),
+    ]
+    assert decode_metrics(encode_metrics(points, {"group_id": "g"})) == points
+
+
+@pytest.mark.parametrize("cut", range(1, 40, 3))
+def test_cut_metrics_are_refused_or_shorter(cut: int) -> None:
+    data = encode_metrics([Point("gauge", {"a": "1"}, 1.0, False, False, 1, 2)], {"group_id": "g"})
+    with pytest.raises(ValueError):
+        decode_metrics(data[:-cut])

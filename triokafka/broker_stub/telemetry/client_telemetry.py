@@ -1,0 +1,195 @@
+"""Client telemetry of one broker (KIP-714): which client is to push what, whether a push may come now, and its values.
+
+Pure. Instances are soft state of this broker, and bounded: the one that was used longest ago makes room. A subscription
+is a resource of type client metrics in the metadata, with ``metrics``, ``interval.ms`` and ``match``.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Final
+from uuid import UUID
+
+from triokafka.errors import (
+    InvalidRecordError,
+    InvalidRequestError,
+    TelemetryTooLargeError,
+    ThrottlingQuotaExceededError,
+    UnknownSubscriptionIdError,
+    UnsupportedCompressionTypeError,
+)
+from triokafka.metrics.otlp import Point
+from triokafka.named_tuple import NamedTuple
+
+ALL_METRICS: Final = "*"
+DEFAULT_INTERVAL_MS: Final = 300_000
+MAX_INSTANCES: Final = 16_384
+MAX_SERIES: Final = 2_000
+"""Largest number of series of one client that are kept."""
+_NIL: Final = UUID(int=0)
+_SOFTWARE_UNKNOWN: Final = ("unknown", "unknown")
+
+
+class ClientFacts(NamedTuple):
+    """What the ``match`` of a subscription compares."""
+
+    client_instance_id: UUID
+    client_id: str
+    client_software_name: str
+    client_software_version: str
+    client_source_address: str
+    client_source_port: str
+
+    def matches(self, patterns: Mapping[str, str]) -> bool:
+        """Whether every pattern matches the whole fact of its name."""
+        facts = {**self._asdict(), "client_instance_id": str(self.client_instance_id)}
+        return all(re.fullmatch(pattern, facts.get(key, "")) is not None for key, pattern in patterns.items())
+
+
+class Subscription(NamedTuple):
+    """The sum of the subscriptions that match a client."""
+
+    subscription_id: int
+    metrics: tuple[str, ...]
+    interval_ms: int
+
+
+def parse_match(text: str) -> dict[str, str]:
+    """Return the patterns of ``match`` by name."""
+    return {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in text.split(",")) if value}
+
+
+def subscription_for(facts: ClientFacts, configs: Iterable[Mapping[str, str]]) -> Subscription:
+    """Return what a client is to push: the metrics of all matching resources, at the shortest of their intervals."""
+    metrics: set[str] = set()
+    intervals: list[int] = []
+    for config in configs:
+        if not facts.matches(parse_match(config.get("match", ""))):
+            continue
+        wanted = {name.strip() for name in config.get("metrics", "").split(",") if name.strip()}
+        if wanted:
+            metrics |= wanted
+            intervals.append(int(config.get("interval.ms", DEFAULT_INTERVAL_MS)))
+    named = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
+    interval = min(intervals, default=DEFAULT_INTERVAL_MS)
+    number = zlib.crc32(f"{named}{interval}".encode())
+    return Subscription(number - 2**32 if number >= 2**31 else number, named, interval)
+
+
+class ClientInstance:
+    """One client. Times are seconds; -infinity stands for never."""
+
+    def __init__(self, facts: ClientFacts, subscription: Subscription) -> None:
+        self.facts = facts
+        self.subscription = subscription
+        self.got_at = self.pushed_at = float("-inf")
+        self.may_ask_again = False
+        """Whether the last push was refused with an error that a new subscription mends."""
+        self.terminating = False
+        self.series: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+
+    def take(self, points: Iterable[Point]) -> None:
+        """Keep the values of a push; deltas are added up."""
+        for point in points:
+            key = (point.name, tuple(sorted(point.attributes.items())))
+            if point.delta and point.monotonic:
+                self.series[key] = self.series.get(key, 0.0) + point.value
+            elif key in self.series or len(self.series) < MAX_SERIES:
+                self.series[key] = point.value
+
+
+class ClientTelemetry:
+    """The clients of one broker that push metrics."""
+
+    def __init__(self) -> None:
+        self.instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
+        self.unknown_subscriptions = 0
+        self._software: OrderedDict[tuple[str, int], tuple[str, str]] = OrderedDict()
+
+    def note_software(self, peer: tuple[str, int], name: str, version: str) -> None:
+        """Keep the software that a connection named in ApiVersions."""
+        self._software[peer] = (name, version)
+        if len(self._software) > MAX_INSTANCES:
+            self._software.popitem(last=False)
+
+    def software_of(self, peer: tuple[str, int]) -> tuple[str, str]:
+        """Return name and version of a connection's software."""
+        return self._software.get(peer, _SOFTWARE_UNKNOWN)
+
+    def subscribe(self, facts: ClientFacts, configs: Iterable[Mapping[str, str]], now: float) -> Subscription:
+        """Return the subscription of a client.
+
+        Raises:
+            ThrottlingQuotaExceededError: the client asks before its next push is due.
+        """
+        instance = self._instance(facts, configs)
+        elapsed = (now - max(instance.got_at, instance.pushed_at)) * 1000
+        if elapsed < instance.subscription.interval_ms and not instance.may_ask_again:
+            raise ThrottlingQuotaExceededError("the client asks for its subscription before the next push is due")
+        instance.may_ask_again = False
+        instance.got_at = now
+        return instance.subscription
+
+    def admit(
+        self,
+        facts: ClientFacts,
+        configs: Iterable[Mapping[str, str]],
+        now: float,
+        *,
+        subscription_id: int,
+        terminating: bool,
+        codec: int,
+        accepted_codecs: Iterable[int],
+        size: int,
+        max_bytes: int,
+    ) -> ClientInstance:
+        """Return the instance whose push may be read now.
+
+        Raises:
+            InvalidRequestError: the client has no id, or has sent its last push.
+            ThrottlingQuotaExceededError: it is too early.
+            UnknownSubscriptionIdError: the subscription has changed.
+            UnsupportedCompressionTypeError, TelemetryTooLargeError: the codec or the size is refused.
+        """
+        if facts.client_instance_id == _NIL:
+            raise InvalidRequestError("a push needs a client instance id")
+        instance = self._instance(facts, configs)
+        if instance.terminating:
+            raise InvalidRequestError("the client has sent its last push")
+        due = instance.got_at > instance.pushed_at or (
+            (now - instance.pushed_at) * 1000 >= instance.subscription.interval_ms
+        )
+        if not due and not terminating:
+            raise ThrottlingQuotaExceededError("the client pushes before the interval of its subscription is over")
+        instance.pushed_at = now
+        instance.terminating = terminating
+        if subscription_id != instance.subscription.subscription_id:
+            self.unknown_subscriptions += 1
+            instance.may_ask_again = True
+            raise UnknownSubscriptionIdError("the subscription has changed")
+        if codec and codec not in accepted_codecs:
+            instance.may_ask_again = True
+            raise UnsupportedCompressionTypeError(f"codec {codec} is not accepted")
+        if size > max_bytes:
+            raise TelemetryTooLargeError(f"{size} bytes of metrics; telemetry.max.bytes is {max_bytes}")
+        return instance
+
+    def _instance(self, facts: ClientFacts, configs: Iterable[Mapping[str, str]]) -> ClientInstance:
+        subscription = subscription_for(facts, configs)
+        instance = self.instances.get(facts.client_instance_id)
+        if instance is None:
+            instance = self.instances[facts.client_instance_id] = ClientInstance(facts, subscription)
+            if len(self.instances) > MAX_INSTANCES:
+                self.instances.popitem(last=False)
+        elif instance.subscription != subscription:
+            instance.subscription = subscription
+        self.instances.move_to_end(facts.client_instance_id)
+        return instance
+
+
+def malformed(error: Exception) -> InvalidRecordError:
+    """Return the error for metrics that cannot be read."""
+    return InvalidRecordError(f"the pushed metrics cannot be read: {error}")

@@ -1,0 +1,32 @@
+"""What the handlers of client telemetry need of a request: the client's facts, and the cluster's subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from triokafka.broker_stub.metadata import MetadataImage, ResourceType
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.telemetry.client_telemetry import ClientFacts
+
+ACCEPTED_CODECS: Final = (4, 3, 1, 2)
+"""zstd, lz4, gzip, snappy, as Kafka orders them."""
+
+
+def subscriptions_in(image: MetadataImage) -> list[Mapping[str, str]]:
+    """Return the configuration of every subscription, in the order of their names."""
+    found = {name: config for (kind, name), config in image.configs.items() if kind == ResourceType.CLIENT_METRICS}
+    return [found[name] for name in sorted(found)]
+
+
+def subscriptions(context: RequestContext) -> list[Mapping[str, str]]:
+    """Return the cluster's subscriptions."""
+    return subscriptions_in(context.metadata.image)
+
+
+def facts_of(instance_id: UUID, context: RequestContext) -> ClientFacts:
+    """Return what subscriptions match of the client that sent a request."""
+    host, port = context.peer[:2]
+    software, version = context.services.telemetry.software_of((host, port))
+    return ClientFacts(instance_id, context.client_id, software, version, host, str(port))
