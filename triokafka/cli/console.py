@@ -19,7 +19,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
     epilog=examples(
         "triokafka console --bootstrap-server localhost:9092",
         "triokafka console --listen 127.0.0.1:8080 --allow-changes",
-        "triokafka console --command-config admin.properties --schema-registry http://localhost:8081",
+        "triokafka console --login --listen 127.0.0.1:8443 --schema-registry http://localhost:8081",
     ),
 )
 @admin_options
