@@ -44,7 +44,7 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "a broker without the log directory of its replica leads nothing",
             "partition_change.py",
-            "return broker.has_online(partition.directory_of(broker_id))",
+            "return broker.has_online(directory)",
             "return True",
         ),
         (
