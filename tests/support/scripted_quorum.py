@@ -64,6 +64,10 @@ class ScriptedRaftClient:
         return self.leader.is_leader(self.node_id)
 
     @property
+    def silence_of_last_leader(self) -> tuple[int, float] | None:
+        return None  # leaders change by the script, never by silence
+
+    @property
     def end_offset(self) -> int:
         return self.log.end_offset
 
