@@ -303,7 +303,7 @@ def test_async_tests_that_another_plugin_runs_stay_its_own(plain: pytest.Pyteste
             asyncio.get_running_loop()
         """
     )
-    run(plain).assert_outcomes(passed=1)
+    run(plain, "-p", "no:asyncio").assert_outcomes(passed=1)  # the stand-in alone, without pytest-asyncio
     plain.makepyfile(
         test_unmarked="""
         import triokafka
@@ -313,7 +313,7 @@ def test_async_tests_that_another_plugin_runs_stay_its_own(plain: pytest.Pyteste
             asyncio.get_running_loop()
         """
     )
-    run(plain, "-o", "asyncio_mode=auto").assert_outcomes(passed=2)
+    run(plain, "-p", "no:asyncio", "-o", "asyncio_mode=auto").assert_outcomes(passed=2)
 
 
 def test_async_test_of_a_module_that_imports_asyncio_is_left_alone(plain: pytest.Pytester) -> None:
