@@ -272,22 +272,26 @@ async def test_command_serves_the_page_and_ends_cleanly() -> None:
             command("--bootstrap-server", broker.bootstrap_servers, "--listen", "127.0.0.1:0"),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
-        assert process.stdout is not None
-        assert process.stderr is not None
-        with trio.fail_after(PATIENCE):
-            line = b""
-            while not line.endswith(b"\n"):
-                line += await process.stdout.receive_some()
-            address = line.split()[1].decode()
-            port = int(address.rstrip("/").rpartition(":")[2])
-            stream = await trio.open_tcp_stream("127.0.0.1", port)
-            await stream.send_all(f"GET /api/overview HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
-            answer = await stream.receive_some()
-            assert answer.startswith(b"HTTP/1.1 200")
-            await see_live_tail(broker, port)
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
-        assert b"Traceback" not in await process.stderr.receive_some()
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            with trio.fail_after(PATIENCE):
+                line = b""
+                while not line.endswith(b"\n"):
+                    line += await process.stdout.receive_some()
+                address = line.split()[1].decode()
+                port = int(address.rstrip("/").rpartition(":")[2])
+                stream = await trio.open_tcp_stream("127.0.0.1", port)
+                await stream.send_all(f"GET /api/overview HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+                answer = await stream.receive_some()
+                assert answer.startswith(b"HTTP/1.1 200")
+                await see_live_tail(broker, port)
+                process.send_signal(signal.SIGTERM)
+                assert await process.wait() == 0
+            assert b"Traceback" not in await process.stderr.receive_some()
+        finally:
+            process.kill()  # it has ended unless the test failed
+            await process.wait()
 
 
 @pytest.mark.parametrize(

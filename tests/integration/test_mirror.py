@@ -266,15 +266,19 @@ async def test_command_ends_cleanly_on_a_signal(tmp_path: Path) -> None:
             command("run", "--mm2-config", str(file), "--status-interval", "0.2"),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
-        assert process.stdout is not None
-        assert process.stderr is not None
-        printed = b""
-        with trio.fail_after(PATIENCE):
-            while b"100 records" not in printed:
-                printed += await process.stdout.receive_some()
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
-        assert b"Traceback" not in await process.stderr.receive_some()
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            printed = b""
+            with trio.fail_after(PATIENCE):
+                while b"100 records" not in printed:
+                    printed += await process.stdout.receive_some()
+                process.send_signal(signal.SIGTERM)
+                assert await process.wait() == 0
+            assert b"Traceback" not in await process.stderr.receive_some()
+        finally:
+            process.kill()  # it has ended unless the test failed
+            await process.wait()
 
 
 @pytest.mark.parametrize(
