@@ -38,7 +38,7 @@ def require(*tools: str) -> None:
 
 
 @contextmanager
-def _one_at_a_time(what: str) -> Iterator[None]:
+def one_at_a_time(what: str) -> Iterator[None]:
     """Of several processes that run these tests one makes it, while the others wait."""
     WORK.mkdir(parents=True, exist_ok=True)
     with (WORK / f".{what}.lock").open("w") as lock:
@@ -50,7 +50,7 @@ def jars() -> Path:
     """Copy Kafka's jars from Maven into the checkout, once, and return their directory."""
     require("mvn")
     marker = JARS / f".copied-{(HERE / 'pom.xml').stat().st_mtime_ns}"
-    with _one_at_a_time("jars"):
+    with one_at_a_time("jars"):
         if not marker.exists():
             shutil.rmtree(JARS, ignore_errors=True)
             goal = ["dependency:copy-dependencies", f"-DoutputDirectory={JARS}"]
@@ -71,7 +71,7 @@ def compiled() -> str:
     require("javac", "java")
     path = f"{CLASSES}{os.pathsep}{jars()}/*"
     sources = sorted((HERE / "java").glob("*.java"))
-    with _one_at_a_time("classes"):
+    with one_at_a_time("classes"):
         marker = CLASSES / f".compiled-{max(source.stat().st_mtime_ns for source in sources)}"
         if not marker.exists():
             shutil.rmtree(CLASSES, ignore_errors=True)
@@ -165,12 +165,17 @@ def apache_kafka(
         wait_until_listening(process, broker_port, log)
         yield f"127.0.0.1:{broker_port}"
     finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a JVM: by SIGTERM, and by SIGKILL if it does not end within 30 seconds."""
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -20,6 +20,7 @@ import pytest
 import trio
 
 import triokafka
+from tests.simulation.test_transactions import read_committed
 from tests.support.read_back import read_all
 from tests.support.simulated import run_seeds
 from tests.support.simulated_cluster import SimulatedCluster, SimulatedNode
@@ -269,24 +270,6 @@ class Trouble:
         return None
 
 
-async def _read(
-    cluster: SimulatedCluster, history: TransactionHistory, partitions: Sequence[TopicPartition], world: SimulatedWorld
-) -> None:
-    async with triokafka.Consumer(
-        bootstrap_servers=cluster.bootstrap,
-        world=world,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-        request_timeout_ms=2_000,
-    ) as consumer:
-        consumer.assign(partitions)
-        while True:
-            for records in (await consumer.poll(timeout_ms=200)).values():
-                for record in records:
-                    assert record.value is not None
-                    history.saw(record.value, world.now())
-
-
 async def scenario(simulation: Simulation) -> TransactionHistory:
     """One run, judged. Raises `AssertionError` with the anomalies."""
     level = 2 - simulation.seed % 2
@@ -312,7 +295,7 @@ async def scenario(simulation: Simulation) -> TransactionHistory:
             await cluster.retry(lambda: admin.update_features({"transaction.version": downgrade}))
     history, over = TransactionHistory(), trio.Event()
     identities = [Identity(cluster, history, name, partitions, over) for name in NAMES]
-    simulation.host("reader").start(functools.partial(_read, cluster, history, partitions))
+    simulation.host("reader").start(functools.partial(read_committed, cluster.bootstrap, history, partitions))
     for identity in identities:
         identity.start()
     with trio.fail_after(900):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -124,15 +125,18 @@ class Writer:
         await producer.send(partition.topic, value, partition=partition.partition)
 
 
-async def _read(history: TransactionHistory, world: SimulatedWorld) -> None:
+async def read_committed(
+    bootstrap: str, history: TransactionHistory, partitions: Sequence[TopicPartition], world: SimulatedWorld
+) -> None:
+    """Note committed records until cancelled."""
     async with triokafka.Consumer(
-        bootstrap_servers=BOOTSTRAP,
+        bootstrap_servers=bootstrap,
         world=world,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
         request_timeout_ms=2_000,
     ) as consumer:
-        consumer.assign(PARTITIONS)
+        consumer.assign(partitions)
         while True:
             for records in (await consumer.poll(timeout_ms=200)).values():
                 for record in records:
@@ -180,7 +184,7 @@ async def scenario(simulation: Simulation, *, transactions: int = 8) -> Transact
     async with triokafka.AdminClient(world=simulation.host("admin").world, bootstrap_servers=BOOTSTRAP) as admin:
         await admin.create_topics([triokafka.NewTopic(name, count, 1) for name, count in TOPICS.items()])
     writers = [Writer(simulation, history, f"writer-{number}", transactions) for number in range(2)]
-    simulation.host("reader").start(functools.partial(_read, history))
+    simulation.host("reader").start(functools.partial(read_committed, BOOTSTRAP, history, PARTITIONS))
     for writer in writers:
         writer.start()
     with trio.fail_after(600):

@@ -35,8 +35,8 @@ async def create_topic(view: ClusterView, given: Mapping[str, Any]) -> None:
     configs = given.get("configs", {})
     if not isinstance(configs, dict):
         raise BadRequestError("configs is not an object")
-    topic = NewTopic(_text(given, "name"), _number(given, "partitions", 1), _number(given, "replication_factor", -1))
-    await view.admin.create_topics([NewTopic(topic.name, topic.num_partitions, topic.replication_factor, configs)])
+    partitions, factor = _number(given, "partitions", 1), _number(given, "replication_factor", -1)
+    await view.admin.create_topics([NewTopic(_text(given, "name"), partitions, factor, configs)])
 
 
 async def delete_topic(view: ClusterView, given: Mapping[str, Any]) -> None:

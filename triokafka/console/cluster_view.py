@@ -17,7 +17,6 @@ from triokafka.world import World
 
 PAGE: Final = 100
 _FRESH: Final = 1.0
-_MOST_CACHED: Final = 1_000
 _MOST_WATCHED: Final = 200
 """Groups whose lag and rebalances are sampled."""
 
@@ -34,14 +33,11 @@ class ClusterView:
         self._locks: dict[str, trio.Lock] = {}
 
     async def _cached(self, key: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Return a fresh answer; several requests for it ask once."""
+        """Return a fresh answer; several requests for it ask once. There are four keys."""
         lock = self._locks.setdefault(key, trio.Lock())
         async with lock:
             known = self._cache.get(key)
             if known is None or self._world.now() - known[0] > _FRESH:
-                if len(self._cache) >= _MOST_CACHED:
-                    self._cache.clear()
-                    self._locks.clear()
                 known = self._cache[key] = (self._world.now(), await ask())
             return known[1]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.interop.jvm import QUICK_START, WORK, _one_at_a_time, require
+from tests.interop.jvm import QUICK_START, WORK, end, one_at_a_time, require
 
 HERE = Path(__file__).parent
 JARS = WORK / "mirror-maker"
@@ -20,7 +20,7 @@ def class_path() -> str:
     require("mvn", "javac", "java")
     pom, program = HERE / "pom.xml", HERE / "java" / "MirrorRecords.java"
     marker = JARS / f".copied-{pom.stat().st_mtime_ns}-{program.stat().st_mtime_ns}"
-    with _one_at_a_time("mirror-maker"):
+    with one_at_a_time("mirror-maker"):
         if not marker.exists():
             shutil.rmtree(JARS, ignore_errors=True)
             _run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={JARS}")
@@ -75,9 +75,4 @@ def mirror_maker(directory: Path, west: str, east: str, **settings: str) -> Iter
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -11,9 +11,6 @@ from triokafka.cli.connection import read_properties
 from triokafka.security.java_names import python_options
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-SOURCE_ALIAS: Final = "source"
-TARGET_ALIAS: Final = "target"
 
 
 def side_options(name: str) -> Callable[[F], F]:
