@@ -180,7 +180,7 @@ async def _many_consumers(package: Any, bootstrap: str, records: int) -> list[Me
 
 
 class Scenario(NamedTuple):
-    """What is measured: ``records`` are ours; aiokafka gets one ``their_share``-th. ``rows`` names the results."""
+    """A measurement. Ours gets ``records``, aiokafka one ``their_share``-th of them. ``rows`` names the results."""
 
     measure: Callable[[Any, str, int], Coroutine[Any, Any, list[Measured]]]
     broker: str

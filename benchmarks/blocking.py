@@ -110,7 +110,7 @@ def _consume(package: Any, bootstrap: str, records: int, how: str) -> Measured:
 
 
 class Scenario(NamedTuple):
-    """What is measured: ``records`` are ours, and kafka-python gets a tenth."""
+    """A measurement. Ours gets ``records``, kafka-python a tenth of them."""
 
     kind: str
     how: str

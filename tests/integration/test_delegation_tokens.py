@@ -171,7 +171,7 @@ def test_command_line_creates_renews_expires_and_describes(
 
 
 async def test_every_broker_of_a_cluster_forwards_requests_and_takes_logins() -> None:
-    """The controller learns from the Envelope who asks, and whether with a token (KIP-590)."""
+    """The Envelope carries the caller's principal, and whether it used a token (KIP-590)."""
     security = BrokerSecurity(tls=False, users={"broker": "x", "alice": "b"})
     async with running_cluster(
         3, controllers=1, delegation_token_secret_key="a key", **security.broker_options()

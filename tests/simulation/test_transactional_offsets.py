@@ -2,8 +2,8 @@
 
 The node that gets a request is killed when the request is sent, while it is being served, or when its answer has
 arrived. It comes back at once, later, or after the caller's patience. Every call of the producer returns, or raises an
-error that says what it waited for, within its documented time. Afterwards the records and offsets of a transaction are
-there together, or neither is.
+error that names the awaited coordinator or group, within its documented time. Afterwards the records and offsets of a
+transaction are there together, or neither is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The partitions of a flow: what is wanted, how far each came, and what is to be published. No I/O."""
+"""The partitions of a flow, their progress, and the offset syncs that are due. No I/O."""
 
 from __future__ import annotations
 

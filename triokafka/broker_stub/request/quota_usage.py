@@ -44,7 +44,7 @@ class QuotaUsage:
         )
 
     def set_limit(self, limit: float) -> None:
-        """Change the quota. The rate stays; what was used above the old quota is forgotten."""
+        """Change the quota. Keep the measured rate, and drop the debt under the old quota."""
         if self._limit != limit:
             self._burst = self._burst.with_quota(Quota.upper_bound(limit))
             self._bucket = TokenBucket()

@@ -1,7 +1,8 @@
 """A client's pushes of its metrics to a broker that asks for them (KIP-714; ``enable_metrics_push``).
 
-`TelemetryState` decides what is sent; `MetricsPusher` is the task around it. The task starts when a connection to a
-broker with the APIs is ready, so that other clusters cost nothing. A failed push is never an error of the client.
+`TelemetryState` chooses the metrics of each push; `MetricsPusher` is the task around it. The task starts when a
+connection to a broker with the APIs is ready, so that other clusters cost nothing. A failed push is never an error of
+the client.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ ASKED_OF_NOTHING: Final = {
     "GetTelemetrySubscriptions",
     "PushTelemetry",
 }
-"""Whoever connects may know what is served, and say who it is; owners and renewers of a token may change it."""
+"""Every client may ask for versions and authenticate; owners and renewers of a token may change it."""
 
 
 class Deny(Authorizer):
