@@ -23,7 +23,7 @@ version = release = triokafka.__version__
 copyright = "triokafka's authors"  # Sphinx's name
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-exclude_patterns = ["site"]
+exclude_patterns = ["site", "reference/index.md"]  # that index is the list of groups of the side bar
 suppress_warnings = [
     "myst.xref_missing",  # links out of docs/, to examples and tests, which lead there in a checkout
     "myst.strikethrough",  # "only in HTML": this is HTML
@@ -79,7 +79,7 @@ def _add_contents(app: Any, page: str, source: list[str]) -> None:
         reference = (DOCS / "reference" / "index.md").read_text(encoding="utf-8")
         source[0] += "\n\n" + contents_of(source[0]) + "\n\n" + contents_of(reference, "reference/")
     elif page == "reference/messages":
-        source[0] += "\n\n" + contents_of(source[0]).replace(":hidden:\n:caption:", ":hidden:\n:name:")
+        source[0] += "\n\n" + re.sub(r"^:caption:.*\n", "", contents_of(source[0]), flags=re.MULTILINE)
 
 
 def with_layout(text: str) -> str:
