@@ -344,8 +344,8 @@ class LogRecovery:
         later = self._segments[index:]
         ends = self._end_of_loss(-1, later)
         what = (
-            f"{self._topic_partition}: the records before {later[0].file.path(LOG_SUFFIX)} end at offset {self._expected}: "
-            f"segments are missing or cut between the two"
+            f"{self._topic_partition}: the records before {later[0].file.path(LOG_SUFFIX)} end at offset "
+            f"{self._expected}: segments are missing or cut between the two"
         )
         if self._refuse_damage:
             raise DamagedLogError(what)
