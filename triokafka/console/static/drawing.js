@@ -48,7 +48,7 @@ export function tile(label, value, bad) {
 }
 
 const SVG = "http://www.w3.org/2000/svg";
-function s(name, attributes, ...children) {
+export function s(name, attributes, ...children) {
   const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   for (const child of children) made.append(child);
