@@ -1,9 +1,9 @@
 // Charts with several lines, and the page of metrics. Points come as [milliseconds, value].
 
 import { ask, facts } from "./console.js";
-import { count, h, problem, s, size } from "./drawing.js";
+import { count, h, problem, roomFor, s, size } from "./drawing.js";
 
-const WIDTH = 560, HEIGHT = 190, LEFT = 62, BOTTOM = 22, TOP = 10;
+const HEIGHT = 190, LEFT = 62, BOTTOM = 22, TOP = 10;
 const known = new Map(); // the points of the last answers, by chart and line: only new ones are asked for
 let newest = 0;
 
@@ -31,12 +31,14 @@ export function chart({ title, unit, series }, gap) {
   const names = Object.keys(series).filter((name) => series[name].length);
   const all = names.flatMap((name) => series[name]);
   if (all.length < 2) return h("section", { class: "card" }, h("h3", {}, title), h("p", { class: "muted" }, "Two samples are needed; the next one comes soon."));
+  const WIDTH = roomFor(9);
   const times = all.map(([at]) => at);
   const first = Math.min(...times), last = Math.max(...times);
   const most = Math.max(...all.map(([, value]) => value)) || 1;
   const x = (at) => LEFT + ((at - first) / Math.max(1, last - first)) * (WIDTH - LEFT - 8);
   const y = (value) => TOP + (1 - value / most) * (HEIGHT - BOTTOM - TOP);
   const text = (at, up, anchor, words) => s("text", { x: at, y: up, "text-anchor": anchor }, words);
+  const axis = unit === "records" ? "" : unit;
   const mark = s("line", { class: "mark", y1: TOP, y2: y(0), x1: -9, x2: -9 });
   const drawn = s("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img",
     "aria-label": `${title}: ${names.map((name) => `${name} ${shown(series[name][series[name].length - 1][1], unit)}`).join(", ")}` },
@@ -46,7 +48,7 @@ export function chart({ title, unit, series }, gap) {
   ...names.flatMap((name, number) => pieces(series[name], gap).map((points) => (points.length > 1
     ? s("polyline", { class: `line line-${number}`, points: points.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(" ") })
     : s("circle", { class: `dot line-${number}`, r: 2, cx: x(points[0][0]).toFixed(1), cy: y(points[0][1]).toFixed(1) })))),
-  mark, text(LEFT - 6, y(most) + 4, "end", shown(most, unit)), text(LEFT - 6, y(most / 2) + 4, "end", shown(most / 2, unit)),
+  mark, text(LEFT - 6, y(most) + 4, "end", shown(most, axis)), text(LEFT - 6, y(most / 2) + 4, "end", shown(most / 2, axis)),
   text(LEFT - 6, y(0) + 4, "end", "0"), text(LEFT, HEIGHT - 4, "start", clock(first)), text(WIDTH - 4, HEIGHT - 4, "end", clock(last)));
   const values = names.map(() => h("td", { class: "number" }));
   const when = h("caption", { class: "muted" });

@@ -83,7 +83,7 @@ export async function faults() {
     content: [
       h("h1", {}, "Faults"),
       h("p", { class: "muted" }, "This is a test cluster: these switches break it, so that you see how it and its clients go on."),
-      table([["Broker", (one) => one.broker, "number"], ["Address", (one) => one.bootstrap_servers], ["State", state], ["", (one) => switches(one, calls)]], found.brokers),
+      table([["Broker", (one) => one.broker], ["Address", (one) => one.bootstrap_servers], ["State", state], ["", (one) => switches(one, calls)]], found.brokers),
       calls.has("partition-network") && found.brokers.length > 1 ? network(found.brokers) : null,
       calls.has("fill-disk") ? disk() : null,
       calls.has("faults") ? h("section", { class: "card" }, h("h3", {}, "Faulty answers"), arm(),
