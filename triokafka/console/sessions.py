@@ -55,7 +55,7 @@ class Sessions:
         self._nursery = nursery
         self._limits = limits
         self._logging_in = trio.CapacityLimiter(_LOGINS_AT_ONCE)
-        self._failures = _LoginFailures(limits.login_max_failures)
+        self._failures = LoginFailures(limits.login_max_failures)
         self._sessions: dict[str, Session] = {}
         self._common: Session | None = None
         self._lock = trio.Lock()
@@ -143,7 +143,7 @@ def _recent(seen: Mapping[str, float], now: float) -> dict[str, float]:
     return {name: at for name, at in seen.items() if now - at < _SEEN_SECONDS}
 
 
-class _LoginFailures:
+class LoginFailures:
     """Times of refused logins by address, of the last minute. The address that failed longest ago goes first."""
 
     def __init__(self, most: int) -> None:
