@@ -51,6 +51,10 @@ autodoc_typehints_description_target = "documented_params"
 
 _HEADING: Final = re.compile(r"^## (.*)$", re.MULTILINE)
 _LAYOUT: Final = re.compile(r"^<!-- (cards|beside) -->\n(.*?)^<!-- end of \1 -->$", re.MULTILINE | re.DOTALL)
+_EMPTY_HEADING: Final = re.compile(r'<th class="head([^"]*)">(?:<p></p>)?</th>')
+_CELL: Final = re.compile(r"<td>.*?</td>", re.DOTALL)
+_NAME: Final = re.compile(r'(?<=<span class="pre">)[^<]{18,}(?=</span>)')
+_JOINT: Final = re.compile(r"[._/,](?=\w)")
 _NOT_THE_SUBJECT: Final = ("The programs of this page", "pip install")
 _PAGE: Final = re.compile(r"\]\(((?:[\w-]+/)*[\w-]+)\.md(?:#[\w-]*)?\)")
 
@@ -115,10 +119,18 @@ def _add_description(app: Any, page: str, template: str, context: dict[str, Any]
 
 
 def _mend_markup(app: Any, page: str, template: str, context: dict[str, Any], tree: nodes.document | None) -> None:
-    """Complete what screen readers need: the level of the side bar's headings; an empty cell is no heading."""
+    """Complete what screen readers need, and let long names in tables break.
+
+    The side bar's headings get a level, and an empty cell of a table is no heading.
+    """
     tree_of_pages = context.get("furo_navigation_tree", "")
     context["furo_navigation_tree"] = tree_of_pages.replace('role="heading"', 'role="heading" aria-level="2"')
-    context["body"] = re.sub(r'<th class="head([^"]*)"></th>', r'<td class="head\1"></td>', context.get("body", ""))
+    body = _EMPTY_HEADING.sub(r'<td class="head\1"></td>', context.get("body", ""))
+    context["body"] = _CELL.sub(lambda cell: _NAME.sub(_breakable, cell[0]), body)
+
+
+def _breakable(name: re.Match[str]) -> str:
+    return _JOINT.sub(r"\g<0><wbr>", name[0])
 
 
 def texts_of(tree: nodes.document) -> dict[str, str]:
