@@ -17,7 +17,7 @@ $(READY): pyproject.toml hatch_build.py $(wildcard triokafka/*/_[a-z]*.py trioka
 	  || { echo "triokafka needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) -V 2>&1`. Choose another: make PYTHON=python3.12 …"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@$(BIN)/triokafka --version
 	@touch $@
 
