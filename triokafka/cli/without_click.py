@@ -1,7 +1,8 @@
 """The command line when click is missing or too old: version, help, and a message that names the remedy.
 
-Every installation brings click. It is missing after ``pip install --no-deps``, and too old when another package asks for
-an older one. ``triokafka broker`` with addresses, directories and properties needs no click either; `triokafka.cli.main` runs it.
+Every installation brings click. It is missing after ``pip install --no-deps``, and too old when another package asks
+for an older one. ``triokafka broker`` with addresses, directories and properties needs no click either;
+`triokafka.cli.main` runs it.
 """
 
 from __future__ import annotations
