@@ -51,6 +51,7 @@ autodoc_typehints_description_target = "documented_params"
 
 _HEADING: Final = re.compile(r"^## (.*)$", re.MULTILINE)
 _LAYOUT: Final = re.compile(r"^<!-- (cards|beside) -->\n(.*?)^<!-- end of \1 -->$", re.MULTILINE | re.DOTALL)
+_EXAMPLE: Final = re.compile(r"^<!-- example (\w+\.py) -->$", re.MULTILINE)
 _EMPTY_HEADING: Final = re.compile(r'<th class="head([^"]*)">(?:<p></p>)?</th>')
 _CELL: Final = re.compile(r"<td>.*?</td>", re.DOTALL)
 _NAME: Final = re.compile(r'(?<=<span class="pre">)[^<]{18,}(?=</span>)')
@@ -89,8 +90,10 @@ def _add_contents(app: Any, page: str, source: list[str]) -> None:
 def with_layout(text: str) -> str:
     """Return a page with the parts between ``<!-- NAME -->`` and ``<!-- end of NAME -->`` in boxes of that class.
 
-    The comments are invisible where the page is shown without the site.
+    ``<!-- example FILE -->`` becomes the text of that example. The comments are invisible where the page is shown
+    without the site.
     """
+    text = _EXAMPLE.sub(r"```{literalinclude} /../examples/\1\n:language: python\n```", text)
     return _LAYOUT.sub(lambda found: f"`````{{container}} {found[1]}\n{found[2].strip()}\n`````", text)
 
 

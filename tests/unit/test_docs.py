@@ -21,7 +21,11 @@ from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptio
 from triokafka.protocol.api import API_NAMES, request_type, response_type
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(page for pattern in ("*.md", "docs/*.md", "docs/architecture/*.md") for page in ROOT.glob(pattern))
+PAGES = sorted(
+    page
+    for pattern in ("*.md", "docs/*.md", "docs/architecture/*.md", "docs/recipes/*.md")
+    for page in ROOT.glob(pattern)
+)
 WHERE_IS = ROOT / "docs" / "architecture" / "where-is.md"
 ARCHITECTURE = [page for page in PAGES if page.parent.name == "architecture"]
 
@@ -281,6 +285,12 @@ def test_kips_that_the_code_names_are_in_the_table() -> None:
         for number in re.findall(r"KIP-(\d+)", path.read_text(encoding="utf-8"))
     }
     assert sorted(named - table) == []
+
+
+def test_examples_that_recipes_show_exist() -> None:
+    shown = [name for page in PAGES for name in re.findall(r"<!-- example (.+?) -->", page.read_text("utf-8"))]
+    assert len(shown) >= 8
+    assert [name for name in shown if not (ROOT / "examples" / name).exists()] == []
 
 
 def messages_without_source(page: str) -> list[str]:
