@@ -33,7 +33,7 @@ check: $(READY) ## format, lint, types and the import contract
 	$(BIN)/lint-imports
 
 test: check ## everything that must pass (under 20 minutes on two cores)
-	$(PYTEST) -n 2 --dist loadfile
+	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder
 	$(MAKE) --no-print-directory test-pure
 
 test-pure: $(READY) ## codec, record, producer and consumer tests again without the compiled kernels

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate
+from docs import generate, options
 from docs.kafka_apis import KAFKA_APIS
 from triokafka.broker_stub.api import CONTROLLER_MODULES, MODULES, Handlers
+from triokafka.broker_stub.config.broker import DEFINITIONS as BROKER_OPTIONS
+from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions
 from triokafka.protocol.api import API_NAMES, request_type, response_type
 
 ROOT = Path(__file__).parents[2]
@@ -238,10 +240,20 @@ def test_reference_has_every_field_option_and_error() -> None:
         for message in (request_type(key), response_type(key)):
             for field in message.__fields__:
                 assert f"| `{field.name}` |" in pages[f"{name}.md"]
-    assert "| `linger_ms` |" in pages["client-options.md"]
-    assert "| `num.partitions` |" in pages["broker-options.md"]
-    assert "| `retention.ms` |" in pages["topic-options.md"]
+    assert "| `linger_ms` | `linger.ms` | `float` | `5` |" in pages["options-producer.md"]
+    assert "| `num.partitions` |" in pages["options-broker-replication.md"]
+    assert "| `retention.ms` |" in pages["options-topic.md"]
     assert "| 3 | `UnknownTopicOrPartitionError` |" in pages["errors.md"]
+
+
+def test_every_option_is_on_one_page_with_kafkas_name() -> None:
+    pages = {name: "\n".join(parts) for name, (_, parts) in options.pages().items()}
+    for name in BROKER_OPTIONS:
+        assert sum(f"| `{name}` |" in text for page, text in pages.items() if "broker" in page) == 1, name
+    everything = {name for kind in (ProducerOptions, ConsumerOptions, AdminOptions) for name, _, _ in kind.describe()}
+    clients = "\n".join(text for page, text in pages.items() if "broker" not in page and "topic" not in page)
+    assert {name for name in everything if f"| `{name}` |" not in clients} == set()
+    assert set(options.KAFKAS_NAMES) <= everything
 
 
 def test_kips_have_a_known_state_and_unfinished_ones_a_reason() -> None:
