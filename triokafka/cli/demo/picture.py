@@ -20,7 +20,7 @@ _RATE: Final = "#3b6fb6"
 _PAPER: Final = {"facecolor": "white", "alpha": 0.85, "linewidth": 0, "boxstyle": "round,pad=0.1"}
 _LANE: Final = 0.8  # of the distance between lanes
 _STEADY: Final = 1.5  # seconds between two batches of a partition that count as without a pause
-_BIN: Final = 0.5  # seconds
+_BIN: Final = 0.5  # seconds, at least
 _CHARACTER: Final = 0.088  # inches, of the lanes' texts
 _RATES: Final = 2.0  # inches, the height of a rate's axis
 _ROW: Final = 0.27  # inches between the rows of texts above an axis
@@ -208,7 +208,7 @@ def _rows_of_labels(marks: Sequence[Mark], end: float) -> list[int]:
     for mark in marks:
         length = len(mark.text) * 0.082 * end / 7.85
         left = mark.at if mark.at < end * _TURN else mark.at - length
-        row = next((row for row, until in enumerate(free) if until < left), len(free))
+        row = next((row for row, until in enumerate(free) if until + 0.02 * end < left), len(free))
         if row == len(free):
             free.append(0.0)
         free[row] = left + length
@@ -239,7 +239,7 @@ def draw_outages(findings: Findings) -> Any:
     killed = len(findings.produce_outages) + len(findings.consume_outages)
     lost = "no record is lost" if findings.received == findings.sent else "records are missing"
     longest = max((pause.seconds for pause in pauses), default=0.0)
-    title = f"{killed} nodes are killed in turn: {lost}, a partition waits {longest:.1f} s for a new leader"
+    title = f"{killed} nodes are killed in turn: {lost}, no partition's producer waits longer than {longest:.1f} s"
     figure.text(0.012, 1 - 0.34 / 7.6, title, fontsize=14, fontweight="bold", color=_TEXT)
     legend = "Grey: a node is down, from SIGKILL until it has started again. Red: the longest wait meanwhile."
     figure.text(0.012, 1 - 0.66 / 7.6, legend, fontsize=11, color=_QUIET)
@@ -289,10 +289,11 @@ def _draw_pause(axis: Any, pause: Pause, text: str) -> None:
 
 def _draw_rate(axis: Any, title: str, records: Sequence[tuple[float, int]], outages: Sequence[Outage]) -> None:
     end = max((at for at, _ in records), default=1.0)
-    sums = [0.0] * (int(end / _BIN) + 2)
+    width = max(_BIN, round(end / 40))
+    sums = [0.0] * (int(end / width) + 2)
     for at, count in records:
-        sums[int(at / _BIN)] += count / _BIN
-    places = [place * _BIN for place in range(len(sums))]
+        sums[int(at / width)] += count / width
+    places = [place * width for place in range(len(sums))]
     axis.fill_between(places, sums, step="post", color=_RATE, alpha=0.75, linewidth=0)
     axis.set_ylim(0, max(sums) * 1.05 or 1.0)
     axis.set_xlim(0, end)
