@@ -74,6 +74,8 @@ class Outcome:
     state: str
     text: str = ""
     trace: str = ""
+    code: int | None = None
+    """Kafka's code, if the scenario ended with an error that the client handed out."""
 
 
 _registered: dict[str, Scenario] = {}
@@ -102,9 +104,10 @@ def scenarios() -> list[Scenario]:
 class Case:
     """What a scenario works with: a client, names of its own, and ways to wait for other programs."""
 
-    def __init__(self, client: ClientDriver, replication: int = 1) -> None:
+    def __init__(self, client: ClientDriver, replication: int = 1, *, idempotent: bool = False) -> None:
         self.client = client
         self._replication = replication
+        self._idempotent = idempotent
         self._id = uuid.uuid4().hex[:10]
         self._count = 0
 
@@ -148,6 +151,8 @@ class Case:
 
     def send(self, topic: str, messages: Sequence[Message], **options: Any) -> list[Delivered]:
         """Produce; every record must be accepted."""
+        if self._idempotent and "acks" not in options:
+            options = {"enable_idempotence": True, **options}
         delivered = []
         for outcome in self.client.produce(topic, messages, **options):
             if isinstance(outcome, Refused):
@@ -247,7 +252,9 @@ class Case:
         return records
 
 
-def run(one: Scenario, connect: Callable[[], ClientDriver], longest: float, replication: int = 1) -> Outcome:
+def run(
+    one: Scenario, case: Callable[[ClientDriver], Case], connect: Callable[[], ClientDriver], longest: float
+) -> Outcome:
     """Run a scenario through a new client; an outcome in any case, after ``longest`` seconds at the latest."""
     outcomes: list[Outcome] = []
 
@@ -255,14 +262,15 @@ def run(one: Scenario, connect: Callable[[], ClientDriver], longest: float, repl
         try:
             client = connect()
             try:
-                one.steps(Case(client, replication))
+                one.steps(case(client))
             finally:
                 client.close()
         except NotOffered as missing:
             outcomes.append(Outcome("not offered", str(missing)))
         except BaseException as problem:
             text = f"{type(problem).__name__}: {problem}".strip().partition("\n")[0][:300]
-            outcomes.append(Outcome("failed", text, traceback.format_exc()))
+            code = problem.code if isinstance(problem, Refused) else None
+            outcomes.append(Outcome("failed", text, traceback.format_exc(), code))
         else:
             outcomes.append(Outcome("passed"))
 
@@ -273,13 +281,23 @@ def run(one: Scenario, connect: Callable[[], ClientDriver], longest: float, repl
 
 
 def run_all(
-    chosen: Sequence[Scenario], connect: Callable[[], ClientDriver], patience: float, *, replication: int = 1
+    chosen: Sequence[Scenario],
+    connect: Callable[[], ClientDriver],
+    patience: float,
+    *,
+    replication: int = 1,
+    idempotent: bool = False,
 ) -> dict[str, Outcome]:
     """Run scenarios, several at a time, as most of them mainly wait; outcomes by name.
 
-    ``replication`` is the number of replicas of the topics that scenarios work with.
+    ``replication`` is the number of replicas of the topics that scenarios work with. With ``idempotent``, producers for
+    which a scenario says nothing of acknowledgements are idempotent.
     """
+
+    def case(client: ClientDriver) -> Case:
+        return Case(client, replication, idempotent=idempotent)
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         longest = patience * _LONGEST_FACTOR
-        futures = {one.name: pool.submit(run, one, connect, longest, replication) for one in chosen}
+        futures = {one.name: pool.submit(run, one, case, connect, longest) for one in chosen}
         return {name: future.result() for name, future in futures.items()}

@@ -1,6 +1,7 @@
 """The catalogue on three nodes of one process: topics have three replicas, and leaders are spread over all brokers.
 
-What holds on one broker holds there, also while leaders and coordinators move.
+What holds on one broker holds there, also while leaders and coordinators move, but for the scenarios in
+`NOT_WHILE_LEADERS_MOVE`. Producers are idempotent while leaders move: others may repeat and reorder records then.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from tests.conformance.catalogue import SETTINGS, Outcome, run_all, scenarios
 from tests.conformance.confluent_driver import ConfluentDriver
 from tests.conformance.driver import ClientDriver
 from tests.conformance.kafka_python_driver import KafkaPythonDriver
-from tests.conformance.on_our_broker import check
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.errors import KafkaError
 from triokafka.testing.blocking import BlockingCluster, running_cluster
 
 PATIENCE = 60.0
+DRIVERS = [ConfluentDriver, KafkaPythonDriver, AiokafkaDriver]
 OF_ONE_BROKER = {
     "topics/created",
     "topics/created_with_assignment",
@@ -30,6 +31,18 @@ OF_ONE_BROKER = {
     "topics/grown_with_assignment",
 }
 """Scenarios that say that every replica is on the only broker there is."""
+NOT_WHILE_LEADERS_MOVE = {
+    "produce/acks_0": "a broker that no longer leads closes the connection, and nobody sends the record again",
+    "produce/acks_1": "a former leader acknowledges alone what its successor does not have",
+    "limits/min_insync_replicas_above_the_replicas": "it sends with acks=1",
+    "members/new_protocol_static_member_comes_back": "a coordinator that has moved refuses the farewell, which "
+    "librdkafka sends once; the instance is in use until its session ends",
+}
+"""Scenarios whose claims do not hold on Apache Kafka either while leaders and coordinators move, and why."""
+MOVED = frozenset({5, 6, 14, 15, 16})
+"""Codes that say that a leader or a coordinator moves. Some clients hand them out instead of asking again: librdkafka's
+DeleteRecords, kafka-python's DescribeGroups. Then the scenario begins again."""
+ATTEMPTS = 5
 EVERY = 9
 """`make test` runs every ninth scenario here."""
 
@@ -68,37 +81,43 @@ def moving(running: BlockingCluster, *, pause: float) -> Iterator[list[int]]:
         thread.join()
 
 
-def outcomes(driver: type[ClientDriver], running: BlockingCluster, *, every: int = 1) -> dict[str, Outcome]:
-    """Run the scenarios, or every so many."""
-    chosen = [one for one in scenarios() if one.name not in OF_ONE_BROKER][::every]
-    found = run_all(chosen, lambda: driver(running.bootstrap_servers, PATIENCE), PATIENCE, replication=3)
+def verify(driver: type[ClientDriver], running: BlockingCluster, *, every: int = 1, moving: bool = False) -> None:
+    """Run the scenarios, or every so many, and fail with all that did not hold."""
+    known = {one.name for one in scenarios()}
+    assert known >= OF_ONE_BROKER and known >= NOT_WHILE_LEADERS_MOVE.keys()
+    left_out = OF_ONE_BROKER | (NOT_WHILE_LEADERS_MOVE.keys() if moving else set())
+    chosen = [one for one in scenarios() if one.name not in left_out][::every]
+    found: dict[str, Outcome] = {}
+    for _ in range(ATTEMPTS if moving else 1):
+        again = [one for one in chosen if one.name not in found or found[one.name].code in MOVED]
+        found |= run_all(
+            again,
+            lambda: driver(running.bootstrap_servers, PATIENCE),
+            PATIENCE,
+            replication=3,
+            idempotent=moving,
+        )
     assert len(found) == len(chosen)
-    return found
+    failed = {name: outcome for name, outcome in found.items() if outcome.state == "failed"}
+    assert not failed, "\n".join(f"{name}: {outcome.text}\n{outcome.trace}" for name, outcome in failed.items())
 
 
 def test_a_part_of_the_catalogue_holds_on_three_nodes_while_leaders_move() -> None:
     with cluster() as running, moving(running, pause=0.3) as moved:
-        found = outcomes(ConfluentDriver, running, every=EVERY)
+        verify(ConfluentDriver, running, every=EVERY, moving=True)
     assert moved
-    for outcome in found.values():
-        check(outcome)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("driver", [ConfluentDriver, KafkaPythonDriver, AiokafkaDriver])
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_the_catalogue_holds_on_three_nodes(driver: type[ClientDriver]) -> None:
     with cluster() as running:
-        found = outcomes(driver, running)
-    assert len(found) > 150
-    for outcome in found.values():
-        check(outcome)
+        verify(driver, running)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("driver", [ConfluentDriver, KafkaPythonDriver, AiokafkaDriver])
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_the_catalogue_holds_on_three_nodes_while_leaders_move(driver: type[ClientDriver]) -> None:
     with cluster() as running, moving(running, pause=0.3) as moved:
-        found = outcomes(driver, running)
+        verify(driver, running, moving=True)
     assert moved
-    for outcome in found.values():
-        check(outcome)

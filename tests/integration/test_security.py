@@ -112,10 +112,12 @@ async def test_refused_login_is_one_line_in_the_log_and_one_error(caplog: pytest
 async def test_only_the_owner_can_read_the_metadata_log(tmp_path: Path) -> None:
     """SCRAM keys and passwords of key stores are in it. Topics keep the usual mode, as in Kafka."""
     data = str(tmp_path / "data")
-    async with running_broker(world=RealWorld(), log_dirs=(data,)) as running:
-        async with triokafka.AdminClient(**running.client_options()) as admin:
-            await admin.create_topics([triokafka.NewTopic("orders", 1)])
-        modes = {path: path.stat().st_mode & 0o777 for path in Path(data).rglob("*") if path.is_file()}
+    async with (
+        running_broker(world=RealWorld(), log_dirs=(data,)) as running,
+        triokafka.AdminClient(**running.client_options()) as admin,
+    ):
+        await admin.create_topics([triokafka.NewTopic("orders", 1)])
+    modes = {path: path.stat().st_mode & 0o777 for path in Path(data).rglob("*") if path.is_file()}
     usual = 0o644 & ~_umask()
     secret = {path.name: mode for path, mode in modes.items() if path.parent.name == "__cluster_metadata-0"}
     assert "00000000000000000000.log" in secret
