@@ -10,24 +10,26 @@ import trio
 from triokafka.client.admin import AdminClient
 from triokafka.client.admin.types import ConfigResource, TopicDescription
 from triokafka.console.as_json import as_json
+from triokafka.console.cluster_metrics import ClusterMetrics
 from triokafka.console.history import GroupHistory
+from triokafka.console.limits import ConsoleLimits
 from triokafka.errors import KafkaError, UnsupportedVersionError
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 PAGE: Final = 100
 _FRESH: Final = 1.0
-_MOST_WATCHED: Final = 200
-"""Groups whose lag and rebalances are sampled."""
 
 
 class ClusterView:
     """Reads one cluster with one admin client, inside its ``async with`` block."""
 
-    def __init__(self, options: Mapping[str, Any], world: World) -> None:
+    def __init__(self, options: Mapping[str, Any], world: World, limits: ConsoleLimits) -> None:
         self.options = options
         self.admin = AdminClient(world=world, **options)
-        self.history = GroupHistory()
+        self.history = GroupHistory(limits.max_samples)
+        self.metrics = ClusterMetrics(limits)
+        self._limits = limits
         self._world = world
         self._cache: dict[str, tuple[float, Any]] = {}
         self._locks: dict[str, trio.Lock] = {}
@@ -232,7 +234,7 @@ class ClusterView:
         """Note lag and assignment of groups: those in ``seen`` first, then others, up to a limit."""
         listed = [one.group_id for one in await self._cached("groups", self.admin.list_groups)]
         first = [group for group in seen if group in listed]
-        chosen = list(dict.fromkeys([*first, *listed]))[:_MOST_WATCHED]
+        chosen = list(dict.fromkeys([*first, *listed]))[: self._limits.sampled_groups]
         if not chosen:
             return
         positions = await self.admin.list_offsets_of_groups(chosen)
@@ -240,14 +242,30 @@ class ClusterView:
         ends = await self.admin.list_offsets(dict.fromkeys(wanted, "latest"))
         described = await self.admin.describe_groups(chosen)
         now_ms = self._world.wall_ms()
+        lags: dict[str, int] = {}
         for group in chosen:
             if group not in positions.errors:
                 known = {one: at for one, at in positions[group].items() if one not in ends.errors}
                 lag = sum(max(0, ends[one].offset - at.offset) for one, at in known.items())
+                lags[group] = lag
                 self.history.add_lag(group, now_ms, lag)
             if group not in described.errors:
                 members = {member.member_id: sorted(map(str, member.assignment)) for member in described[group].members}
                 self.history.add_assignment(group, now_ms, described[group].state, members)
+        self.metrics.add_lags(now_ms, lags)
+
+    async def sample_topics(self, seen: Iterable[str]) -> None:
+        """Note rates, sizes and problems of topics for the charts: those in ``seen`` first, up to a limit."""
+        topics = await self._topics()
+        self.metrics.add_partitions(self._world.wall_ms(), topics)
+        wanted = self.metrics.to_sample(topics, seen)
+        if wanted:
+            found = await self.admin.list_offsets(dict.fromkeys(wanted, "latest"))
+            ends = {one: found[one].offset for one in wanted if one not in found.errors}
+            self.metrics.add_ends(self._world.now(), self._world.wall_ms(), ends)
+        dirs = await self._log_dirs()
+        sizes = {node: sum(one["bytes"] for one in paths.values()) for node, paths in dirs.items()}
+        self.metrics.add_sizes(self._world.wall_ms(), sizes)
 
     # ---------------------------------------------------------------- the rest
 
