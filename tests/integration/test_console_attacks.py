@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 import trio
@@ -22,7 +23,7 @@ async def console_of_a_broker(limits: ConsoleLimits | None = None) -> AsyncItera
     """Run a broker with a topic, and a console; yield its port."""
     with trio.fail_after(PATIENCE):
         async with running_broker() as broker:
-            client = {"bootstrap_servers": broker.bootstrap_servers}
+            client: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers}
             async with triokafka.AdminClient(**client) as admin:
                 await admin.create_topics([triokafka.NewTopic("orders", 1)])
             async with served_console(client, limits=limits, allow_changes=True) as url:
