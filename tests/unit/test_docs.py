@@ -283,6 +283,25 @@ def test_kips_that_the_code_names_are_in_the_table() -> None:
     assert sorted(named - table) == []
 
 
+def messages_without_source(page: str) -> list[str]:
+    """The messages in a page's ``text`` blocks whose parts, between the …, do not all occur in one file."""
+    adjacent = re.compile(r'"\s*\n\s*f?"')
+    files = [adjacent.sub("", path.read_text("utf-8")) for path in (ROOT / "triokafka").rglob("*.py")]
+    found = []
+    for message in re.findall(r"^```text\n(.*?)\n```$", page, re.MULTILINE | re.DOTALL):
+        parts = [part.strip() for part in message.split("…") if len(part.strip(" .:;,()")) > 3]
+        if not parts or not any(all(part in text for part in parts) for text in files):
+            found.append(message)
+    return found
+
+
+def test_messages_in_the_page_on_troubleshooting_exist() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    assert page.count("```text\n") > 30
+    assert messages_without_source(page) == []
+    assert messages_without_source("```text\ntopic … is on holiday\n```") == ["topic … is on holiday"]
+
+
 def test_examples_compile_and_say_how_to_run_them() -> None:
     examples = sorted((ROOT / "examples").glob("*.py"))
     assert len(examples) >= 5
