@@ -2,6 +2,9 @@
 
 ``python -m benchmarks record_codec consume`` runs only these. A table compares in one run, taking turns, and its ratios
 are what counts: absolute times are this machine's, at this moment.
+
+``python -m benchmarks --save-numbers`` measures what README.md and the pages quote, in a quarter of an hour, and writes
+it to ``docs/numbers`` and into the pages (`benchmarks.numbers`).
 """
 
 from __future__ import annotations
@@ -46,7 +49,19 @@ def main() -> int:
     """Run the tables that are asked for, all by default; 1 when a measurement failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"one of {', '.join(TABLES)}; all when left out")
-    chosen = parser.parse_args().tables or list(TABLES)
+    parser.add_argument(
+        "--save-numbers", action="store_true", help="measure what the documentation quotes, and write it there"
+    )
+    parser.add_argument("--rounds", type=int, help="with --save-numbers: other than each table's own number")
+    given = parser.parse_args()
+    if given.save_numbers:
+        from benchmarks import numbers
+
+        unknown = [name for name in given.tables if name not in numbers.SOURCES]
+        if unknown:
+            parser.error(f"the documentation quotes no table {unknown[0]!r}: choose from {', '.join(numbers.SOURCES)}")
+        return numbers.main(given.tables, given.rounds)
+    chosen = given.tables or list(TABLES)
     unknown = [name for name in chosen if name not in TABLES]
     if unknown:
         parser.error(f"there is no table {unknown[0]!r}: choose from {', '.join(TABLES)}")

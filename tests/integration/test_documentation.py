@@ -104,7 +104,7 @@ def test_tutorial_copied_from_the_site_works_in_a_fresh_environment(tmp_path: Pa
     python = str(tmp_path / "environment" / "bin" / "python")
     for command in (
         [sys.executable, "-m", "venv", str(tmp_path / "environment")],
-        [python, "-m", "pip", "install", "--quiet", f"{ROOT}[cli,testing]"],
+        [python, "-m", "pip", "install", "--quiet", f"{ROOT}[testing]"],
     ):
         subprocess.run(command, check=True, timeout=600)
     print(f"installed in {time.monotonic() - clock:.0f} s")
