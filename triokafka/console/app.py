@@ -351,7 +351,10 @@ def _failure(error: BaseException) -> Response:
 
 
 async def _body() -> dict[str, Any]:
-    given = await request.get_json(force=True, silent=True)
+    try:
+        given = json.loads(await request.get_data(as_text=False))
+    except (ValueError, RecursionError):
+        given = None
     if not isinstance(given, dict):
         raise _Refused(400, "the body is not a JSON object")
     return given

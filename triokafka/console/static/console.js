@@ -62,7 +62,7 @@ export async function show(keep) {
   if (current && current.leave) current.leave();
   current = null;
   for (const link of document.querySelectorAll("#sections a")) {
-    if (link.dataset.section === (parts[0] || "")) link.setAttribute("aria-current", "page");
+    if (link.dataset.section === (parts[0] || "")) { link.setAttribute("aria-current", "page"); link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft - 80; }
     else link.removeAttribute("aria-current");
   }
   const page = pages[parts[0] || ""];
