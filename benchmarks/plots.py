@@ -9,8 +9,7 @@ from typing import Any, Final
 Bar = Callable[[Any], tuple[str, float]]
 """Label and value of a row."""
 
-COL_PAPER: Final = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "boxstyle": "square,pad=0.05"}
-OURS: Final = {
+COLOURS: Final = {
     "confluent": "#c8791d",
     "librdkafka": "#c8791d",
     "aiokafka": "#2f8f5b",
@@ -24,6 +23,7 @@ OURS: Final = {
     "ready": "#9a9a9a",
 }
 """By a part of the label, in small letters; everything else is ours."""
+_PAPER: Final = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "boxstyle": "square,pad=0.05"}
 OURS: Final = "#3b6fb6"
 TEXT: Final = "#222222"
 QUIET: Final = "#6b6b6b"
