@@ -65,7 +65,7 @@ def bars(title: str, axis_label: str, bar: Bar, rows: Sequence[Any], *, even: fl
             color=TEXT,
         )
     if even is not None:
-        axis.axvline(even, color=TEXT, linewidth=1)
+        axis.axvline(even, color=TEXT, linewidth=1, zorder=0.5)
     axis.set_xlabel(axis_label)
     head(figure, title)
     quiet(axis)
