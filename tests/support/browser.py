@@ -28,7 +28,7 @@ _FLAGS: Final = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0",
     "--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-dev-shm-usage",
 )  # fmt: skip
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = 120.0
 
 
 class Page:
@@ -93,7 +93,7 @@ class Page:
 
     async def press(self, key: str) -> None:
         """Press a key: a character, or Tab, Enter, Escape."""
-        codes = {"Tab": 9, "Enter": 13, "Escape": 27}
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37}
         more: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": codes.get(key, 0), "code": key}
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **more)
