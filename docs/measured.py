@@ -141,7 +141,7 @@ def _page() -> Iterator[str]:
     yield ""
     yield from (
         "`make numbers` measures everything on this page, in a quarter of an hour on a quiet machine, and writes it",
-        "here. The clients and brokers of a table take turns, so that a slow moment of the machine hits all, and medians",
+        "here. Clients and brokers of a table take turns, so that a slow moment of the machine hits all, and medians",
         "are compared. Ratios are what counts; absolute figures are those of the machine, and its load is given.",
         "`make bench` measures more cases.",
     )
