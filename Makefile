@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DIST := .venv-dist
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-pure interop long bench docs clean
+.PHONY: help setup demo check test test-pure interop long bench numbers docs dist image clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -17,7 +18,7 @@ $(READY): pyproject.toml hatch_build.py $(wildcard triokafka/*/_[a-z]*.py trioka
 	  || { echo "triokafka needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) -V 2>&1`. Choose another: make PYTHON=python3.12 …"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@$(BIN)/triokafka --version
 	@touch $@
 
@@ -33,7 +34,7 @@ check: $(READY) ## format, lint, types and the import contract
 	$(BIN)/lint-imports
 
 test: check ## everything that must pass (under 20 minutes on two cores)
-	$(PYTEST) -n 2 --dist loadfile
+	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder
 	$(MAKE) --no-print-directory test-pure
 
 test-pure: $(READY) ## codec, record, producer and consumer tests again without the compiled kernels
@@ -51,10 +52,27 @@ long: $(READY) ## the long runs: more seeds, more kills; prints what it found
 bench: $(READY) ## tables against the other clients, in one run; JSON and plots in benchmarks/results
 	$(BIN)/python -m benchmarks
 
+numbers: $(READY) ## the measured figures of README.md and docs, into docs/numbers and the pages (a quarter of an hour)
+	$(BIN)/python -m benchmarks --save-numbers
+
 docs: $(READY) ## the site, with search, in docs/site; and the generated reference pages
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m sphinx --builder html --fresh-env --fail-on-warning --quiet docs docs/site
 	@echo "docs/site/index.html"
 
+$(DIST)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install --quiet --upgrade pip
+	$(DIST)/bin/python -m pip install --quiet --group dist
+	@touch $@
+
+dist: $(DIST)/.ready ## sdist and wheels for every CPython found, each installed and tried; in dist/
+	PATH="$(CURDIR)/$(DIST)/bin:$$PATH" $(DIST)/bin/python -m release
+
+image: $(DIST)/.ready ## the container image triokafka, where podman or docker is found; checks Containerfile anywhere
+	@! test -x $(DIST)/bin/hadolint || $(DIST)/bin/hadolint Containerfile
+	@builder=$$(command -v podman || command -v docker) || { echo "podman and docker are missing: nothing was built"; exit 1; }; \
+	  $$builder build --file Containerfile --tag triokafka .
+
 clean: ## remove what the targets made
-	rm -rf $(VENV) .java .interop demo-output benchmarks/results docs/reference docs/site build dist
+	rm -rf $(VENV) $(DIST) .java .interop demo-output benchmarks/results docs/reference docs/site build dist

@@ -8,22 +8,20 @@ messages, options, metrics and error classes.
 from __future__ import annotations
 
 import inspect
-import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from docs import python_api
+from docs import options, python_api
 from docs.absent_metrics import ABSENT
 from docs.kafka_apis import KAFKA_APIS, KAFKA_RELEASE
+from docs.tables import code, table
 from triokafka import errors
 from triokafka.broker_stub.api import CONTROLLER_MODULES, Handlers
-from triokafka.broker_stub.config.broker import DEFINITIONS as BROKER_OPTIONS
-from triokafka.broker_stub.log.definitions import DEFINITIONS as TOPIC_OPTIONS
 from triokafka.broker_stub.metrics.declared import DECLARED as BROKER_METRICS
-from triokafka.client.config import AdminOptions, ClientOptions, ConsumerOptions, ProducerOptions
+from triokafka.client.config import ClientOptions, ProducerOptions
 from triokafka.client.metrics.catalogue import GROUPS as CLIENT_GROUPS
 from triokafka.client.producer.metrics import METRICS
 from triokafka.protocol import primitives
@@ -59,7 +57,7 @@ def apis_page() -> str:
         "broker or the controller serves. An empty cell means none. "
         f"Of {live} APIs, {len(API_NAMES)} are declared; brokers serve {len(of_broker)}, and controllers "
         f"{len(of_controller)} on listeners of their own.",
-        _table(["key", "API", "Kafka", "declared", "served"], rows, numbers=1),
+        table(["key", "API", "Kafka", "declared", "served"], rows, numbers=1),
         "Like Kafka, the broker advertises Produce from version 0 although it serves it from version 3: if a broker "
         "does not advertise the old versions, librdkafka assumes that it does not support compression.",
     )
@@ -73,13 +71,13 @@ def producer_page() -> str:
         written.rstrip(),
         _MADE_BELOW,
         "## Options",
-        _options_table([row for row in ProducerOptions.describe() if row[0] not in shared], ProducerOptions),
+        options.options_table([row for row in ProducerOptions.describe() if row[0] not in shared], ProducerOptions),
         "Options of all clients:",
-        _options_table(ClientOptions.describe(), ClientOptions),
+        options.options_table(ClientOptions.describe(), ClientOptions),
         "## Metrics",
         "Totals since the start, averages, and current values. To get a rate, divide the difference of two readings by "
         "the time between them.",
-        _table(["metric", "meaning"], [[f"`{name}`", meaning] for name, meaning in METRICS.items()]),
+        table(["metric", "meaning"], [[f"`{name}`", meaning] for name, meaning in METRICS.items()]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -89,15 +87,15 @@ def metrics_page() -> str:
     written, _, _ = (DOCS / "metrics.md").read_text(encoding="utf-8").partition(_MADE_BELOW)
     parts = [written.rstrip(), _MADE_BELOW, "## Client metrics"]
     for group, (tags, declared) in CLIENT_GROUPS.items():
-        parts += [f"### {group}", f"Tags: {', '.join(_code(tag) for tag in ('client-id', *tags))}."]
-        rows = [[_code(name), one.unit, one.meaning] for name, one in declared.items()]
-        parts.append(_table(["metric", "unit", "meaning"], rows))
+        parts += [f"### {group}", f"Tags: {', '.join(code(tag) for tag in ('client-id', *tags))}."]
+        rows = [[code(name), one.unit, one.meaning] for name, one in declared.items()]
+        parts.append(table(["metric", "unit", "meaning"], rows))
     parts.append("## Broker and controller metrics")
-    rows = [[_code(name), one.kind, one.unit, one.meaning] for name, one in BROKER_METRICS.items()]
-    parts.append(_table(["MBean", "kind", "unit", "meaning"], rows))
+    rows = [[code(name), one.kind, one.unit, one.meaning] for name, one in BROKER_METRICS.items()]
+    parts.append(table(["MBean", "kind", "unit", "meaning"], rows))
     parts += ["## Not here", "Metrics of Apache Kafka 4.3 that are absent, as regular expressions, and why."]
-    absent = [[_code(mbean), _code(attribute), why] for mbean, attribute, why in ABSENT]
-    parts.append(_table(["MBean", "attribute", "reason"], absent))
+    absent = [[code(mbean), code(attribute), why] for mbean, attribute, why in ABSENT]
+    parts.append(table(["MBean", "attribute", "reason"], absent))
     return "\n\n".join(parts) + "\n"
 
 
@@ -139,10 +137,10 @@ def _fields_table(struct: type[Struct]) -> str:
     if not struct.__fields__:
         return "No fields."
     rows = [
-        [f"`{f.name}`", _type_name(f), _when(f), _shown(_default_of(f)), f.doc, ", ".join(f.errors)]
+        [f"`{f.name}`", _type_name(f), _when(f), options.shown(_default_of(f)), f.doc, ", ".join(f.errors)]
         for f in struct.__fields__
     ]
-    return _table(["field", "type", "versions", "default", "meaning", "errors"], rows)
+    return table(["field", "type", "versions", "default", "meaning", "errors"], rows)
 
 
 _TYPE_NAMES: Final = {
@@ -174,68 +172,6 @@ def _default_of(field: Field) -> Any:
     return type(default).__name__ if isinstance(default, Struct) else default
 
 
-def client_options_page() -> str:
-    """Options of producer, consumer and admin client."""
-    shared = {name for name, _, _ in ClientOptions.describe()}
-    parts = [
-        "Keyword arguments of `Producer`, `Consumer` and `AdminClient`. An unknown name, or a value that cannot be, "
-        "raises `ConfigurationError` when the object is made.",
-        "## All clients",
-        _options_table(ClientOptions.describe(), ClientOptions),
-    ]
-    for options in (ProducerOptions, ConsumerOptions, AdminOptions):
-        own = [row for row in options.describe() if row[0] not in shared]
-        parts += [f"## {options.KIND.capitalize()}", _options_table(own, options)]
-    return _page("Client options", *parts)
-
-
-def _options_table(described: Iterable[tuple[str, Any, str]], options: type) -> str:
-    types: dict[str, Any] = {}
-    for base in reversed(options.__mro__):
-        types.update(inspect.get_annotations(base))
-    return _table(
-        ["option", "type", "default", "meaning"],
-        [[f"`{name}`", f"`{types[name]}`", _shown(default), doc] for name, default, doc in described],
-    )
-
-
-def broker_options_page() -> str:
-    """Options of the broker, under Kafka's names."""
-    rows = [
-        [
-            f"`{one.name}`",
-            one.type.name.lower(),
-            _code("(hidden)" if one.sensitive and one.default else one.default_text),
-            one.update_mode.value,
-            one.documentation,
-        ]
-        for one in sorted(BROKER_OPTIONS.values(), key=lambda one: one.name)
-    ]
-    return _page(
-        "Broker options",
-        "Of `server.properties`, `triokafka broker --set NAME=VALUE`, and with underscores of "
-        "`triokafka.testing.running_broker`. Names that Kafka knows and this broker has no use for are accepted with a "
-        "warning; others are refused with the nearest known name.",
-        _table(["option", "type", "default", "can be changed", "meaning"], rows),
-    )
-
-
-def topic_options_page() -> str:
-    """The configuration of topics."""
-    rows = [
-        [
-            f"`{one.name}`",
-            one.type.name.lower(),
-            _code(one.format(one.default)),
-            ", ".join(f"`{key}`" for key, _ in one.broker_keys),
-            one.doc,
-        ]
-        for one in sorted(TOPIC_OPTIONS.values(), key=lambda one: one.name)
-        if not one.internal
-    ]
-    return _page("Topic options", _table(["option", "type", "default", "default comes from", "meaning"], rows))
-
-
 def errors_page() -> str:
     """Every error class, first those of the protocol by their code."""
     classes = [
@@ -249,13 +185,13 @@ def errors_page() -> str:
         "All are in `triokafka.errors`, below `KafkaError`. Retriable: the same call may succeed later. Stale: the "
         "client's picture of the cluster is out of date, and the client refreshes it.",
         "## With a code of the protocol",
-        _table(
+        table(
             ["code", "class", "retriable", "meaning", "what to do"],
             [[vars(value)["code"], *_error_row(value)] for value in coded],
             numbers=1,
         ),
         "## The client's own",
-        _table(["class", "retriable", "meaning", "what to do"], [_error_row(value) for value in own]),
+        table(["class", "retriable", "meaning", "what to do"], [_error_row(value) for value in own]),
     )
 
 
@@ -268,27 +204,41 @@ def reference_pages() -> dict[str, str]:
     """All pages of ``docs/reference`` by file name."""
     pages = {f"{name}.md": message_page(key) for key, name in API_NAMES.items()}
     pages |= {f"stored-{name.replace('_', '-')}.md": stored_page(name) for name in STORED}
-    pages |= {
-        "client-options.md": client_options_page(),
-        "broker-options.md": broker_options_page(),
-        "topic-options.md": topic_options_page(),
-        "errors.md": errors_page(),
-    }
-    python = python_api.pages()
-    pages |= {name: _page(title, text) for name, (title, text) in python.items()}
-    pages["index.md"] = _page(
-        "Reference",
-        "## Python",
-        "\n".join(f"- [{title}]({name})" for name, (title, _) in python.items()),
-        "## Options and errors",
-        "Options: [clients](client-options.md), [broker](broker-options.md), [topics](topic-options.md). "
-        "[Errors](errors.md).",
-        "## Messages",
+    pages |= {name: _page(title, *parts) for name, (title, parts) in options.pages().items()}
+    pages |= {name: _page(title, text) for name, (title, text) in python_api.pages().items()}
+    pages["errors.md"] = errors_page()
+    pages["messages.md"] = messages_page()
+    pages["index.md"] = reference_index()
+    return pages
+
+
+def messages_page() -> str:
+    """The list of all messages, which is apart from the API that programs use."""
+    return _page(
+        "Messages",
+        "Each request and response of Kafka's protocol, and each record that brokers store in topics of their own: the "
+        "fields by version, with their meaning and errors. Programs that use the clients need none of these pages.",
+        "## Requests and responses",
         "\n".join(f"- [{name}]({name}.md) ({key})" for key, name in API_NAMES.items()),
-        "## Stored messages",
+        "## Stored records",
         "\n".join(f"- [{name.replace('_', ' ')}](stored-{name.replace('_', '-')}.md)" for name in STORED),
     )
-    return pages
+
+
+def reference_index() -> str:
+    """The list of the generated pages, by group of the side bar."""
+    python = {name: title for name, (title, _) in python_api.pages().items()}
+    configuration = {name: title for name, (title, _) in options.pages().items()}
+    return _page(
+        "Reference",
+        "Pages that are made from the code: the Python API, all options, all errors, all messages.",
+        "## Python API",
+        "\n".join(f"- [{title}]({name})" for name, title in {**python, "errors.md": "Errors"}.items()),
+        "## Configuration",
+        "\n".join(f"- [{title}]({name})" for name, title in configuration.items()),
+        "## Wire protocol",
+        "- [Messages](messages.md)",
+    )
 
 
 def _document(thing: object) -> str:
@@ -298,25 +248,6 @@ def _document(thing: object) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _shown(value: Any) -> str:
-    if callable(value):
-        return _code(getattr(value, "__name__", repr(value)))
-    return _code(json.dumps(value) if isinstance(value, str) else repr(value))
-
-
-def _code(text: str | None) -> str:
-    return f"`{text}`" if text else ""
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: int = 0) -> str:
-    rule = ["--:" if column < numbers else "---" for column in range(len(head))]
-    return "\n".join("| " + " | ".join(map(_cell, row)) + " |" for row in [head, rule, *rows])
-
-
-def _cell(value: object) -> str:
-    return " ".join(str(value).split()).replace("|", "\\|")
 
 
 def _page(title: str, *parts: str) -> str:

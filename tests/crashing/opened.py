@@ -107,7 +107,7 @@ def note_lost_end(log: PartitionLog, model: PartitionModel, *, durable_end: int,
     for segment in log.segments:
         # The cleaner does not touch the active segment, and a placeholder is written to that one.
         cleaned = cleans and segment is not log.active_segment
-        for header in segment.headers():
+        for header in segment.file.headers():
             batch = there.get((header.base_offset, header.next_offset, header.producer_id))
             emptied = batch is not None and (not batch.records or cleaned)
             if header.record_count or emptied:

@@ -71,12 +71,17 @@ class TestReassign:
         topics = written(tmp_path / "topics.json", {"version": 1, "topics": [{"topic": "moved"}]})
         command = ("reassign", "generate", "--topics-to-move-json-file", topics, "--broker-list", "1")
         document = json.loads(tool.ok(*command, "--json"))
-        assert document["current"] == document["proposed"]
+        current, proposed = (document[name]["partitions"] for name in ("current", "proposed"))
+        assert [one["replicas"] for one in current] == [one["replicas"] for one in proposed] == [[1], [1]]
+        assert [one["log_dirs"] for one in current] == [["/data"]] * 2  # so that a rollback restores it
         plan = written(tmp_path / "plan.json", document["proposed"])
         executed = tool.ok("reassign", "execute", "--reassignment-json-file", plan, "--throttle", "1000")
         assert "Successfully started partition reassignments for moved-0,moved-1" in executed
         verified = tool.ok("reassign", "verify", "--reassignment-json-file", plan)
-        assert "Reassignment of partition moved-1 is completed." in verified and "Removed the throttles" in verified
+        assert (
+            "Reassignment of partition moved-1 is completed." in verified
+            and "Clearing topic-level throttles" in verified
+        )
         assert "None of the specified" in tool.ok("reassign", "cancel", "--reassignment-json-file", plan)
         assert tool.ok("reassign", "list") == "No partition reassignments found.\n"
 
@@ -153,7 +158,9 @@ def test_partitions_move_between_brokers_and_back_under_their_preferred_leaders(
     deadline = time.monotonic() + 30
     while "in progress" in (verified := tool.ok("reassign", "verify", "--reassignment-json-file", plan)):
         assert time.monotonic() < deadline, verified
-    assert "Reassignment of partition moves-0 is completed." in verified and "Removed the throttles" in verified
+    assert (
+        "Reassignment of partition moves-0 is completed." in verified and "Clearing topic-level throttles" in verified
+    )
     described = json.loads(tool.ok("topics", "describe", "moves", "--json"))[0]
     assert all(set(partition["isr"]) == {2, 3} for partition in described["partitions"])
     tool.ok("leader-election", "--election-type", "preferred", "--all-topic-partitions")

@@ -421,7 +421,7 @@ class TestDeleting:
             tool.ok(*RESET, "fgt-g", "--topic", topic, "--to-latest", "--execute")
         rows = table(tool.ok("groups", "delete-offsets", "fgt-g", "--topic", "fgt-a:1", "--topic", "fgt-b"))
         assert [tuple(row.values()) for row in rows] == [
-            ("fgt-a", "1", "deleted"), ("fgt-b", "0", "deleted"), ("fgt-b", "1", "deleted"),
+            ("fgt-a", "1", "Successful"), ("fgt-b", "0", "Successful"), ("fgt-b", "1", "Successful"),
         ]  # fmt: skip
         assert offsets(tool, "fgt-g") == {("fgt-a", 0): 10}
         done = tool("groups", "delete-offsets", "fgt-g", "--topic", "nowhere", "--topic", "fgt-a:0", "--json")
@@ -431,8 +431,8 @@ class TestDeleting:
         assert kept == {"topic": "fgt-a", "partition": 0, "error": None}
         # With the last offset the group itself goes; that is no failure of the partitions after it.
         tool.ok(*RESET, "fgt-g", "--topic", "fgt-a:0", "--to-latest", "--execute")
-        rows = table(tool.ok("groups", "delete-offsets", "fgt-g", "--topic", "fgt-a"))
-        assert [row["STATUS"] for row in rows] == ["deleted", "deleted"]
+        rows = table(tool.ok("groups", "delete-offsets", "--group", "fgt-g", "--topic", "fgt-a"))
+        assert [row["STATUS"] for row in rows] == ["Successful", "Successful"]
         assert "consumer group 'nobody' does not exist" in tool.fails(
             "groups", "delete-offsets", "nobody", "--topic", "fgt-a"
         )

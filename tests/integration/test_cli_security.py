@@ -106,7 +106,9 @@ class TestFlags:
 class TestAgainstABroker:
     def test_acls_are_added_listed_and_removed(self, tool: Tool) -> None:
         text = tool.ok("acls", "add", "--allow-principal", "User:alice", "--producer", "--topic", "orders")
-        assert text.splitlines()[0] == "TOPIC orders (LITERAL)" and "  ALLOW User:alice WRITE from *" in text
+        pattern = "ResourcePattern(resourceType=TOPIC, name=orders, patternType=LITERAL)"
+        assert text.splitlines()[0] == f"Adding ACLs for resource `{pattern}`:"
+        assert "\t(principal=User:alice, host=*, operation=WRITE, permissionType=ALLOW)" in text.splitlines()
         tool.ok(
             "acls", "add", "--deny-principal", "User:eve", "--operation", "read", "--topic", "ord",
             "--resource-pattern-type", "prefixed",
@@ -117,7 +119,10 @@ class TestAgainstABroker:
         assert tool("acls", "remove", "--topic", "orders").status == 2  # no terminal for the confirmation
         removed = json.loads(tool.ok("acls", "remove", "--topic", "orders", "--yes", "--json"))
         assert {one["operation"] for one in removed} == {"WRITE", "DESCRIBE", "CREATE"}
-        assert tool.ok("acls", "list").splitlines() == ["TOPIC ord (PREFIXED)", "  DENY User:eve READ from *"]
+        assert tool.ok("acls", "list").splitlines() == [
+            "Current ACLs for resource `ResourcePattern(resourceType=TOPIC, name=ord, patternType=PREFIXED)`:",
+            "\t(principal=User:eve, host=*, operation=READ, permissionType=DENY)",
+        ]
 
     def test_users_are_added_listed_and_removed(self, tool: Tool, tmp_path: Path) -> None:
         secret = tmp_path / "secret"

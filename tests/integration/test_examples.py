@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.broker_process import broker_process
+from tests.support.schema_registry import schema_registry
+from triokafka.blocking import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +35,36 @@ def run_example(name: str, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@contextmanager
+def started_example(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that runs until it is ended; it is killed at the end of the block if it still runs."""
+    command = [sys.executable, "-u", str(ROOT / "examples" / name), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(ROOT)}) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def lines_until(process: subprocess.Popen[str], start: str) -> list[str]:
+    """The lines that the program prints, up to one that begins with the text."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line.rstrip())
+        if line.startswith(start):
+            return lines
+    raise AssertionError(f"the program has ended after {lines}")
+
+
+def read(bootstrap: str, topic: str, count: int, **options: Any) -> list[Any]:
+    """The first records of a topic of one partition."""
+    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", **options)
+    found = list(itertools.islice(consumer, count))
+    consumer.close()
+    return found
 
 
 def test_what_one_example_produces_the_other_consumes(bootstrap: str) -> None:
@@ -61,6 +97,79 @@ def test_patterns_of_producing_do_what_they_say(bootstrap: str, name: str, said:
     assert re.search(said, run_example(name, bootstrap, topic))
 
 
+def test_dead_letters_have_the_reason_and_the_origin(bootstrap: str) -> None:
+    topic = "examples-dead-letters"
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for value in (b"12", b"many", b"0", b"7"):
+            producer.send(topic, value, key=b"table 4")
+    said = run_example("dead_letters.py", bootstrap, topic, "4")
+    assert said.splitlines() == ["handled 12", "dead letter 1", "dead letter 2", "handled 7"]
+    letters = read(bootstrap, f"{topic}-dead-letters", 2)
+    assert [(letter.key, letter.value, dict(letter.headers)) for letter in letters] == [
+        (b"table 4", b"many", {
+            "error": b"InvalidOrderError: b'many' is no amount", "tries": b"1", "origin": f"{topic}-0@1".encode()
+        }),
+        (b"table 4", b"0", {
+            "error": b"ValueError: nobody pays nothing", "tries": b"3", "origin": f"{topic}-0@2".encode()
+        }),
+    ]  # fmt: skip
+
+
+def test_service_that_gets_sigterm_finishes_commits_and_sends(bootstrap: str) -> None:
+    topic = "examples-shutdown"
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for number in range(3):
+            producer.send(topic, b"order %d" % number)
+    with started_example("graceful_shutdown.py", bootstrap, topic) as process:
+        lines_until(process, "handled 2")
+        process.send_signal(signal.SIGTERM)
+        assert lines_until(process, "3 orders")[-1] == "3 orders handled, receipts sent, group left"
+        assert process.wait(60) == 0
+    receipts = read(bootstrap, f"{topic}-receipts", 3)
+    assert [receipt.value for receipt in receipts] == [b"thanks for order %d" % number for number in range(3)]
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    assert [position.offset for position in admin.list_group_offsets("receipts")["receipts"].values()] == [3]
+    admin.close()
+
+
+def test_transactional_loop_that_is_killed_bills_every_order_once(bootstrap: str) -> None:
+    orders, invoices = "examples-loop-orders", "examples-loop-invoices"
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for number in range(20):
+            producer.send(orders, b"%d" % number)
+            if number in (9, 19):
+                producer.flush()
+                with started_example("transactional_loop.py", bootstrap, orders, invoices) as process:
+                    lines_until(process, "billed")
+                    process.kill()
+    with started_example("transactional_loop.py", bootstrap, orders, invoices):
+        found = read(bootstrap, invoices, 20, isolation_level="read_committed")
+    assert [record.value for record in found] == [b"invoice: %d" % number for number in range(20)]
+
+
+def test_spans_of_sender_and_handler_are_in_one_trace(bootstrap: str) -> None:
+    *spans, _handling, handled = run_example("tracing.py", bootstrap, "examples-tracing").splitlines()
+    traces = {line.split(maxsplit=1)[1]: line.split()[0] for line in (*spans, handled)}
+    trace = traces["INTERNAL take order"]
+    assert traces["PRODUCER create examples-tracing"] == traces["INTERNAL handle order"] == trace
+    assert "CONSUMER poll examples-tracing" in traces
+
+
+def test_values_written_with_a_registered_schema_are_read_back(bootstrap: str) -> None:
+    with schema_registry() as registry:
+        said = run_example("schema_registry.py", bootstrap, "examples-avro", registry.url).splitlines()
+    assert said == [
+        "schema 1 {'table': 1, 'dish': 'soup'}",
+        "schema 1 {'table': 2, 'dish': 'dumplings'}",
+        "schema 1 {'table': 3, 'dish': 'tea'}",
+    ]
+
+
+def test_asyncio_program_reads_what_it_has_sent(bootstrap: str) -> None:
+    sent, read_back = run_example("asyncio_orders.py", bootstrap, "examples-asyncio").splitlines()
+    assert sent == "sent 100 to partition 0" and read_back == "read and committed 100"
+
+
 def test_simulation_survives_the_kill_with_any_seed() -> None:
     for seed in ("7", "8"):
         assert run_example("simulation.py", seed).startswith(f"seed {seed}: all 200 records, once and in order")
@@ -68,7 +177,7 @@ def test_simulation_survives_the_kill_with_any_seed() -> None:
 
 def test_example_tests_pass() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command += ["examples/test_with_broker.py", "examples/test_session_timeout.py"]
+    command += ["examples/test_with_broker.py", "examples/test_session_timeout.py", "examples/test_with_faults.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
     if "fixture 'kafka_broker' not found" in done.stdout:  # a checkout that is not installed has no entry points
         command[3:3] = ["-p", "triokafka.testing.plugin"]

@@ -21,7 +21,7 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Environments:
 
 @pytest.mark.timeout(600)
 def test_readme_works_after_a_plain_installation(environments: Environments, tmp_path: Path) -> None:
-    """With trio, construct and crc32c alone: the commands, the first program, producer and consumer."""
+    """With trio, construct, crc32c and click alone: the commands, the first program, producer and consumer."""
     python = environments.python(["triokafka"])
     work = tmp_path / "work"
     work.mkdir()

@@ -39,7 +39,9 @@ def test_partitions_move_with_a_throttle_that_ends_with_the_move(tool: Tool, tmp
     deadline = time.monotonic() + TIMEOUT
     while "in progress" in (verified := tool.ok("reassign", "verify", "--reassignment-json-file", str(plan))):
         assert time.monotonic() < deadline, verified
-    assert "Reassignment of partition moves-0 is completed." in verified and "Removed the throttles" in verified
+    assert (
+        "Reassignment of partition moves-0 is completed." in verified and "Clearing topic-level throttles" in verified
+    )
     described = json.loads(tool.ok("topics", "describe", "moves", "--json"))[0]
     assert not any(name.endswith("throttled.replicas") for name in described["configs"])
     assert all(set(partition["replicas"]) == {2, 3} for partition in described["partitions"])

@@ -41,7 +41,7 @@ LANGUAGES = ("python", "console")
 SECONDS = 600.0
 
 _BLOCK = re.compile(
-    r"(?:^`([\w-]+\.py)`[^\n]*:\n\n)?((?:^<!-- .*?-->\n)*)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+    r"(?:^`([\w-]+\.py)`[^\n]*:\n\n)?((?:^<!-- (?:(?!-->).)*-->\n)*)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _COMMENT = re.compile(r"^<!-- (until|not run:)\s(.*?)\s*-->$", re.MULTILINE | re.DOTALL)
 _ADDRESS = re.compile(r"\b(localhost|127\.0\.0\.1):([1-9]\d*)")

@@ -28,7 +28,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             (
                 "a flush syncs the records",
                 _LOG + "log_segment.py",
-                "            for path in (self._log_path, *paths):\n",
+                "            for path in (file.log_path, *paths):\n",
                 "            for path in paths:\n",
             ),
             (
@@ -94,7 +94,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             (
                 "what recovery cuts stays cut",
                 _LOG + "log_segment.py",
-                "        sync_path(self._storage, self._log_path)\n        self.unsynced = True\n",
+                "        sync_path(self.file.storage, self.file.log_path)\n        self.unsynced = True\n",
                 "        self.unsynced = True\n",
             ),
             (

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate
+from docs import generate, options
 from docs.kafka_apis import KAFKA_APIS
 from triokafka.broker_stub.api import CONTROLLER_MODULES, MODULES, Handlers
+from triokafka.broker_stub.config.broker import DEFINITIONS as BROKER_OPTIONS
+from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions
 from triokafka.protocol.api import API_NAMES, request_type, response_type
 
 ROOT = Path(__file__).parents[2]
@@ -238,10 +240,20 @@ def test_reference_has_every_field_option_and_error() -> None:
         for message in (request_type(key), response_type(key)):
             for field in message.__fields__:
                 assert f"| `{field.name}` |" in pages[f"{name}.md"]
-    assert "| `linger_ms` |" in pages["client-options.md"]
-    assert "| `num.partitions` |" in pages["broker-options.md"]
-    assert "| `retention.ms` |" in pages["topic-options.md"]
+    assert "| `linger_ms` | `linger.ms` | `float` | `5` |" in pages["options-producer.md"]
+    assert "| `num.partitions` |" in pages["options-broker-replication.md"]
+    assert "| `retention.ms` |" in pages["options-topic.md"]
     assert "| 3 | `UnknownTopicOrPartitionError` |" in pages["errors.md"]
+
+
+def test_every_option_is_on_one_page_with_kafkas_name() -> None:
+    pages = {name: "\n".join(parts) for name, (_, parts) in options.pages().items()}
+    for name in BROKER_OPTIONS:
+        assert sum(f"| `{name}` |" in text for page, text in pages.items() if "broker" in page) == 1, name
+    everything = {name for kind in (ProducerOptions, ConsumerOptions, AdminOptions) for name, _, _ in kind.describe()}
+    clients = "\n".join(text for page, text in pages.items() if "broker" not in page and "topic" not in page)
+    assert {name for name in everything if f"| `{name}` |" not in clients} == set()
+    assert set(options.KAFKAS_NAMES) <= everything
 
 
 def test_kips_have_a_known_state_and_unfinished_ones_a_reason() -> None:
@@ -269,6 +281,25 @@ def test_kips_that_the_code_names_are_in_the_table() -> None:
         for number in re.findall(r"KIP-(\d+)", path.read_text(encoding="utf-8"))
     }
     assert sorted(named - table) == []
+
+
+def messages_without_source(page: str) -> list[str]:
+    """The messages in a page's ``text`` blocks whose parts, between the …, do not all occur in one file."""
+    adjacent = re.compile(r'"\s*\n\s*f?"')
+    files = [adjacent.sub("", path.read_text("utf-8")) for path in (ROOT / "triokafka").rglob("*.py")]
+    found = []
+    for message in re.findall(r"^```text\n(.*?)\n```$", page, re.MULTILINE | re.DOTALL):
+        parts = [part.strip() for part in message.split("…") if len(part.strip(" .:;,()")) > 3]
+        if not parts or not any(all(part in text for part in parts) for text in files):
+            found.append(message)
+    return found
+
+
+def test_messages_in_the_page_on_troubleshooting_exist() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    assert page.count("```text\n") > 30
+    assert messages_without_source(page) == []
+    assert messages_without_source("```text\ntopic … is on holiday\n```") == ["topic … is on holiday"]
 
 
 def test_examples_compile_and_say_how_to_run_them() -> None:

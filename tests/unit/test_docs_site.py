@@ -33,6 +33,30 @@ def test_a_page_is_listed_once_under_the_first_heading_that_names_it() -> None:
     )
 
 
+def test_layout_comments_become_boxes() -> None:
+    assert conf.with_layout("a\n\n<!-- cards -->\n- x\n\n- y\n<!-- end of cards -->\n\nb\n") == (
+        "a\n\n`````{container} cards\n- x\n\n- y\n`````\n\nb\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "description"),
+    [
+        ("One\nline. Two.", "One line. Two."),
+        (f"{'First ' * 20}end. {'second ' * 20}", f"{'First ' * 20}end."),
+        ("word " * 60, f"{('word ' * 32).strip()} …"),
+    ],
+)
+def test_description_is_the_first_sentences_that_fit(paragraph: str, description: str) -> None:
+    assert conf.description_of(paragraph) == description
+
+
+def test_excerpts_of_search_results_come_from_the_section_itself() -> None:
+    text = "One\n===\n\nfirst\n\nTwo\n---\n\nsecond, ``code``.\n\n- third\n\n.. hidden\n"
+    tree = docutils.core.publish_doctree(text, settings_overrides={"doctitle_xform": False})
+    assert conf.texts_of(tree) == {"one": "first", "two": "second, code. third"}
+
+
 def test_public_name_without_a_page_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "autofunction:: triokafka.read_topic" in python_api.pages()["python-reading-ranges.md"][1]
     monkeypatch.setattr(python_api, "PAGES", {**python_api.PAGES, "Reading ranges": ("RangeReader",)})

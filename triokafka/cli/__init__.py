@@ -1,8 +1,8 @@
 """The command line: ``triokafka …`` and ``python -m triokafka``.
 
 One module per command group, imported when the command runs; `main` is the entry point. A usage error ends with one
-sentence and exit status 2, a failed run with one sentence and status 1, never with a traceback. Without click (extra
-``cli``), ``--version``, ``--help`` and a plain ``broker`` work, and every other command names the missing extra.
+sentence and exit status 2, a failed run with one sentence and status 1, never with a traceback. If click is missing
+or too old, ``--version``, ``--help`` and a plain ``broker`` work, and every other command says what to install.
 """
 
 from __future__ import annotations

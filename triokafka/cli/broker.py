@@ -46,6 +46,13 @@ from triokafka.cli.values import Whole, configured, text_of_file
     help='Serve GET /metrics for Prometheus; the "ready" line is followed by the address.',
 )
 @click.option(
+    "--console",
+    metavar="HOST:PORT",
+    help="Serve a web page of the cluster, with fault switches if there is --control; "
+    'the "ready" line is followed by its address.',
+)
+@click.option("--console-allow-changes", "console_changes", is_flag=True, help="Let the page change the cluster.")
+@click.option(
     "--nodes",
     type=Whole(min=1),
     metavar="N",
@@ -61,6 +68,8 @@ def command(
     control: str | None,
     control_token_file: str | None,
     metrics: str | None,
+    console: str | None,
+    console_changes: bool,
     nodes: int | None,
     verbose: int,
 ) -> int:
@@ -90,6 +99,8 @@ def command(
                 verbose,
                 metrics,
                 control_token_file,
+                console,
+                console_changes,
             )
         )
     except WrongUse as error:

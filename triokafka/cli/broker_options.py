@@ -32,6 +32,8 @@ class Options(NamedTuple):
     verbose: int = 0
     metrics: str | None = None
     control_token_file: str | None = None
+    console: str | None = None
+    console_changes: bool = False
 
 
 def plain_options(words: Sequence[str]) -> Options | None:
@@ -60,6 +62,8 @@ def properties_of(options: Options) -> dict[str, str]:
     """
     if options.control_token_file is not None and options.control is None:
         raise WrongUse("--control-token-file needs --control HOST:PORT.")
+    if options.console_changes and options.console is None:
+        raise WrongUse("--console-allow-changes needs --console HOST:PORT.")
     if options.in_memory and options.data_directories:
         raise WrongUse("--in-memory and --data-dir exclude each other.")
     properties = dict(options.properties)

@@ -7,13 +7,14 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from triokafka.cli.broker_options import Options, WrongUse, address_of, properties_of
 from triokafka.cli.control_token import control_token
 from triokafka.cli.progress import Advance, progress, shows_progress
+from triokafka.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import trio
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.control.endpoint import ControlEndpoint
     from triokafka.broker_stub.http_server import HttpServer
     from triokafka.broker_stub.log.log_manager import LogManager
+    from triokafka.broker_stub.metrics.sample import Sample
     from triokafka.world import World
 
 
@@ -70,9 +72,50 @@ def prepare(options: Options) -> Callable[[], int]:
 
         world.storage = MemoryStorage(crashable=False)
     _note_unreachable_advertised_listeners(config)
+    page = None if options.console is None else _page(options.console, config, options.console_changes)
     if control is None and options.nodes is None:
-        return lambda: trio.run(_serve, config, world, metrics)
-    return lambda: trio.run(_serve_tests, config, world, options.nodes, control, token, metrics)
+        return lambda: trio.run(_serve, config, world, metrics, page)
+    return lambda: trio.run(_serve_tests, config, world, options.nodes, control, token, metrics, page)
+
+
+class _Page(NamedTuple):
+    """The console of ``--console``: its address, the number of the listener that it uses, and whether it changes."""
+
+    address: tuple[str, int]
+    listener: int
+    allow_changes: bool
+
+
+def _page(text: str, config: BrokerConfig, allow_changes: bool) -> _Page:
+    from triokafka.cli.broker_console import console_address, plain_listener
+
+    return _Page(console_address("--console", text), plain_listener(config), allow_changes)
+
+
+async def _open_page(
+    page: _Page,
+    nursery: trio.Nursery,
+    nodes: Sequence[str],
+    world: World,
+    metrics: Callable[[], Iterable[Sample]],
+    name: str,
+    control: ControlEndpoint | None,
+) -> str:
+    """Serve the console in a nursery, and return its line. ``nodes`` has the addresses of each node's listeners."""
+    from triokafka.cli.broker_console import SameProcessControl, open_console, source_of
+    from triokafka.console.fault_switches import ControlledFaults
+
+    url = await open_console(
+        nursery,
+        "--console",
+        page.address,
+        [addresses.split(",")[page.listener] for addresses in nodes],
+        world,
+        allow_changes=page.allow_changes,
+        metrics={name: source_of(metrics)},
+        faults=None if control is None else ControlledFaults(SameProcessControl(control)),
+    )
+    return f"console {url}"
 
 
 def _note_unreachable_advertised_listeners(config: BrokerConfig) -> None:
@@ -153,7 +196,7 @@ def _opening_logs(logs: LogManager) -> Iterator[None]:
         logs.on_log_opened = None
 
 
-async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | None) -> int:
+async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | None, page: _Page | None) -> int:
     """Run the broker until a signal stops it or one of its parts fails."""
     from triokafka.broker_stub.node import Node
 
@@ -170,8 +213,14 @@ async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | 
 
                 servers.append(metrics_server(world, node.metrics, lambda: node.ready))
                 lines.append(f"metrics {await _bound(servers[0], '--metrics', metrics)}")
-            print(*lines, sep="\n", flush=True)
-            await _while_serving(servers, lambda: end.or_when(node.wait_stopped))
+
+            async def opened(nursery: trio.Nursery) -> None:
+                if page is not None:
+                    name = f"broker {config.node_id}"
+                    lines.append(await _open_page(page, nursery, [node.addresses], world, node.metrics, name, None))
+                print(*lines, sep="\n", flush=True)
+
+            await _while_serving(servers, opened, lambda: end.or_when(node.wait_stopped))
         return _status(node.failure)
 
     return await _until_signalled(serve)
@@ -184,12 +233,13 @@ async def _serve_tests(
     control: tuple[str, int] | None,
     token: str | None,
     metrics: tuple[str, int] | None,
+    page: _Page | None,
 ) -> int:
     """Run one or more brokers with fault injection until a signal stops them or one of them fails."""
     from triokafka.broker_stub.control.endpoint import ControlEndpoint
     from triokafka.broker_stub.metrics.endpoint import metrics_server
     from triokafka.testing.brokers import running
-    from triokafka.testing.control import control_actions, control_metrics, control_readiness
+    from triokafka.testing.control import brokers_of, control_actions, control_metrics, control_readiness
 
     async def serve(end: _End) -> int:
         failures: list[Exception] = []
@@ -199,6 +249,7 @@ async def _serve_tests(
             end.in_order = True
             lines = [f"ready {target.bootstrap_servers}"]
             servers: list[HttpServer | ControlEndpoint] = []
+            endpoint: ControlEndpoint | None = None
             if control is not None:
                 endpoint = ControlEndpoint(
                     target.faults, world, control_metrics(target), control_actions(target), token=token
@@ -211,12 +262,18 @@ async def _serve_tests(
                 server = metrics_server(world, control_metrics(target), control_readiness(target))
                 lines.append(f"metrics {await _bound(server, '--metrics', metrics)}")
                 servers.append(server)
-            print(*lines, sep="\n", flush=True)
+
+            async def opened(nursery: trio.Nursery) -> None:
+                if page is not None:
+                    nodes = [broker.bootstrap_servers for broker in brokers_of(target)]
+                    measured = control_metrics(target)
+                    lines.append(await _open_page(page, nursery, nodes, world, measured, "first broker", endpoint))
+                print(*lines, sep="\n", flush=True)
 
             async def note_failure() -> None:
                 failures.append(await target.wait_failed())
 
-            await _while_serving(servers, lambda: end.or_when(note_failure))
+            await _while_serving(servers, opened, lambda: end.or_when(note_failure))
         return _status(failures[0] if failures else None)
 
     return await _until_signalled(serve)
@@ -237,13 +294,18 @@ async def _bound(server: HttpServer | ControlEndpoint, option: str, address: tup
     return address_text(host, port)
 
 
-async def _while_serving(servers: Sequence[HttpServer | ControlEndpoint], wait: Callable[[], Awaitable[None]]) -> None:
-    """Serve HTTP until ``wait`` returns."""
+async def _while_serving(
+    servers: Sequence[HttpServer | ControlEndpoint],
+    opened: Callable[[trio.Nursery], Awaitable[None]],
+    wait: Callable[[], Awaitable[None]],
+) -> None:
+    """Serve HTTP until ``wait`` returns. ``opened`` gets the nursery before, for more to serve."""
     import trio
 
     async with trio.open_nursery() as nursery:
         for server in servers:
             nursery.start_soon(server.run)
+        await opened(nursery)
         await wait()
         nursery.cancel_scope.cancel()
 

@@ -106,11 +106,9 @@ def chosen_entities(
 
 
 def words(entities: Sequence[Entity]) -> str:
-    """Return the entities as they stand in a sentence."""
+    """Return the entities as they stand in a sentence, in the words of ``kafka-configs``."""
     return " and ".join(
-        f"{entity.kind.removesuffix('s').replace('-', ' ')} {entity.name}"
-        if entity.name is not None
-        else f"the default of {entity.kind}"
+        f"{entity.kind.removesuffix('s')} {entity.name}" if entity.name is not None else f"the default of {entity.kind}"
         for entity in entities
     )
 

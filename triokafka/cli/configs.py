@@ -137,8 +137,12 @@ def alter(
                 await admin.alter_client_quotas({quota_entity(entities): numbers}, validate_only=dry_run)
         else:
             await _alter_resource(admin, entities[0], values, gone, lists, dry_run)
-        verb = "could be changed" if dry_run else "is changed"
-        click.echo(f"The configuration of {words(entities)} {verb}.")
+        if dry_run:
+            click.echo(f"The configuration of {words(entities)} could be changed.")
+        elif entities[0].name is None and len(entities) == 1:
+            click.echo(f"Completed updating default config for {entities[0].kind} in the cluster.")
+        else:
+            click.echo(f"Completed updating config for {words(entities)}.")
 
     return connection.run(work)
 
@@ -182,21 +186,17 @@ async def _all_of(admin: AdminClient, kind: str) -> list[Entity]:
 
 
 async def _describe_resources(admin: AdminClient, entity: Entity, everything: bool, output: str) -> None:
-    from triokafka.client.admin import ConfigSource
-
     entities = await _all_of(admin, entity.kind) if entity.every else [entity]
     resources = {_resource(one): one for one in entities}
     described = await admin.describe_configs(resources, include_synonyms=True)
-    static = (ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER)
-    inherited = (*static, ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
-    shown = {}
-    for resource, one in resources.items():
-        found = described[resource]
-        shown[one] = [
+    shown = {
+        one: [
             entry
-            for entry in sorted(found.values(), key=lambda entry: entry.name)
-            if everything or entry.source not in (inherited if one.kind == "topics" else static)
+            for entry in sorted(described[resource].values(), key=lambda entry: entry.name)
+            if everything or _is_own(one, entry)
         ]
+        for resource, one in resources.items()
+    }
     if output == "json":
         rows = [
             {"type": one.kind, "name": one.name, "configs": [_entry_json(e) for e in entries]}
@@ -205,12 +205,27 @@ async def _describe_resources(admin: AdminClient, entity: Entity, everything: bo
         click.echo(json.dumps(rows, indent=2))
         return
     for one, entries in shown.items():
-        click.echo(f"{'All' if everything else 'Dynamic'} configs for {words([one])} are:")
+        if one.name is None:
+            click.echo(f"Default configs for {one.kind} in the cluster are:")
+        else:
+            click.echo(f"{'All' if everything else 'Dynamic'} configs for {words([one])} are:")
         for entry in entries:
             synonyms = ", ".join(f"{_SOURCES.get(s.source, 'UNKNOWN')}:{s.name}={s.value}" for s in entry.synonyms)
             click.echo(
                 f"  {entry.name}={entry.value} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}"
             )
+
+
+def _is_own(entity: Entity, entry: ConfigEntry) -> bool:
+    """Whether a value was set for the entity itself, not for the default of its type, in a file or by the program."""
+    from triokafka.client.admin import ConfigSource
+
+    if entity.kind == "brokers":
+        own = ConfigSource.DYNAMIC_DEFAULT_BROKER if entity.name is None else ConfigSource.DYNAMIC_BROKER
+        return entry.source == own
+    static = (ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER)
+    inherited = (*static, ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    return entry.source not in (inherited if entity.kind == "topics" else static)
 
 
 def _entry_json(entry: ConfigEntry) -> dict[str, Any]:
@@ -234,11 +249,15 @@ async def _alter_resource(
     lists: tuple[list[tuple[str, str]], list[tuple[str, str]]],
     dry_run: bool,
 ) -> None:
-    from triokafka.client.admin import AlterConfig, ConfigOperation
+    from triokafka.client.admin import AlterConfig, ConfigOperation, ConfigResource
     from triokafka.errors import InvalidConfigurationError
 
     resource = _resource(entity)
-    entries = (await admin.describe_configs([resource]))[resource]
+    named = resource
+    if gone and entity.kind == "brokers" and entity.name is None:
+        # The default has only the values that were set; every broker has all names.
+        named = ConfigResource.broker((await admin.describe_cluster()).nodes[0].node_id)
+    entries = (await admin.describe_configs([named]))[named]
     unset = [name for name in gone if name not in entries]
     if unset:
         raise InvalidConfigurationError(f"{', '.join(unset)} is not a configuration of {words([entity])}")

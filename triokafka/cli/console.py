@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import signal
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from triokafka.cli.broker_options import WrongUse, address_of, property_of
 from triokafka.cli.connection import AdminConnection, admin_options, client_options
 from triokafka.cli.output import examples
+
+if TYPE_CHECKING:
+    from triokafka.console import ConsoleOptions
+    from triokafka.console.serving import ConsoleAddress
+    from triokafka.world import World
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -18,7 +23,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
     "console",
     epilog=examples(
         "triokafka console --bootstrap-server localhost:9092",
-        "triokafka console --listen 127.0.0.1:8080 --allow-changes",
+        "triokafka console --listen 127.0.0.1:8080 --allow-changes --metrics 127.0.0.1:9308",
         "triokafka console --login --listen 127.0.0.1:8443 --schema-registry http://localhost:8081",
     ),
 )
@@ -31,8 +36,21 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
     help="Name under which browsers reach the page. Needed unless it is the address of --listen.",
 )  # fmt: skip
 @click.option("--schema-registry", "registry", metavar="URL", help="Decode Avro, Protobuf and JSON Schema with it.")
+@click.option(
+    "--metrics", multiple=True, metavar="[NAME=]HOST:PORT",
+    help="Chart the metrics that a broker exports here: triokafka broker --metrics, or a JMX exporter. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--control", metavar="HOST:PORT",
+    help="For tests: show the fault switches of triokafka broker --control at this address.",
+)  # fmt: skip
+@click.option("--control-token-file", metavar="FILE", help="Its token; or set TRIOKAFKA_CONTROL_TOKEN.")
 @click.option("--certfile", metavar="FILE", help="Serve https with this certificate chain, a PEM file.")
 @click.option("--keyfile", metavar="FILE", help="The certificate's private key.")
+@click.option(
+    "--set", "limits", multiple=True, metavar="NAME=VALUE",
+    help="Set one limit, such as search.max.records=1000000; the documentation lists them.",
+)  # fmt: skip
 def command(
     connection: AdminConnection,
     listen: str,
@@ -40,72 +58,102 @@ def command(
     login: bool,
     hosts: tuple[str, ...],
     registry: str | None,
+    metrics: tuple[str, ...],
+    control: str | None,
+    control_token_file: str | None,
     certfile: str | None,
     keyfile: str | None,
+    limits: tuple[str, ...],
 ) -> int:
-    """Serve a web page with topics and messages, groups with lag and rebalances, brokers, transactions, access.
+    """Serve a web page with topics and messages, groups with lag and rebalances, brokers, metrics, access.
 
     The page prints its address when it is ready, and ends with Ctrl-C or SIGTERM. On another address than loopback it
     needs --login, because everybody who reaches it would have the rights of its client.
     """
-    host, separator, port = listen.rpartition(":")
-    host = host.strip("[]")
-    if not separator or not port.isdigit() or not host:
-        raise click.UsageError(f"--listen takes HOST:PORT, not {listen!r}.")
-    if host not in _LOOPBACK and not login:
-        raise click.UsageError(f"--listen {listen} can be reached by others: give --login, or listen on 127.0.0.1.")
     try:
-        import hypercorn.trio  # noqa: F401
-        import quart_trio  # noqa: F401
-    except ImportError as error:
-        raise click.UsageError(f"The console needs {error.name}: pip install 'triokafka[console]'.") from None
-    import trio
+        host, port = _page_address("--listen", listen)
+        _needed(
+            login or host in _LOOPBACK,
+            f"--listen {listen} can be reached by others: give --login, or listen on 127.0.0.1.",
+        )
+        _needed(control is not None or control_token_file is None, "--control-token-file needs --control HOST:PORT.")
+        import trio
 
+        from triokafka.cli.broker_console import import_console
+        from triokafka.cli.control_token import control_token
+
+        import_console()
+        from triokafka.console.broker_metrics import from_endpoint
+        from triokafka.console.fault_switches import ControlledFaults
+        from triokafka.console.http_get import HttpEndpoint
+        from triokafka.console.limits import ConsoleLimits
+        from triokafka.console.serving import ConsoleAddress
+        from triokafka.world.system import RealWorld
+
+        world = RealWorld()
+        world.raise_file_limit()
+        given: dict[str, Any] = {"registry": registry, "allow_changes": allow_changes, "needs_login": login}
+        sources = {}
+        for one in metrics:
+            name, _, address = one.rpartition("=")
+            sources[name or address] = from_endpoint(HttpEndpoint(world, *address_of("--metrics", address)))
+        given["metrics"] = sources
+        if control is not None:
+            token = control_token(control_token_file, world)
+            given["faults"] = ControlledFaults(HttpEndpoint(world, *address_of("--control", control), token))
+        try:
+            given["limits"] = ConsoleLimits.of(dict(property_of(one) for one in limits))
+        except ValueError as error:
+            raise WrongUse(f"--set: {error}.") from None
+    except WrongUse as error:
+        raise click.UsageError(str(error)) from None
     options = client_options(connection.bootstrap, connection.settings)
     options.pop("default_api_timeout_ms", None)
-    given = {"registry": registry, "allow_changes": allow_changes, "needs_login": login}
-    trio.run(_serve, host, int(port), hosts, options, given, (certfile, keyfile))
+    trio.run(_serve, ConsoleAddress(host, port, certfile, keyfile), {"client": options, **given}, set(hosts), world)
     return 0
 
 
-async def _serve(
-    host: str,
-    port: int,
-    hosts: tuple[str, ...],
-    client: dict[str, Any],
-    given: dict[str, Any],
-    tls: tuple[str | None, str | None],
-) -> None:
+def _needed(holds: bool, otherwise: str) -> None:
+    """Raise `WrongUse` unless a condition holds."""
+    if not holds:
+        raise WrongUse(otherwise)
+
+
+def _page_address(option: str, text: str) -> tuple[str, int]:
+    host, port = address_of(option, text)
+    host = host.strip("[]")
+    _needed(bool(host), f"{option} takes HOST:PORT, not {text!r}.")
+    return host, port
+
+
+async def _serve(address: ConsoleAddress, given: dict[str, Any], hosts: set[str], world: World) -> None:
     import trio
-    from hypercorn.config import Config
-    from hypercorn.trio import serve
 
-    from triokafka.console import ConsoleOptions, console_app
-    from triokafka.world.system import RealWorld
+    from triokafka.console import ConsoleOptions
 
-    config = Config()
-    shown = f"[{host}]" if ":" in host else host
-    config.bind = [f"{shown}:{port}"]
-    config.certfile, config.keyfile = tls
-    config.accesslog = config.errorlog = None
-    config.graceful_timeout = 1.0
-    names = {shown, "localhost", "127.0.0.1", "[::1]"} if host in _LOOPBACK else {shown}
-    accepted = {*names, *hosts}
-    stopped = trio.Event()
+    options = ConsoleOptions(hosts=hosts, secure_cookie=address.certfile is not None, **given)
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
 
-    async def stop_on_signal() -> None:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async def signalled() -> None:
             async for _ in signals:
-                stopped.set()
                 return
 
-    async with trio.open_nursery() as clients:
-        options = ConsoleOptions(client=client, hosts=accepted, secure_cookie=tls[0] is not None, **given)
-        app = console_app(options, RealWorld(), clients)
-        clients.start_soon(stop_on_signal)
-        async with trio.open_nursery() as serving:
-            (address,) = await serving.start(partial(serve, app, config, shutdown_trigger=stopped.wait))
-            bound = address.rstrip("/").rpartition(":")[2]
-            accepted |= {f"{name}:{bound}" for name in names}
-            click.echo(f"ready {'https' if tls[0] else 'http'}://{shown}:{bound}/")
-        clients.cancel_scope.cancel()
+        await _serve_until(address, options, hosts, world, signalled)
+
+
+async def _serve_until(
+    address: ConsoleAddress, options: ConsoleOptions, hosts: set[str], world: World, stopped: Any
+) -> None:
+    """Serve a console, and print "ready URL". Raises `ConfigurationError` when the address cannot be used."""
+    import trio
+
+    from triokafka.console.serving import serve_console
+    from triokafka.errors import ConfigurationError
+
+    async with trio.open_nursery() as nursery:
+        try:
+            url = await nursery.start(serve_console, address, options, hosts, world, stopped)
+        except OSError as error:
+            text = f"{address.shown_host}:{address.port}: {error.strerror or error}"
+            raise ConfigurationError(f"The console cannot listen on {text}. Choose another address or port") from error
+        click.echo(f"ready {url}")

@@ -38,6 +38,12 @@ _RELEASE_LEVELS: Final[tuple[tuple[str, int, int], ...]] = (
 """Features of a release: the level, and the lowest ``metadata.version`` with which a release has it."""
 
 
+_HIGHEST: Final = {_METADATA_VERSION: max(_METADATA_NAMES), **{name: level for name, level, _ in _RELEASE_LEVELS}}
+"""The highest known level of each feature."""
+_DEPENDENCIES: Final = {("eligible.leader.replicas.version", 1): {_METADATA_VERSION: 23}}
+"""The levels of other features that the controller demands for a level."""
+
+
 @click.group("features", cls=CommandGroup)
 def command() -> None:
     """Show, upgrade, downgrade and disable the features of the cluster."""
@@ -143,17 +149,52 @@ def disable(connection: AdminConnection, unsafe: bool, features: tuple[str, ...]
     return _update(connection, dict.fromkeys(features, 0), kind, "disabled", dry_run=dry_run)
 
 
+def _unused_connection(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Accept the options of a connection, which ``kafka-features`` demands and this command does not need."""
+    for names in (("-b", "--bootstrap-server"), ("--command-config",)):
+        function = click.option(*names, expose_value=False, hidden=True)(function)
+    return function
+
+
 @command.command("version-mapping", epilog=examples("triokafka features version-mapping --release-version 4.0"))
+@_unused_connection
 @click.option("--release-version", metavar="VERSION", help="The release, such as 4.0.  [default: the newest known]")
 def version_mapping(release_version: str | None) -> int:
     """Print the levels of all features in a Kafka release."""
     newest = max(_METADATA_NAMES)
     level = newest - 1 if release_version is None else _metadata_level("--release-version", release_version)
-    click.echo(f"{_METADATA_VERSION}={level} ({_METADATA_NAMES[level]})")
-    for name, feature_level in sorted(_release(level).items()):
-        if name != _METADATA_VERSION:
-            click.echo(f"{name}={feature_level}")
+    click.echo(f"{_METADATA_VERSION}={level} ({release_version or _METADATA_NAMES[level]})")
+    of_release = _release(level)
+    for name in sorted(set(_HIGHEST) - {_METADATA_VERSION}):
+        click.echo(f"{name}={of_release.get(name, 0)}")
     return 0
+
+
+@command.command(
+    "feature-dependencies",
+    epilog=examples("triokafka features feature-dependencies --feature eligible.leader.replicas.version=1"),
+)
+@_unused_connection
+@click.option(
+    "--feature", "features", multiple=True, required=True, metavar="NAME=LEVEL", help="A feature and a level."
+)
+def feature_dependencies(features: tuple[str, ...]) -> int:
+    """Print the levels of other features that a level of a feature needs."""
+    for name, text in pairs("--feature", features).items():
+        known = range(1, max(_METADATA_NAMES) + 1) if name == _METADATA_VERSION else range(_HIGHEST.get(name, -1) + 1)
+        if not known:
+            raise click.UsageError(f"--feature: there is no feature {name!r}; known are {', '.join(_HIGHEST)}.")
+        if not text.strip().isdigit() or int(text) not in known:
+            raise click.UsageError(f"--feature: {name} has the levels {known[0]} to {known[-1]}, not {text!r}.")
+        needed = _DEPENDENCIES.get((name, int(text)), {})
+        click.echo(f"{name}={_with_name(name, int(text))} {'requires:' if needed else 'has no dependencies.'}")
+        for other, level in needed.items():
+            click.echo(f"    {other}={_with_name(other, level)}")
+    return 0
+
+
+def _with_name(name: str, level: int) -> str:
+    return f"{level} ({_METADATA_NAMES[level]})" if name == _METADATA_VERSION else str(level)
 
 
 def _levels(options: Mapping[str, Any]) -> dict[str, Any]:

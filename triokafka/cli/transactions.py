@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -88,8 +88,13 @@ def list_transactions(
             if broker not in found.errors
             for one in found[broker]
         ]
-        names = ("transactional_id", "coordinator", "producer_id", "state")
-        _print(output, names, sorted(rows))
+        titles = {
+            "transactional_id": "TransactionalId",
+            "coordinator": "Coordinator",
+            "producer_id": "ProducerId",
+            "state": "TransactionState",
+        }
+        _print(output, titles, sorted(rows))
         return _complain(found.errors.values())
 
     return connection.run(work)
@@ -121,11 +126,21 @@ def describe(connection: AdminConnection, transactional_ids: tuple[str, ...], ou
                     one.timeout_ms,
                     one.start_ms,
                     None if one.start_ms is None else max(0, round(now - one.start_ms)),
-                    partitions if output == "json" else ",".join(partitions) or None,
+                    partitions if output == "json" else ",".join(partitions),
                 )
             )
-        names = ("coordinator_id", "transactional_id", "producer_id", "producer_epoch", "state", "timeout_ms")
-        _print(output, (*names, "start_ms", "duration_ms", "partitions"), rows)
+        titles = {
+            "coordinator_id": "CoordinatorId",
+            "transactional_id": "TransactionalId",
+            "producer_id": "ProducerId",
+            "producer_epoch": "ProducerEpoch",
+            "state": "TransactionState",
+            "timeout_ms": "TransactionTimeoutMs",
+            "start_ms": "CurrentTransactionStartTimeMs",
+            "duration_ms": "TransactionDurationMs",
+            "partitions": "TopicPartitions",
+        }
+        _print(output, titles, rows)
         return _complain(found.errors.values())
 
     return connection.run(work)
@@ -156,8 +171,15 @@ def describe_producers(
             )
             for one in found
         ]
-        names = ("producer_id", "producer_epoch", "coordinator_epoch", "last_sequence", "last_timestamp")
-        _print(output, (*names, "transaction_start_offset"), rows)
+        titles = {
+            "producer_id": "ProducerId",
+            "producer_epoch": "ProducerEpoch",
+            "coordinator_epoch": "LatestCoordinatorEpoch",
+            "last_sequence": "LastSequence",
+            "last_timestamp": "LastTimestamp",
+            "transaction_start_offset": "CurrentTransactionStartOffset",
+        }
+        _print(output, titles, rows)
         return 0
 
     return connection.run(work)
@@ -224,8 +246,18 @@ def find_hanging(
             )
             for one in found
         ]
-        names = ("topic", "partition", "producer_id", "producer_epoch", "coordinator_epoch", "start_offset")
-        _print(output, (*names, "last_timestamp", "duration_min", "transactional_id"), rows)
+        titles = {
+            "topic": "Topic",
+            "partition": "Partition",
+            "producer_id": "ProducerId",
+            "producer_epoch": "ProducerEpoch",
+            "coordinator_epoch": "CoordinatorEpoch",
+            "start_offset": "StartOffset",
+            "last_timestamp": "LastTimestamp",
+            "duration_min": "Duration(min)",
+            "transactional_id": "TransactionalId",
+        }
+        _print(output, titles, rows)
         if found and output == "text":
             one = found[0]
             click.echo(
@@ -317,6 +349,18 @@ def force_terminate(connection: AdminConnection, transactional_ids: tuple[str, .
     return connection.run(work)
 
 
+command.add_command(
+    click.Command(
+        "forceTerminateTransaction",  # its name in kafka-transactions
+        params=force_terminate.params,
+        callback=force_terminate.callback,
+        help=force_terminate.help,
+        epilog=examples("triokafka transactions forceTerminateTransaction --transactional-id billing-1"),
+        hidden=True,
+    )
+)
+
+
 async def _producers(
     admin: AdminClient, partition: TopicPartition, broker_id: int | None
 ) -> tuple[ProducerDescription, ...]:
@@ -324,11 +368,13 @@ async def _producers(
     return found[partition]
 
 
-def _print(output: str, names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+def _print(output: str, titles: Mapping[str, str], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Print rows as JSON with the names of the columns, or under the titles that ``kafka-transactions`` gives them."""
     if output == "json":
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        print_json([dict(zip(titles, row, strict=True)) for row in rows])
     else:
-        print_table([Column(name.replace("_", "-").upper(), name == "partitions") for name in names], rows)
+        cells = [["None" if value is None else value for value in row] for row in rows]
+        print_table([Column(title, name == "partitions") for name, title in titles.items()], cells)
 
 
 def _complain(errors: Iterable[Exception]) -> int:

@@ -1,6 +1,8 @@
-"""The command line without the extra ``cli``: version, help, and a message that names the missing extra.
+"""The command line when click is missing or too old: version, help, and a message that names the remedy.
 
-``triokafka broker`` with addresses, directories and properties needs no click either; `triokafka.cli.main` runs it.
+Every installation brings click. It is missing after ``pip install --no-deps``, and too old when another package asks
+for an older one. ``triokafka broker`` with addresses, directories and properties needs no click either;
+`triokafka.cli.main` runs it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Final
 
 from triokafka.cli.commands import COMMANDS, version_line
 
-INSTALL: Final = "pip install 'triokafka[cli]'"
+INSTALL: Final = "pip install 'click>=8.2'"
 _BROKER_OPTIONS: Final = "--listen HOST:PORT, --data-dir DIR, --in-memory and --set NAME=VALUE"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hmac import compare_digest
 from importlib.resources import files
 from typing import Any, Final
@@ -17,10 +17,13 @@ import trio
 from quart import Response, request
 from quart_trio import QuartTrio
 
+from triokafka.console.broker_metrics import BrokerMetrics, MetricsSource
 from triokafka.console.changes import CHANGES, BadRequestError
 from triokafka.console.cluster_view import ClusterView
+from triokafka.console.fault_switches import CALLS, FaultSwitches
+from triokafka.console.limits import ConsoleLimits
 from triokafka.console.messages import Search, search, tail
-from triokafka.console.sessions import Session, Sessions
+from triokafka.console.sessions import Session, Sessions, note
 from triokafka.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -32,13 +35,14 @@ from triokafka.errors import (
 from triokafka.world import World
 
 COOKIE: Final = "triokafka_session"
-_MOST_TAILS: Final = 10
 _MOST_BODY: Final = 1 << 20
 _FILES: Final = {
     "console.css": "text/css",
     "console.js": "text/javascript",
     "views.js": "text/javascript",
     "drawing.js": "text/javascript",
+    "charts.js": "text/javascript",
+    "faults.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 _HEADERS: Final = {
@@ -61,6 +65,11 @@ class ConsoleOptions:
     """URL of a schema registry, for Avro, Protobuf and JSON Schema."""
     secure_cookie: bool = False
     """Whether the page is reached by https only."""
+    limits: ConsoleLimits = field(default_factory=ConsoleLimits)
+    metrics: Mapping[str, MetricsSource] = field(default_factory=dict)
+    """Metrics of brokers, by a name for people."""
+    faults: FaultSwitches | None = None
+    """Fault switches of a test cluster; the page shows them to everybody who may see it."""
 
 
 class _Refused(Exception):
@@ -73,7 +82,11 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
     """Return the application. Its clients run in ``nursery``, and end with it."""
     app = QuartTrio(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = _MOST_BODY
-    sessions = Sessions(options.client, world, nursery, needs_login=options.needs_login)
+    limits = options.limits
+    sessions = Sessions(options.client, world, nursery, limits, needs_login=options.needs_login)
+    measured = BrokerMetrics(options.metrics, world, limits)
+    nursery.start_soon(measured.run)
+    nursery.start_soon(sessions.warm)
     decoder = None
     if options.registry is not None:
         from triokafka.formats.registry import SchemaRegistry
@@ -81,7 +94,8 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
 
         decoder = ValueDecoder(SchemaRegistry(options.registry))
     token = world.random_bytes(16).hex()
-    tails = trio.CapacityLimiter(_MOST_TAILS)
+    tails = trio.CapacityLimiter(limits.max_tails)
+    searches = trio.CapacityLimiter(limits.max_searches)
 
     @app.before_request
     async def check() -> None:
@@ -108,6 +122,7 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
     def page() -> Response:
         text = (files("triokafka.console") / "static" / "index.html").read_text("utf-8")
         facts = {"token": token, "changes": options.allow_changes, "login": options.needs_login}
+        facts |= {"faults": options.faults is not None, "sample_ms": limits.sample_interval_ms}
         shown = json.dumps(facts).replace("&", "&amp;").replace('"', "&quot;")
         return Response(text.replace("CONSOLE_FACTS", shown), content_type="text/html; charset=utf-8")
 
@@ -144,9 +159,10 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
         if not options.needs_login or not isinstance(user, str) or not isinstance(password, str):
             raise _Refused(400, "user and password are missing")
         try:
-            made = await sessions.log_in(user, password)
+            made = await sessions.log_in(user, password, request.remote_addr or "")
         except (KafkaError, ExceptionGroup) as error:
             return _failure(error)
+        sessions.log_out(request.cookies.get(COOKIE))
         response = _json({"user": user})
         response.set_cookie(COOKIE, made, httponly=True, samesite="Strict", secure=options.secure_cookie)
         return response
@@ -174,12 +190,13 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
 
     @app.get("/api/topics")
     async def topics() -> Response:
-        text, number = request.args.get("text", ""), _page()
+        text, number = request.args.get("text", ""), _number("page", 8)
         internal, problems = "internal" in request.args, "problems" in request.args
         return await answer(lambda view: view.topics(text, number, internal, problems))
 
     @app.get("/api/topics/<name>")
     async def topic(name: str) -> Response:
+        note((await session()).seen_topics, name, world.now())
         return await answer(lambda view: view.topic(name))
 
     @app.get("/api/topics/<name>/producers")
@@ -188,7 +205,17 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
 
     @app.get("/api/topics/<name>/messages")
     async def messages(name: str) -> Response:
-        return await answer(lambda view: search(view.options, view.admin, _search(name), decoder))
+        async def find(view: ClusterView) -> Any:
+            try:
+                searches.acquire_on_behalf_of_nowait(find)
+            except trio.WouldBlock:
+                raise _Refused(429, f"{limits.max_searches} searches run already: try again") from None
+            try:
+                return await search(view.options, view.admin, _search(name), decoder, limits)
+            finally:
+                searches.release_on_behalf_of(find)
+
+        return await answer(find)
 
     @app.get("/api/topics/<name>/tail")
     async def live(name: str) -> Response:
@@ -203,7 +230,7 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
             try:
                 tails.acquire_on_behalf_of_nowait(wanted)
             except trio.WouldBlock:
-                yield _event({"error": "Refused", "message": f"{_MOST_TAILS} topics are watched already"})
+                yield _event({"error": "Refused", "message": f"{limits.max_tails} topics are watched already"})
                 return
             try:
                 async for one in tail(view.options, view.admin, wanted, decoder):
@@ -219,14 +246,30 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
 
     @app.get("/api/groups")
     async def groups() -> Response:
-        text, number = request.args.get("text", ""), _page()
+        text, number = request.args.get("text", ""), _number("page", 8)
         return await answer(lambda view: view.groups(text, number))
 
     @app.get("/api/group")
     async def group() -> Response:
         name = request.args.get("id", "")
-        (await session()).seen[name] = world.now()
+        note((await session()).seen, name, world.now())
         return await answer(lambda view: view.group(name))
+
+    @app.get("/api/metrics")
+    async def metrics() -> Response:
+        since = _number("since", 15)
+
+        async def charts(view: ClusterView) -> Any:
+            return {
+                "now": world.wall_ms(),
+                "window_ms": limits.sample_interval_ms * limits.max_samples,
+                "cluster": view.metrics.charts(since),
+                "left_out": view.metrics.left_out,
+                "brokers": measured.charts(since),
+                "sources": measured.sources,
+            }
+
+        return await answer(charts)
 
     @app.get("/api/transactions")
     async def transactions() -> Response:
@@ -235,6 +278,26 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
     @app.get("/api/access")
     async def access() -> Response:
         return await answer(lambda view: view.access())
+
+    # ---------------------------------------------------------------- faults of a test cluster
+
+    def switches() -> FaultSwitches:
+        if options.faults is None:
+            raise _Refused(404, "this console has no fault switches: start it with --control")
+        return options.faults
+
+    @app.get("/api/faults")
+    async def faults() -> Response:
+        found = switches()
+        return await answer(lambda view: found.state())
+
+    @app.post("/api/faults/<name>")
+    async def fault(name: str) -> Response:
+        found = switches()
+        if name not in CALLS:
+            raise _Refused(404, f"there is no fault switch {name!r}")
+        given = await _body()
+        return await answer(lambda view: found.call(name, given))
 
     # ---------------------------------------------------------------- changing
 
@@ -247,7 +310,10 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
         given = await _body()
 
         async def apply(view: ClusterView) -> Any:
-            return await CHANGES[name](view, given) or {}
+            try:
+                return await CHANGES[name](view, given) or {}
+            finally:
+                view.forget()
 
         return await answer(apply)
 
@@ -255,11 +321,16 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
 
 
 def _json(document: Any, status: int = 200) -> Response:
-    return Response(json.dumps(document, ensure_ascii=False), status=status, content_type="application/json")
+    return Response(_encoded(document), status=status, content_type="application/json")
+
+
+def _encoded(document: Any) -> bytes:
+    # Half of a surrogate pair, which JSON in a message can have, becomes its escape in JSON again.
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 def _event(document: Any) -> bytes:
-    return b"data: " + json.dumps(document, ensure_ascii=False).encode() + b"\n\n"
+    return b"data: " + _encoded(document) + b"\n\n"
 
 
 def _problem(error: BaseException) -> dict[str, str]:
@@ -284,22 +355,26 @@ def _failure(error: BaseException) -> Response:
 
 
 async def _body() -> dict[str, Any]:
-    given = await request.get_json(force=True, silent=True)
+    try:
+        given = json.loads(await request.get_data(as_text=False))
+    except (ValueError, RecursionError):
+        given = None
     if not isinstance(given, dict):
         raise _Refused(400, "the body is not a JSON object")
     return given
 
 
-def _page() -> int:
-    text = request.args.get("page", "0")
-    return int(text) if text.isdigit() and len(text) < 9 else 0
+def _number(name: str, digits: int) -> int:
+    """Return a number in the address; 0 without it, and for anything else."""
+    text = request.args.get(name, "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else 0
 
 
 def _search(topic: str) -> Search:
     """Return the search that the address asks for. Raises `ValueError`."""
     given = request.args
     partition, limit = given.get("partition", ""), given.get("limit", "50")
-    if (partition and not partition.isdigit()) or not limit.isdigit():
+    if not (partition or "0").isdecimal() or not limit.isdecimal() or len(partition) > 9 or len(limit) > 9:
         raise BadRequestError("partition and limit are numbers")
     return Search(
         topic,

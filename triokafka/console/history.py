@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 MOST_GROUPS: Final = 500
-MOST_SAMPLES: Final = 360
 MOST_REBALANCES: Final = 100
 
 Assignment = Mapping[str, list[str]]
@@ -17,13 +16,14 @@ Assignment = Mapping[str, list[str]]
 class GroupHistory:
     """Samples of all groups. Times are milliseconds since 1970. The group that was seen longest ago goes first."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_samples: int = 360) -> None:
+        self._most_samples = most_samples
         self._lags: OrderedDict[str, deque[tuple[int, int]]] = OrderedDict()
         self._rebalances: OrderedDict[str, deque[dict[str, Any]]] = OrderedDict()
 
     def add_lag(self, group: str, now_ms: int, lag: int) -> None:
         """Note the lag of a group, in records."""
-        self._samples(self._lags, group, MOST_SAMPLES).append((now_ms, lag))
+        self._samples(self._lags, group, self._most_samples).append((now_ms, lag))
 
     def add_assignment(self, group: str, now_ms: int, state: str, assignment: Assignment) -> None:
         """Note state and assignment, if they differ from those before."""

@@ -10,7 +10,8 @@ import trio
 
 from triokafka.client.admin import AdminClient
 from triokafka.client.consumer.consumer import Consumer
-from triokafka.console.shown_value import shown
+from triokafka.console.limits import ConsoleLimits
+from triokafka.console.shown_value import MOST_CHARACTERS, shown
 from triokafka.records import ConsumerRecord
 from triokafka.structs import TopicPartition
 
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
     from triokafka.formats.values import ValueDecoder
 
 MOST_RECORDS: Final = 500
-_SECONDS: Final = 5.0
-"""How long one search reads."""
-_MOST_READ: Final = 200_000
-"""Records that one search looks at."""
+_MOST_ANSWER: Final = 16 << 20
+"""Characters of all values of one answer together: with a higher limit, each value is cut earlier."""
+_YIELD_EVERY: Final = 50
+_QUIET_ROUNDS: Final = 12
+"""Rounds of a live tail, of about 1.2 seconds each, after which it says that there is nothing."""
+_HEADERS: Final = 100
+_HEADER: Final = 4_096
+"""Headers of one record that the page shows, and characters of each."""
 _POLL_MS: Final = 250
 _OPTIONS: Final = {
     "auto_offset_reset": "earliest",
@@ -66,20 +71,26 @@ class Search:
         )
 
 
-def record_json(record: ConsumerRecord, decoder: ValueDecoder | None) -> dict[str, Any]:
-    """Return a record as the page shows it."""
+def record_json(record: ConsumerRecord, decoder: ValueDecoder | None, most: int = MOST_CHARACTERS) -> dict[str, Any]:
+    """Return a record as the page shows it, with at most ``most`` characters of each value."""
     return {
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": shown(record.key, decoder),
-        "value": shown(record.value, decoder),
-        "headers": [{"name": name, "value": shown(value)} for name, value in record.headers],
+        "key": shown(record.key, decoder, most),
+        "value": shown(record.value, decoder, most),
+        "headers": [
+            {"name": name, "value": shown(value, None, min(most, _HEADER))} for name, value in record.headers[:_HEADERS]
+        ],
     }
 
 
 async def search(
-    options: Mapping[str, Any], admin: AdminClient, wanted: Search, decoder: ValueDecoder | None
+    options: Mapping[str, Any],
+    admin: AdminClient,
+    wanted: Search,
+    decoder: ValueDecoder | None,
+    limits: ConsoleLimits,
 ) -> dict[str, Any]:
     """Return ``{"records": […], "read": N, "complete": bool}``: the newest first when ``start`` is "newest".
 
@@ -97,36 +108,46 @@ async def search(
         starts = {one: min(max(starts[one], int(wanted.start)), ends[one]) for one in partitions}
     elif wanted.start == "newest" and not (wanted.key or wanted.text):
         starts = {one: max(starts[one], ends[one] - wanted.limit) for one in partitions}
-    found: list[ConsumerRecord] = []
+    most = min(MOST_CHARACTERS, _MOST_ANSWER // wanted.limit)
+    found: list[tuple[tuple[int, int, int], dict[str, Any]]] = []  # age and the record as it is shown, which is small
     read = 0
     left = {one for one in partitions if starts[one] < ends[one]}
     settings = {**options, **_OPTIONS, "isolation_level": wanted.isolation_level}
     newest = wanted.start == "newest"
-    with trio.move_on_after(_SECONDS):
+    with trio.move_on_after(limits.search_max_ms / 1_000):
         async with Consumer(**settings) as consumer:
             if left:
                 consumer.assign(left)
             for one in left:
                 consumer.seek(one, starts[one])
-            while left and read < _MOST_READ and (newest or len(found) < wanted.limit):
+            while left and read < limits.search_max_records and (newest or len(found) < wanted.limit):
+                batch: list[ConsumerRecord] = []
                 for records in (await consumer.poll(timeout_ms=_POLL_MS, max_records=2_000)).values():
                     read += len(records)
-                    found += [record for record in records if wanted.accepts(record)]
+                    batch += [record for record in records if wanted.accepts(record)]
+                batch.sort(key=_age)
+                for number, record in enumerate(batch[-wanted.limit :] if newest else batch[: wanted.limit]):
+                    if number % _YIELD_EVERY == _YIELD_EVERY - 1:
+                        await trio.lowlevel.checkpoint()
+                    found.append((_age(record), record_json(record, decoder, most)))
                 if newest:  # the end decides, so only the last ones are kept
-                    found = sorted(found, key=_age)[-wanted.limit :]
+                    found = sorted(found, key=_first)[-wanted.limit :]
                 for one in list(left):
                     if await consumer.position(one) >= ends[one]:
                         left.discard(one)
-    chosen = sorted(found, key=_age)
+    chosen = sorted(found, key=_first)
     chosen = chosen[-wanted.limit :][::-1] if newest else chosen[: wanted.limit]
     complete = not left or (not newest and len(found) >= wanted.limit)
-    return {"records": [record_json(record, decoder) for record in chosen], "read": read, "complete": complete}
+    return {"records": [record for _, record in chosen], "read": read, "complete": complete}
 
 
 async def tail(
     options: Mapping[str, Any], admin: AdminClient, wanted: Search, decoder: ValueDecoder | None
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield new records as they come, or ``{"skipped": N}`` when more come than a person can read. Never ends."""
+    """Yield new records as they come, or ``{"skipped": N}`` when more come than a person can read. Never ends.
+
+    ``{"quiet": True}`` comes about every 15 seconds without records: a browser that is gone is noticed by it.
+    """
     partitions = await _partitions(admin, wanted)
     async with Consumer(**{**options, **_OPTIONS, "isolation_level": wanted.isolation_level}) as consumer:
         consumer.assign(partitions)
@@ -134,6 +155,7 @@ async def tail(
         for one in partitions:
             await consumer.position(one)
         yield {"ready": True}
+        quiet = 0
         while True:
             records = [
                 record
@@ -145,6 +167,10 @@ async def tail(
                 yield {"skipped": len(records) - wanted.limit}
             for record in sorted(records, key=_age)[-wanted.limit :]:
                 yield record_json(record, decoder)
+            quiet = 0 if records else quiet + 1
+            if quiet == _QUIET_ROUNDS:
+                yield {"quiet": True}
+                quiet = 0
             await trio.sleep(0.2)  # at most five rounds a second reach the page
 
 
@@ -157,3 +183,7 @@ async def _partitions(admin: AdminClient, wanted: Search) -> list[TopicPartition
 
 def _age(record: ConsumerRecord) -> tuple[int, int, int]:
     return record.timestamp, record.offset, record.partition
+
+
+def _first(found: tuple[tuple[int, int, int], dict[str, Any]]) -> tuple[int, int, int]:
+    return found[0]

@@ -5,44 +5,66 @@ A person logs in with a user of the cluster's SASL mechanism: the page then sees
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import trio
 
 from triokafka.console.cluster_view import ClusterView
+from triokafka.console.limits import ConsoleLimits
 from triokafka.errors import AuthenticationError, KafkaError
 from triokafka.world import World
 
-MOST_SESSIONS: Final = 50
-IDLE_SECONDS: Final = 1_800.0
-_SAMPLE_SECONDS: Final = 5.0
+_LOGINS_AT_ONCE: Final = 4
+_FAILURE_SECONDS: Final = 60.0
+_MOST_ADDRESSES: Final = 1_000
 _SEEN_SECONDS: Final = 60.0
+_MOST_SEEN: Final = 100
 
 
 @dataclass
 class Session:
-    """A person's view. ``seen`` has the groups that the page showed, with the time."""
+    """A person's view. ``seen`` and ``seen_topics`` have the groups and topics that the page showed, with the time."""
 
     view: ClusterView
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     used_at: float = 0.0
     seen: dict[str, float] = field(default_factory=dict)
+    seen_topics: dict[str, float] = field(default_factory=dict)
     user: str | None = None
 
 
 class Sessions:
-    """All sessions. Their clients run in ``nursery``, until they are idle for `IDLE_SECONDS` or log out."""
+    """All sessions. Their clients run in ``nursery``, until they are idle for too long or log out."""
 
-    def __init__(self, client: Mapping[str, Any], world: World, nursery: trio.Nursery, *, needs_login: bool) -> None:
+    def __init__(
+        self,
+        client: Mapping[str, Any],
+        world: World,
+        nursery: trio.Nursery,
+        limits: ConsoleLimits,
+        *,
+        needs_login: bool,
+    ) -> None:
         self.needs_login = needs_login
         self._client = client
         self._world = world
         self._nursery = nursery
+        self._limits = limits
+        self._logging_in = trio.CapacityLimiter(_LOGINS_AT_ONCE)
+        self._failures = LoginFailures(limits.login_max_failures)
         self._sessions: dict[str, Session] = {}
         self._common: Session | None = None
         self._lock = trio.Lock()
+
+    async def warm(self) -> None:
+        """Open the common session, so that the first page finds answers. Without login only."""
+        if not self.needs_login:
+            with suppress(KafkaError, ExceptionGroup):
+                await self.find(None)
 
     async def find(self, token: str | None) -> Session | None:
         """Return the session of a token; without login the common one. None means: log in."""
@@ -56,24 +78,33 @@ class Sessions:
             session.used_at = self._world.now()
         return session
 
-    async def log_in(self, user: str, password: str) -> str:
-        """Open a session, and return its token.
+    async def log_in(self, user: str, password: str, address: str) -> str:
+        """Open a session for a person at an address, and return its new token. A few logins run at a time.
 
         Raises:
-            AuthenticationError: the cluster refuses the credentials, or there are too many sessions.
+            AuthenticationError: the cluster refuses the credentials, there are too many sessions, or too many logins
+                of the address were refused within the last minute.
             KafkaError: no broker answers.
         """
-        if len(self._sessions) >= MOST_SESSIONS:
-            raise AuthenticationError(f"there are {MOST_SESSIONS} sessions already: log out elsewhere, or wait")
-        session = await self._open({**self._client, "sasl_username": user, "sasl_password": password}, user)
-        try:
-            await session.view.admin.describe_cluster()
-        except KafkaError:
-            session.scope.cancel()
-            raise
-        token = self._world.random_bytes(32).hex()
-        self._sessions[token] = session
-        return token
+        async with self._logging_in:
+            now, most = self._world.now(), self._limits.max_sessions
+            if self._failures.too_many(address, now):
+                raise AuthenticationError("too many logins of this address were refused: wait a minute")
+            if len(self._sessions) + self._logging_in.borrowed_tokens > most:
+                raise AuthenticationError(f"there are {most} sessions already: log out elsewhere, or wait")
+            session = await self._open({**self._client, "sasl_username": user, "sasl_password": password}, user)
+            try:
+                await session.view.admin.describe_cluster()
+            except AuthenticationError:
+                self._failures.add(address, now)
+                session.scope.cancel()
+                raise
+            except BaseException:
+                session.scope.cancel()
+                raise
+            token = self._world.random_bytes(32).hex()
+            self._sessions[token] = session
+            return token
 
     def log_out(self, token: str | None) -> None:
         """End a session."""
@@ -82,7 +113,7 @@ class Sessions:
             session.scope.cancel()
 
     async def _open(self, client: Mapping[str, Any], user: str | None) -> Session:
-        session = Session(ClusterView(client, self._world), used_at=self._world.now(), user=user)
+        session = Session(ClusterView(client, self._world, self._limits), used_at=self._world.now(), user=user)
         await self._nursery.start(self._hold, session)
         return session
 
@@ -91,18 +122,48 @@ class Sessions:
         with session.scope:
             async with session.view.admin:
                 task_status.started()
-                while user_is_there(session, self._world.now()):
+                idle = self._limits.session_idle_ms / 1_000
+                while session.user is None or self._world.now() - session.used_at < idle:
                     now = self._world.now()
-                    session.seen = {group: at for group, at in session.seen.items() if now - at < _SEEN_SECONDS}
-                    try:
+                    session.seen = _recent(session.seen, now)
+                    session.seen_topics = _recent(session.seen_topics, now)
+                    # An error is skipped: the next request of the page shows what is wrong.
+                    with suppress(KafkaError, ExceptionGroup):
                         await session.view.sample_groups(session.seen)
-                    except (KafkaError, ExceptionGroup):
-                        pass  # the next request of the page shows what is wrong
-                    await trio.sleep(_SAMPLE_SECONDS)
+                    with suppress(KafkaError, ExceptionGroup):
+                        await session.view.sample_topics(session.seen_topics)
+                    await trio.sleep(self._limits.sample_interval_ms / 1_000)
         for token in [token for token, one in self._sessions.items() if one is session]:
             del self._sessions[token]
 
 
-def user_is_there(session: Session, now: float) -> bool:
-    """Whether a session goes on: the common one always does."""
-    return session.user is None or now - session.used_at < IDLE_SECONDS
+def note(seen: dict[str, float], name: str, now: float) -> None:
+    """Note that a person has just seen something. The oldest of too many is forgotten."""
+    seen.pop(name, None)
+    seen[name] = now
+    if len(seen) > _MOST_SEEN:
+        del seen[next(iter(seen))]
+
+
+def _recent(seen: Mapping[str, float], now: float) -> dict[str, float]:
+    return {name: at for name, at in seen.items() if now - at < _SEEN_SECONDS}
+
+
+class LoginFailures:
+    """Times of refused logins by address, of the last minute. The address that failed longest ago goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def add(self, address: str, now: float) -> None:
+        """Note a refused login."""
+        self._times.setdefault(address, deque(maxlen=self._most)).append(now)
+        self._times.move_to_end(address)
+        if len(self._times) > _MOST_ADDRESSES:
+            self._times.popitem(last=False)
+
+    def too_many(self, address: str, now: float) -> bool:
+        """Whether the address has used up its failures."""
+        times = self._times.get(address)
+        return times is not None and len(times) == self._most and now - times[0] < _FAILURE_SECONDS

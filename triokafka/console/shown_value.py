@@ -10,11 +10,14 @@ from triokafka.errors import KafkaError
 if TYPE_CHECKING:
     from triokafka.formats.values import ValueDecoder
 
-_MOST: Final = 64 << 10
-"""Bytes of one value that the page shows."""
+MOST_CHARACTERS: Final = 64 << 10
+"""Characters of one value that the page shows."""
 
 
-def shown(data: bytes | None, decoder: ValueDecoder | None = None) -> dict[str, Any]:
+_LAYOUT: Final = dict.fromkeys(map(ord, "\n\r\t"))
+
+
+def shown(data: bytes | None, decoder: ValueDecoder | None = None, most: int = MOST_CHARACTERS) -> dict[str, Any]:
     """Return ``{"format": …, "text": …, "size": …}``; the format is null, json, text, hex, or that of a schema.
 
     Values in an envelope are decoded with their schema when there is a registry. Long values are cut: ``cut`` is true.
@@ -23,23 +26,27 @@ def shown(data: bytes | None, decoder: ValueDecoder | None = None) -> dict[str, 
         return {"format": "null", "text": None, "size": 0}
     if decoder is not None and data[:1] == b"\0" and len(data) > 5:
         try:
-            return _cut(
-                "schema", json.dumps(decoder.decode(data), indent=2, ensure_ascii=False, default=str), len(data)
-            )
+            text = json.dumps(decoder.decode(data), indent=2, ensure_ascii=False, default=str)
+            return _cut("schema", text, len(data), most)
         except KafkaError as error:
-            return {**shown(data), "problem": str(error)}
+            return {**shown(data, None, most), "problem": str(error)}
+    # A character has at most four bytes; the cut may split the last one.
+    start = data[: 4 * most + 4]
     try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return _cut("hex", data[: _MOST // 2].hex(" "), len(data))
-    if data[:1] in (b"{", b"[") and len(data) <= _MOST:
+        text = start.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if len(start) == len(data) or error.start < len(start) - 3:
+            return _cut("hex", data[: most // 3 + 2].hex(" "), len(data), most)
+        text = start[: error.start].decode("utf-8")
+    if data[:1] in (b"{", b"[") and len(data) <= MOST_CHARACTERS:
         try:
-            return _cut("json", json.dumps(json.loads(text), indent=2, ensure_ascii=False), len(data))
+            return _cut("json", json.dumps(json.loads(text), indent=2, ensure_ascii=False), len(data), most)
         except (ValueError, RecursionError):
             pass
-    printable = all(character.isprintable() or character in "\n\r\t" for character in text[:_MOST])
-    return _cut("text", text, len(data)) if printable else _cut("hex", data[: _MOST // 2].hex(" "), len(data))
+    if text[:most].translate(_LAYOUT).isprintable():
+        return _cut("text", text, len(data), most)
+    return _cut("hex", data[: most // 3 + 2].hex(" "), len(data), most)
 
 
-def _cut(kind: str, text: str, size: int) -> dict[str, Any]:
-    return {"format": kind, "text": text[:_MOST], "size": size, "cut": len(text) > _MOST}
+def _cut(kind: str, text: str, size: int, most: int) -> dict[str, Any]:
+    return {"format": kind, "text": text[:most], "size": size, "cut": len(text) > most}

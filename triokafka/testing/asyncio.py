@@ -154,6 +154,7 @@ class AsyncioCluster:
         """
         return self.brokers[self._target.brokers.index(self._target.broker(node_id))]
 
+    client_options = delegated("_target", RunningCluster.client_options)
     fail_next = delegated("_steps", BlockingCluster.fail_next)
     drop_replies = delegated("_steps", BlockingCluster.drop_replies)
     delay_replies = delegated("_steps", BlockingCluster.delay_replies)

@@ -155,6 +155,10 @@ class BlockingCluster:
         """The addresses of all brokers, HOST:PORT, separated by commas; the same before and after restarts."""
         return self._target.bootstrap_servers
 
+    def client_options(self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
+        """See `RunningCluster.client_options`."""
+        return self._target.client_options(user, mechanism=mechanism)
+
     def broker(self, node_id: int) -> BlockingBroker:
         """Return the broker with that id.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from types import MappingProxyType
@@ -52,11 +52,8 @@ async def running_broker(
     require_trio("running_broker()", "triokafka.testing.blocking")
     from triokafka.broker_stub.config import BrokerConfig
 
-    security = None
-    if tls or users:
-        from triokafka.testing.security import BrokerSecurity  # not needed for PLAINTEXT
-
-        security = BrokerSecurity(tls=tls, users=users)
+    security = _security(tls, users)
+    if security is not None:
         options = {**security.broker_options(), **options}
     config = BrokerConfig.for_tests(**{"log_dirs": (_DATA,), **_known(options)})
     async with running(config, world, None, security=security) as broker:
@@ -71,6 +68,8 @@ async def running_cluster(
     controllers: int | None = None,
     world: World | None = None,
     simulation: Simulation | None = None,
+    tls: bool = False,
+    users: Mapping[str, str] = MappingProxyType({}),
     **options: Any,
 ) -> AsyncIterator[RunningCluster]:
     """Run ``nodes`` brokers in this process for the length of the block, with the ids 1, 2, …: one cluster.
@@ -83,6 +82,9 @@ async def running_cluster(
     With ``simulation`` every node has a host of its own in the simulated world, ``node-1`` and so on, with its own
     clock, and listens on port 9092 there. Other arguments and errors are those of `running_broker`; with ``world`` all
     nodes share that world's disk.
+
+    With ``tls`` and ``users`` clients and brokers connect as with `running_broker`; brokers log in to each other as the
+    first user. Connections to the controllers stay in plain text.
     """
     require_trio("running_cluster()", "triokafka.testing.blocking")
     from triokafka.broker_stub.config import BrokerConfig
@@ -90,6 +92,9 @@ async def running_cluster(
     check_size(nodes, controllers)
     if world is not None and simulation is not None:
         raise ValueError("a cluster runs in one world, or on the hosts of a simulation, not both")
+    security = _security(tls, users, hosts=[] if simulation is None else [f"node-{one + 1}" for one in range(nodes)])
+    if security is not None:
+        options = {**security.broker_options(), **options}
     replicas = min(nodes, 3)
     config = BrokerConfig.for_tests(
         **{
@@ -106,7 +111,9 @@ async def running_cluster(
             **_known(options),
         }
     )
-    async with running(config, world, nodes, controllers=controllers, simulation=simulation) as cluster:
+    async with running(
+        config, world, nodes, controllers=controllers, simulation=simulation, security=security
+    ) as cluster:
         assert isinstance(cluster, RunningCluster)
         yield cluster
 
@@ -127,13 +134,21 @@ async def running(
         if nodes is None:
             target = new_broker(config, world, nursery, security)
         else:
-            target = await new_cluster(config, nodes, controllers, world, simulation, nursery)
+            target = await new_cluster(config, nodes, controllers, world, simulation, nursery, security)
         try:
             await target.start()
             yield target
         finally:
             with trio.CancelScope(shield=True):
                 await target.end()
+
+
+def _security(tls: bool, users: Mapping[str, str], hosts: Iterable[str] = ()) -> BrokerSecurity | None:
+    if not tls and not users:
+        return None
+    from triokafka.testing.security import BrokerSecurity  # not needed for PLAINTEXT
+
+    return BrokerSecurity(tls=tls, users=users, hosts=hosts)
 
 
 def _known(options: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Every node is a `Node` with its own world, metadata log and logs. The nodes reac
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -40,6 +40,11 @@ class RunningCluster:
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers, separated by commas."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    def client_options(self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
+        """Return the options with which a client connects to the cluster; see `RunningBroker.client_options`."""
+        options = self.brokers[0].client_options(user, mechanism=mechanism)
+        return {**options, "bootstrap_servers": self.bootstrap_servers}
 
     @property
     def image(self) -> MetadataImage:

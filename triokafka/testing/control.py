@@ -90,20 +90,21 @@ def control_actions(target: Target) -> dict[str, Action]:
 
 def control_readiness(target: Target) -> Callable[[], bool]:
     """Return a function that says whether every broker runs and is not fenced."""
-    return lambda: all(broker.broker.ready for broker in _brokers(target) if broker.is_running)
+    return lambda: all(broker.broker.ready for broker in brokers_of(target) if broker.is_running)
 
 
 def control_metrics(target: Target) -> Metrics:
     """Return the metrics of the broker, or of the first running one."""
 
     def metrics() -> Iterable[Sample]:
-        running = [broker for broker in _brokers(target) if broker.is_running]
+        running = [broker for broker in brokers_of(target) if broker.is_running]
         return running[0].broker.metrics() if running else ()
 
     return metrics
 
 
-def _brokers(target: Target) -> list[RunningBroker]:
+def brokers_of(target: Target) -> list[RunningBroker]:
+    """Return the broker, or the brokers of the cluster."""
     return target.brokers if isinstance(target, RunningCluster) else [target]
 
 
@@ -141,7 +142,7 @@ class _Calls:
 
     def _one(self, values: Values) -> RunningBroker:
         node_id = values["broker"]
-        brokers = _brokers(self._target)
+        brokers = brokers_of(self._target)
         for broker in brokers:
             if broker.node_id == node_id or (node_id is None and len(brokers) == 1):
                 return broker
@@ -150,8 +151,13 @@ class _Calls:
     async def brokers(self, values: Values) -> Any:
         return {
             "brokers": [
-                {"broker": b.node_id, "bootstrap_servers": b.bootstrap_servers, "running": b.is_running}
-                for b in _brokers(self._target)
+                {
+                    "broker": b.node_id,
+                    "bootstrap_servers": b.bootstrap_servers,
+                    "running": b.is_running,
+                    "frozen": b.is_running and b.world.is_frozen,
+                }
+                for b in brokers_of(self._target)
             ]
         }
 

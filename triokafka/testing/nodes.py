@@ -52,6 +52,7 @@ async def new_cluster(
     world: World | None,
     simulation: Simulation | None,
     nursery: trio.Nursery,
+    security: BrokerSecurity | None = None,
 ) -> RunningCluster:
     """Return a cluster; see `running_cluster`."""
     voters = number_of_controllers(nodes) if controllers is None else controllers
@@ -84,11 +85,17 @@ async def new_cluster(
     for number, (one, machine) in enumerate(zip(configs, machines, strict=True)):
         own_faults = Faults(machine.world.random.random, beside=faults)
         process = NodeProcess(
-            one, machine, nursery, own_faults, cluster_id=cluster_id, elects_at_once=number == 0 and voters > 1
+            one,
+            machine,
+            nursery,
+            own_faults,
+            cluster_id=cluster_id,
+            elects_at_once=number == 0 and voters > 1,
+            scram_credentials=None if security is None else security.scram_credentials,
         )
         if held:
             process.take_port(held.pop(0))
-        brokers.append(RunningBroker(process, own_faults, members))
+        brokers.append(RunningBroker(process, own_faults, members, security))
         brokers[-1].place()
     return RunningCluster(faults, members, brokers)
 

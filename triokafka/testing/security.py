@@ -1,8 +1,8 @@
-"""TLS and users for a test's broker: certificates made on the spot, and what a client needs to connect."""
+"""TLS and users for a test's brokers: certificates made on the spot, and what a client needs to connect."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
@@ -35,11 +35,14 @@ class FixedScramCredentials:
 class BrokerSecurity:
     """TLS with a certificate of its own authority, and users for PLAIN, SCRAM and unsecured OAUTHBEARER.
 
+    Args:
+        hosts: names of hosts for the certificate, besides those of the loopback interface.
+
     Raises:
         ConfigurationError: ``tls`` needs the package trustme, which is missing.
     """
 
-    def __init__(self, *, tls: bool, users: Mapping[str, str]) -> None:
+    def __init__(self, *, tls: bool, users: Mapping[str, str], hosts: Iterable[str] = ()) -> None:
         self.users = dict(users)
         self.protocol = {
             (False, False): "PLAINTEXT",
@@ -50,17 +53,17 @@ class BrokerSecurity:
         self.scram_credentials = FixedScramCredentials(users)
         self._chain = self._key = self.authority = ""
         if tls:
-            self._make_certificates()
+            self._make_certificates(hosts)
 
-    def _make_certificates(self) -> None:
+    def _make_certificates(self, hosts: Iterable[str]) -> None:
         try:
             import trustme
         except ImportError:
             raise ConfigurationError(
-                "running_broker(tls=True) makes certificates with the package trustme: pip install trustme"
+                "tls=True makes certificates with the package trustme: pip install trustme"
             ) from None
         authority = trustme.CA()
-        certificate = authority.issue_cert(*_HOSTS)
+        certificate = authority.issue_cert(*_HOSTS, *hosts)
         self._key = certificate.private_key_pem.bytes().decode()
         self._chain = "".join(pem.bytes().decode() for pem in certificate.cert_chain_pems)
         self.authority = authority.cert_pem.bytes().decode()
@@ -85,6 +88,8 @@ class BrokerSecurity:
         return {
             "listeners": (f"{self.protocol}://127.0.0.1:0",),
             "inter_broker_listener_name": self.protocol,
+            # Nobody but the nodes knows the ports of a cluster's controllers.
+            "listener_security_protocol_map": (f"{self.protocol}:{self.protocol}", "CONTROLLER:PLAINTEXT"),
             "security": texts,
         }
 

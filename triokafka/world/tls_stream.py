@@ -20,6 +20,11 @@ from triokafka.world.threads import in_thread
 _FIRST_RECEIVE_BYTES: Final = 16 << 10
 _RECEIVE_BYTES: Final = 256 << 10
 """Encrypted bytes that one receive takes; the buffer begins smaller and grows while the peer fills it."""
+_HELLO_BYTES: Final = 1 << 10
+"""Bytes that one receive takes before a handshake; a client's first message usually has 200 to 1,800."""
+_HANDSHAKE_RECORD: Final = 22
+_RECORD_HEADER_BYTES: Final = 5
+_MOST_RECORD_BYTES: Final = 16 << 10
 _PIECE_BYTES: Final = 128 << 10
 """Plain bytes that are encrypted before they are sent: bounds the memory of a large response or file slice."""
 _SMALL_BYTES: Final = 4 << 10
@@ -33,11 +38,23 @@ class TlsStream(Stream):
 
     Besides the errors of `Stream`, methods raise `ssl.SSLError`, which is an `OSError`. A peer that closes without the
     closing message of TLS counts as closed: Kafka's frames have a size, so a cut frame is noticed.
+
+    Args:
+        received: encrypted bytes that the caller has received already, see `receive_client_hello`.
     """
 
-    def __init__(self, inner: Stream, context: ssl.SSLContext, *, server_side: bool, server_name: str | None) -> None:
+    def __init__(
+        self,
+        inner: Stream,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+        server_name: str | None,
+        received: bytes = b"",
+    ) -> None:
         self.inner = inner
         self._incoming = ssl.MemoryBIO()
+        self._incoming.write(received)
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=server_side, server_hostname=server_name or None
@@ -253,10 +270,45 @@ def _pieces(buffers: Sequence[Buffer], most: int) -> Iterator[Buffer]:
             yield buffer
             continue
         view = memoryview(buffer).cast("B")
-        for start in range(0, len(view), most):
+        whole = len(view) - len(view) % most
+        for start in range(0, whole, most):
             yield view[start : start + most]
+        if len(rest := view[whole:]) > _SMALL_BYTES:
+            yield rest
+        elif rest:  # the rest of a batch goes with the next header
+            small, size = [rest], len(rest)
     if small:
         yield b"".join(small) if len(small) > 1 else small[0]
+
+
+async def receive_client_hello(inner: Stream) -> bytes:
+    """Receive the first TLS record of a client, for `TlsStream`, with little memory while it is incomplete.
+
+    Returns what came instead when it does not look like TLS, so that the handshake names the reason. The caller bounds
+    the time.
+
+    Raises:
+        ssl.SSLEOFError: the peer closed before.
+        OSError: the connection broke.
+    """
+    received = bytearray()
+    scratch = memoryview(bytearray(_HELLO_BYTES))
+    while not _is_first_record(received):
+        got = await inner.receive_into(scratch)
+        if not got:
+            raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "the peer closed the connection during the TLS handshake")
+        received += scratch[:got]
+    return bytes(received)
+
+
+def _is_first_record(received: bytearray) -> bool:
+    """Whether the bytes contain the first record of a handshake, or cannot be one."""
+    if received and received[0] != _HANDSHAKE_RECORD:
+        return True
+    if len(received) < _RECORD_HEADER_BYTES:
+        return False
+    size = int.from_bytes(received[3:_RECORD_HEADER_BYTES], "big")
+    return size > _MOST_RECORD_BYTES or len(received) >= _RECORD_HEADER_BYTES + size
 
 
 async def start_tls_client(inner: Stream, context: ssl.SSLContext, server_name: str) -> TlsStream:

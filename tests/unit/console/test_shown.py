@@ -10,7 +10,7 @@ import pytest
 
 from triokafka.client.admin.types import ConfigEntry, ConfigSource
 from triokafka.console.as_json import as_json
-from triokafka.console.history import MOST_GROUPS, MOST_SAMPLES, GroupHistory
+from triokafka.console.history import MOST_GROUPS, GroupHistory
 from triokafka.console.messages import Search
 from triokafka.console.shown_value import shown
 from triokafka.errors import UnknownTopicOrPartitionError
@@ -91,8 +91,8 @@ def test_history_is_bounded() -> None:
     history = GroupHistory()
     for number in range(MOST_GROUPS + 10):
         history.add_lag(f"g{number}", 0, number)
-    for now in range(MOST_SAMPLES + 5):
+    for now in range(360 + 5):
         history.add_lag("g500", now, now)
     assert history.last_lag("g0") is None
-    assert len(history.of("g500")["lag"]) == MOST_SAMPLES
+    assert len(history.of("g500")["lag"]) == 360
     assert history.of("unknown") == {"lag": [], "rebalances": []}

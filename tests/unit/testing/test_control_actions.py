@@ -52,7 +52,7 @@ async def test_a_broker_is_stopped_started_frozen_and_filled_over_http() -> None
         address = broker.bootstrap_servers
         assert await control.ask("/brokers", "GET") == (
             200,
-            {"brokers": [{"broker": broker.node_id, "bootstrap_servers": address, "running": True}]},
+            {"brokers": [{"broker": broker.node_id, "bootstrap_servers": address, "running": True, "frozen": False}]},
         )
         assert await control.ask("/stop", clean=False) == (200, {})
         assert not broker.is_running

@@ -10,7 +10,7 @@ import trustme
 
 from tests.support.simulated import current_simulation, simulated
 from triokafka.world import Stream
-from triokafka.world.tls_stream import TlsStream, start_tls_client, start_tls_server
+from triokafka.world.tls_stream import TlsStream, receive_client_hello, start_tls_client, start_tls_server
 
 AUTHORITY = trustme.CA()
 
@@ -110,3 +110,45 @@ async def test_closed_peer_ends_the_stream() -> None:
     client, server = await pair()
     server.close()
     assert await client.receive_into(memoryview(bytearray(10))) == 0
+
+
+async def hello_of(*pieces: bytes) -> bytes | ssl.SSLError:
+    """Send the pieces one after the other, close, and return what `receive_client_hello` returns or raises."""
+    simulation = current_simulation()
+    listener = await simulation.host("server").world.listen("127.0.0.1", 0)
+    client = await simulation.host("client").world.connect(*listener.address)
+    server = await listener.accept()
+
+    async def send() -> None:
+        for piece in pieces:
+            await client.send(piece)
+            await trio.sleep(1)  # virtual seconds
+        client.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        received: bytes | ssl.SSLError
+        try:
+            received = await receive_client_hello(server)
+        except ssl.SSLError as error:
+            received = error
+        nursery.cancel_scope.cancel()
+    return received
+
+
+@simulated
+async def test_first_message_of_a_client_may_come_in_pieces() -> None:
+    record = b"\x16\x03\x01" + (3000).to_bytes(2, "big") + bytes(3000)
+    assert await hello_of(record[:1], record[1:4], record[4:2000], record[2000:]) == record
+
+
+@pytest.mark.parametrize("start", [b"GET / HTTP/1.1", b"\x16\x03\x01\xff\xff", b"\0\0\0\x10"])
+@simulated
+async def test_what_is_not_tls_goes_to_the_handshake_at_once(start: bytes) -> None:
+    assert await hello_of(start) == start
+
+
+@simulated
+async def test_peer_that_closes_within_its_first_message_ends_the_handshake() -> None:
+    error = await hello_of(b"\x16\x03\x01\x01\x00abc")
+    assert isinstance(error, ssl.SSLEOFError) and "during the TLS handshake" in str(error)

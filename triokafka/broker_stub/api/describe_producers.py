@@ -1,4 +1,4 @@
-"""DescribeProducers (API key 61): the producer state of a partition, from its leader (KIP-664).
+"""DescribeProducers (API key 61): the producer state of a partition, from any of its replicas (KIP-664).
 
 Version 0.
 """
@@ -46,7 +46,7 @@ def _failed(
     on_error=_failed,
 )
 async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    """Describe the producers of the partitions that this broker leads."""
+    """Describe the producers of the partitions of which this broker has a replica."""
     response, budget = DescribeProducersResponse(), WorkBudget()
     for topic in request.topics:
         result = TopicResponse(name=topic.name)
@@ -63,7 +63,6 @@ def _partition(key: TopicPartition, context: RequestContext) -> PartitionRespons
             raise denial(ResourceType.TOPIC)("Authorization failed.")
         topic_names.validate(key.topic)
         partition = context.replicas.partition(key)
-        partition.require_leader()
     except errors.BrokerResponseError as error:
         return PartitionResponse(partition_index=key.partition, error_code=error.code, error_message=str(error) or None)
     producers = partition.log.producers

@@ -100,9 +100,10 @@ class ControlEndpoint:
             # A web page can send text or a form to any address without a CORS preflight request, but not JSON.
             if kind != _JSON and (request.method == "POST" or request.body):
                 return "415 Unsupported Media Type", {"error": f"the header Content-Type must be {_JSON}, not {kind!r}"}
-        return await self._carry_out(request.method, request.path, request.body)
+        return await self.carry_out(request.method, request.path, request.body)
 
-    async def _carry_out(self, method: str, path: str, body: bytes) -> tuple[str, Any]:
+    async def carry_out(self, method: str, path: str, body: bytes) -> tuple[str, Any]:
+        """Return status line and answer of a request, also of this process itself. Raises `KafkaError`."""
         if path == _METRICS and method == "GET":
             return "200 OK", as_prometheus_text(self._metrics())
         action = self._actions.get(path)

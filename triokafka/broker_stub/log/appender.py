@@ -156,7 +156,7 @@ class LogAppender:
     def _load_transaction_index(self, segment: LogSegment) -> None:
         """Load the index, or rebuild it when it is damaged. Raises `OSError`, `CorruptRecordError`."""
         try:
-            len(segment.transaction_index)
+            len(segment.indexes.transactions)
         except CorruptIndexError as error:
             logger.warning("%s; rebuilding it", error)
             rebuild_transaction_index(segment, self._state.snapshots, tuple(self._segments))

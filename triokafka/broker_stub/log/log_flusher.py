@@ -51,7 +51,7 @@ class LogFlusher:
         state = self._state
         state.guard.check()
         active = state.segments.active
-        path = active.path(LOG_SUFFIX)
+        path = active.file.path(LOG_SUFFIX)
         if not state.storage.exists(path):
             error = FileNotFoundError(
                 errno.ENOENT,

@@ -46,7 +46,7 @@ class LogSegments:
         self._hints: dict[int, tuple[int, int]] = {}  # by offset: base offset of the segment, and position of the batch
         self._doomed: list[tuple[int, list[str]]] = []  # time of removal, and renamed files
         self._closed = False
-        self.end_offset = self.active.next_offset()
+        self.end_offset = self.active.reader.next_offset()
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -75,7 +75,7 @@ class LogSegments:
         """Replace the configuration."""
         self._config = config
         for segment in self._segments:
-            segment.config = config
+            segment.use_config(config)
 
     # -- adding
 
@@ -101,7 +101,7 @@ class LogSegments:
         """Return functions that sync the segments with unsynced data; they may run in another thread."""
         segments = [s for s in self._segments if s.unsynced and not (sealed_only and s is self.active)]
         for segment in segments:
-            segment.write_indexes()  # all of them first: this may fail, and then none counts as synced
+            segment.indexes.write()  # all of them first: this may fail, and then none counts as synced
         return [segment.begin_sync() for segment in segments]
 
     # -- finding
@@ -126,7 +126,7 @@ class LogSegments:
             segment = self._segments[index]
             if offset >= up_to_offset or segment.base_offset >= up_to_offset:
                 return None
-            found = segment.read(
+            found = segment.reader.read(
                 offset,
                 max_bytes,
                 up_to_offset=up_to_offset if up_to_offset < self.end_offset else None,
@@ -139,7 +139,7 @@ class LogSegments:
                 if found.next_offset is not None:
                     self._hint(found.next_offset, segment.base_offset, found.next_position)
                 return segment.base_offset, found
-            if segment is self.active and segment.ends_torn:
+            if segment is self.active and segment.file.ends_torn:
                 raise CorruptRecordError(f"{segment!r} ends before offset {self.end_offset}: its end was cut off")
         return None
 
@@ -155,9 +155,9 @@ class LogSegments:
                 break
             start = self._hinted(start_offset, segment)
             if start is None:
-                place = segment.find(start_offset)
+                place = segment.reader.find(start_offset)
                 start = place.position if place is not None else segment.size
-            last = segment.find(end_offset) if end_offset < self.end_offset else None
+            last = segment.reader.find(end_offset) if end_offset < self.end_offset else None
             total += (last.position if last is not None else segment.size) - start
         return max(0, min(total, limit))
 
@@ -165,7 +165,7 @@ class LogSegments:
         """Return the base offset of the batch that contains ``offset``; ``offset`` itself when it is between
         batches.
         """
-        place = self.from_offset(offset)[0].find(offset)
+        place = self.from_offset(offset)[0].reader.find(offset)
         return offset if place is None else min(offset, place.base_offset)
 
     def _hint(self, offset: int, segment_base: int, position: int) -> None:
@@ -195,7 +195,7 @@ class LogSegments:
         except OSError:
             self._find_end_anyway()
             raise
-        self.end_offset = self.active.next_offset()
+        self.end_offset = self.active.reader.next_offset()
 
     def start_afresh(self, offset: int, now_ms: int) -> None:
         """Drop all segments, and start a new one at ``offset``."""
@@ -218,7 +218,7 @@ class LogSegments:
     def _find_end_anyway(self) -> None:
         """Recompute ``end_offset`` after an error; a further error must not hide the first one."""
         try:
-            self.end_offset = self.active.next_offset()
+            self.end_offset = self.active.reader.next_offset()
         except (OSError, CorruptRecordError):
             pass  # the log is offline until it is reopened
 

@@ -26,7 +26,7 @@ def load_producers(snapshots: ProducerSnapshots, segments: Sequence[LogSegment],
         is_before = index + 1 < len(segments) and segments[index + 1].base_offset <= start
         if is_before or start >= end_offset or segment.base_offset >= end_offset:
             continue
-        for batch, data in segment.producer_batches(start, end_offset):
+        for batch, data in segment.reader.producer_batches(start, end_offset):
             producers.replay(batch, data)
     return producers
 
@@ -41,8 +41,8 @@ def rebuild_transaction_index(
         CorruptRecordError: a batch is damaged.
     """
     producers = load_producers(snapshots, segments, segment.base_offset)
-    segment.transaction_index.clear()
-    for batch, data in segment.producer_batches(segment.base_offset, None):
+    segment.indexes.transactions.clear()
+    for batch, data in segment.reader.producer_batches(segment.base_offset, None):
         replay_batch(producers, segment, batch, data)
 
 
@@ -50,7 +50,7 @@ def replay_batch(producers: ProducerStates, segment: LogSegment, batch: BatchInf
     """Apply a batch that is in the log to the producers and to the transaction index of its segment."""
     completed = producers.replay(batch, data)
     if completed is not None and completed.aborted:
-        segment.transaction_index.append(
+        segment.indexes.transactions.append(
             AbortedTransaction(
                 completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
             )

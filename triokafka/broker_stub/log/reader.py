@@ -163,9 +163,9 @@ class LogReader:
         with self._guard.during("look-up of transactions"):
             while True:
                 try:
-                    indexes = (segment.transaction_index for segment in self._segments.from_offset(start_offset))
+                    indexes = (segment.indexes.transactions for segment in self._segments.from_offset(start_offset))
                     return aborted_between(indexes, start_offset, end_offset)
                 except CorruptIndexError as error:
                     logger.warning("%s; rebuilding it", error)
-                    broken = next(s for s in self._segments if error.path == s.transaction_index.path)
+                    broken = next(s for s in self._segments if error.path == s.indexes.transactions.path)
                     rebuild_transaction_index(broken, self._state.snapshots, tuple(self._segments))

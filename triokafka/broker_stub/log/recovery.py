@@ -108,7 +108,7 @@ def load_log(
             storage, directory, topic_partition, segments, epochs, snapshots, known, refuse_damage=refuse_damage
         )
         producers, dropped = recovery.run(read_from, compacts=config.compacts)
-    end_offset = segments[-1].next_offset()
+    end_offset = segments[-1].reader.next_offset()
     if snapshots.remove_after(end_offset):
         storage.sync_dir(directory)  # new records will get these offsets
     if producers is None:
@@ -171,7 +171,7 @@ def _starts_behind(segments: Sequence[LogSegment], start_offset: int) -> bool:
     if not segments or start_offset <= segments[-1].base_offset or not any(segment.size for segment in segments):
         return False
     try:
-        return segments[-1].next_offset() < start_offset
+        return segments[-1].reader.next_offset() < start_offset
     except CorruptRecordError:
         return False  # recovery will find the end
 
@@ -180,7 +180,7 @@ def _keep_all(
     storage: Storage, directory: str, topic_partition: TopicPartition, segments: list[LogSegment], start_offset: int
 ) -> None:
     """Move all segments aside: the checkpointed start offset is beyond the end of the log."""
-    first, end = segments[0].base_offset, segments[-1].next_offset()
+    first, end = segments[0].base_offset, segments[-1].reader.next_offset()
     kept = [_keep(storage, segment) for segment in segments if segment.size]
     logger.error(
         "%s: the log in %s ends at offset %d, but its start offset is %d (log-start-offset-checkpoint). "
@@ -203,14 +203,14 @@ def _keep_all(
 def _keep(storage: Storage, segment: LogSegment) -> str:
     """Move the records of a segment aside, and remove its indexes; return the path of the file with the records."""
     segment.close()
-    kept = keep_file(storage, segment.path(LOG_SUFFIX))
+    kept = keep_file(storage, segment.file.path(LOG_SUFFIX))
     _remove(storage, segment)
     return kept
 
 
 def _goes_past(segment: LogSegment, offset: int) -> bool:
     try:
-        return segment.next_offset() > offset
+        return segment.reader.next_offset() > offset
     except CorruptRecordError:
         return False  # recovery will handle it
 
@@ -218,8 +218,8 @@ def _goes_past(segment: LogSegment, offset: int) -> bool:
 def _remove(storage: Storage, segment: LogSegment) -> None:
     segment.close()
     for suffix in SEGMENT_SUFFIXES:
-        if storage.exists(segment.path(suffix)):
-            storage.remove(segment.path(suffix))
+        if storage.exists(segment.file.path(suffix)):
+            storage.remove(segment.file.path(suffix))
 
 
 class LogRecovery:
@@ -270,15 +270,15 @@ class LogRecovery:
                 segment.base_offset < self._expected or (segment.base_offset > self._expected and not gaps)
             ):
                 break
-            if segment.indexed_bytes > segment.size:
+            if segment.reader.indexed_bytes > segment.size:
                 logger.error(
                     "%s: the index of %s goes on to byte %d, but the segment ends at byte %d: records are lost",
                     self._topic_partition,
-                    segment.path(LOG_SUFFIX),
-                    segment.indexed_bytes,
+                    segment.file.path(LOG_SUFFIX),
+                    segment.reader.indexed_bytes,
                     segment.size,
                 )
-            trusted = segment.trusted_part(read_from) if position == first else None
+            trusted = segment.indexes.trusted_part(read_from) if position == first else None
             self._expected = segment.base_offset if trusted is None else trusted.end_offset
             if position == first:
                 self._producers = load_producers(self._snapshots, segments, self._expected)
@@ -309,8 +309,8 @@ class LogRecovery:
             DamagedLogError: it is damage, and ``refuse_damage`` is set.
         """
         segment = self._segments[index]
-        path, size = segment.path(LOG_SUFFIX), segment.size
-        found = find_valid_batches(segment.file, position, size, self._expected)
+        path, size = segment.file.path(LOG_SUFFIX), segment.size
+        found = find_valid_batches(segment.file.handle, position, size, self._expected)
         later = [behind for behind in self._segments[index + 1 :] if behind.size]
         ends = self._end_of_loss(found.end_offset, later)
         if not found.batches and not later and self._expected >= self._known.end:
@@ -329,7 +329,7 @@ class LogRecovery:
         )
         if self._refuse_damage:
             raise DamagedLogError(what)
-        kept = keep_tail(self._storage, path, segment.file, position, size)
+        kept = keep_tail(self._storage, path, segment.file.handle, position, size)
         logger.error(
             "%s. Offsets %d to %d are lost; %d bytes of this segment are kept in %s.",
             what,
@@ -344,8 +344,8 @@ class LogRecovery:
         later = self._segments[index:]
         ends = self._end_of_loss(-1, later)
         what = (
-            f"{self._topic_partition}: the records before {later[0].path(LOG_SUFFIX)} end at offset {self._expected}: "
-            f"segments are missing or cut between the two"
+            f"{self._topic_partition}: the records before {later[0].file.path(LOG_SUFFIX)} end at offset "
+            f"{self._expected}: segments are missing or cut between the two"
         )
         if self._refuse_damage:
             raise DamagedLogError(what)
@@ -356,7 +356,7 @@ class LogRecovery:
         ends = [self._expected, found_end, self._known.end]
         for segment in later:
             try:
-                ends.append(segment.next_offset())
+                ends.append(segment.reader.next_offset())
             except CorruptRecordError:
                 ends.append(segment.base_offset)
         return max(end for end in ends if end - self._expected < MAX_JUMP)

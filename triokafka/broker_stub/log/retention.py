@@ -30,7 +30,7 @@ def count_expired(
         by_time = (
             config.deletes
             and config.retention_ms >= 0
-            and (not segment.size or config.retention_ms < now_ms - segment.age_counts_from_ms)
+            and (not segment.size or config.retention_ms < now_ms - segment.indexes.age_counts_from_ms)
         )
         if not (by_start or by_size or by_time):
             break

@@ -23,10 +23,10 @@ def first_at_or_after(
     for segment in segments:
         if segment.base_offset >= end_offset:
             break
-        if segment.max_timestamp < timestamp:
+        if segment.indexes.max_timestamp < timestamp:
             continue
-        position = segment.position_for_timestamp(timestamp, start_offset)
-        for batch, data in segment.batches(position):
+        position = segment.reader.position_for_timestamp(timestamp, start_offset)
+        for batch, data in segment.file.batches(position):
             if batch.base_offset >= end_offset:
                 return None
             if batch.max_timestamp < timestamp or batch.last_offset < start_offset:
@@ -55,19 +55,19 @@ def first_with_largest(
     for index in range(len(segments) - 1, -1, -1):
         segment = segments[index]
         ends_at = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
-        if segment.base_offset < end_offset and ends_at > start_offset and segment.max_timestamp > largest:
+        if segment.base_offset < end_offset and ends_at > start_offset and segment.indexes.max_timestamp > largest:
             largest = max(largest, _largest_in(segment, start_offset, end_offset))
     return first_at_or_after(segments, largest, start_offset, end_offset) if largest >= 0 else None
 
 
 def _largest_in(segment: LogSegment, start_offset: int, end_offset: int) -> int:
     """Return the largest timestamp of a segment's records in [start, end); -1 if there is none."""
-    place = segment.find(segment.offset_of_max_timestamp)
-    newest = next(segment.headers(place.position), None) if place is not None else None
+    place = segment.reader.find(segment.indexes.offset_of_max_timestamp)
+    newest = next(segment.file.headers(place.position), None) if place is not None else None
     if newest is not None and start_offset <= newest.base_offset < newest.next_offset <= end_offset:
         return newest.max_timestamp
     largest = -1
-    for batch in segment.headers():
+    for batch in segment.file.headers():
         if batch.base_offset >= end_offset:
             break
         if batch.max_timestamp <= largest or batch.last_offset < start_offset:
@@ -75,7 +75,7 @@ def _largest_in(segment: LogSegment, start_offset: int, end_offset: int) -> int:
         if start_offset <= batch.base_offset and batch.last_offset < end_offset:
             largest = batch.max_timestamp
         else:  # crosses a bound: the largest timestamp in its header may belong to a record outside
-            data = segment.read_batch(batch)
+            data = segment.file.read_batch(batch)
             records = _records(data, start_offset)
             largest = max(largest, max((r.timestamp for r in records if r.offset < end_offset), default=-1))
     return largest

@@ -46,6 +46,14 @@ class Authentication(ABC):
             OSError: the connection broke.
         """
 
+    async def take_turn(self, stream: Stream) -> None:
+        """Wait until the broker may work for a connection that has not logged in. The default does not wait."""
+        return
+
+    def failed(self, stream: Stream) -> None:
+        """Note that the peer failed to authenticate. The default does nothing."""
+        return
+
     async def prepare(self) -> None:
         """Get ready before the first listener opens. May be called several times; the default needs nothing.
 

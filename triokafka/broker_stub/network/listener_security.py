@@ -14,6 +14,7 @@ from triokafka.broker_stub.config.broker import BrokerConfig
 from triokafka.broker_stub.config.listeners import ListenerSpec
 from triokafka.broker_stub.config.security_names import ListenerOptions
 from triokafka.broker_stub.network.authentication import Authenticated, Authentication, AuthenticationFailedError
+from triokafka.broker_stub.network.login_turns import LoginTurns
 from triokafka.broker_stub.network.sasl_session import MechanismOptions, SaslOptions, SaslSession
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
@@ -53,7 +54,7 @@ from triokafka.security.scram_credentials import ScramCredential, ScramCredentia
 from triokafka.security.secret import reveal
 from triokafka.security.tls import KAFKAS_NAMES, TlsContexts, TlsSettings, check_handshake, own_identity
 from triokafka.world import Storage, Stream, World
-from triokafka.world.tls_stream import TlsStream
+from triokafka.world.tls_stream import TlsStream, receive_client_hello
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +119,7 @@ class ListenerSecurity(Authentication):
         tokens: DelegationTokens | None = None,
     ) -> None:
         self._world = world
+        self._turns = LoginTurns()
         lookups = _Lookups(scram or ScramLookups(), tokens, world.random_bytes(32))
         self._listeners: dict[str, _Listener] = {}
         for spec in listeners:
@@ -133,13 +135,19 @@ class ListenerSecurity(Authentication):
         own = self._listeners[listener]
         principal = ANONYMOUS
         if own.tls is not None:
-            secured = TlsStream(stream, own.tls.context(self._world.storage), server_side=True, server_name=None)
-            await self._shake_hands(secured)
+            stream = secured = await self._shake_hands(stream, own.tls)
             if own.sasl is None:
                 principal = _principal(secured.tls, own.mapping)
-            stream = secured
         session = None if own.sasl is None else SaslSession(own.sasl, self._world)
         return Authenticated(stream, principal, session)
+
+    async def take_turn(self, stream: Stream) -> None:
+        """See `Authentication`: in turns, by the peer's address."""
+        await self._turns.take(stream.peer_address[0], self._world.now())
+
+    def failed(self, stream: Stream) -> None:
+        """See `Authentication`: other addresses go first for some time."""
+        self._turns.failed(stream.peer_address[0], self._world.now())
 
     async def prepare(self) -> None:
         """See `Authentication`: load the keys for signed tokens."""
@@ -198,10 +206,17 @@ class ListenerSecurity(Authentication):
                 if settings != own.settings:
                     yield name, settings
 
-    async def _shake_hands(self, stream: TlsStream) -> None:
+    async def _shake_hands(self, stream: Stream, contexts: TlsContexts) -> TlsStream:
+        """Do the TLS handshake, whose state takes memory only after the client's first message is complete."""
         try:
             with trio.fail_after(_HANDSHAKE_SECONDS):
-                await stream.handshake()
+                hello = await receive_client_hello(stream)
+                await self.take_turn(stream)
+                secured = TlsStream(
+                    stream, contexts.context(self._world.storage), server_side=True, server_name=None, received=hello
+                )
+                await secured.handshake()
+                return secured
         except trio.TooSlowError:
             raise AuthenticationFailedError(f"the TLS handshake did not end within {_HANDSHAKE_SECONDS} s") from None
         except ssl.SSLEOFError:

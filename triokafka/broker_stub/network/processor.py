@@ -205,14 +205,21 @@ class ConnectionProcessor:
         """Authenticate the peer before its first request."""
         shared = self._shared
         try:
+            await shared.authentication.take_turn(self._stream)
             known = await shared.authentication.authenticate(self._stream, self.listener)
         except AuthenticationFailedError:
-            # The delay slows down peers that guess passwords (KIP-306).
-            await trio.sleep(shared.failed_authentication_delay_ms / 1000)
+            await self._delay_refusal()
             raise
         self._stream, self.principal, self._session = known
         if self._closing:
             self._stream.close()
+
+    async def _delay_refusal(self) -> None:
+        """Slow down peers that guess passwords (KIP-306), and let other peers go first."""
+        shared = self._shared
+        shared.authentication.failed(self._stream)
+        await trio.sleep(shared.failed_authentication_delay_ms / 1000)
+        await shared.authentication.take_turn(self._stream)
 
     async def _take_sasl(self, step: Step, session: SaslSession, reader: FrameReader) -> None:
         """Answer a request of the SASL exchange, and let the peer in, or refuse it."""
@@ -220,8 +227,7 @@ class ConnectionProcessor:
             step = session.evaluated(await self._shared.world.run_in_thread(step.evaluate))
         if step.refusal is not None:
             if step.delayed:
-                # The delay slows down peers that guess passwords (KIP-306).
-                await trio.sleep(self._shared.failed_authentication_delay_ms / 1000)
+                await self._delay_refusal()
             if step.parts:
                 await self._stream.send_parts(step.parts)
             raise AuthenticationFailedError(step.refusal)
@@ -259,6 +265,8 @@ class ConnectionProcessor:
                     # API key 0, Produce, may join the others; the response to any other request comes after theirs.
                     may_join = size > 1 and not (frame[0] or frame[1])
                     await self._send_all(down_to=_MOST_PENDING - 1 if may_join else 0)
+                if session is not None and session.principal is None:
+                    await shared.authentication.take_turn(stream)
                 if session is not None and (step := session.take(frame)) is not None:
                     await self._send_all()
                     await self._take_sasl(step, session, reader)

@@ -97,7 +97,7 @@ def list_acls(connection: AdminConnection, principals: tuple[str, ...], output: 
         found: dict[AclBinding, None] = {}
         for one in filters:
             found.update(dict.fromkeys(await admin.describe_acls(one)))
-        _print(found, output)
+        _print(found, "Current ACLs", output)
 
     return connection.run(work)
 
@@ -120,7 +120,7 @@ def add(connection: AdminConnection, output: str, **flags: Any) -> int:
 
     async def work(admin: AdminClient) -> None:
         await admin.create_acls(acls)
-        _print(acls, output)
+        _print(acls, "Adding ACLs", output)
 
     return connection.run(work)
 
@@ -147,7 +147,7 @@ def remove(connection: AdminConnection, yes: bool, output: str, **flags: Any) ->
 
     async def work(admin: AdminClient) -> None:
         removed = await admin.delete_acls(filters)
-        _print(dict.fromkeys(acl for acls in removed.values() for acl in acls), output)
+        _print(dict.fromkeys(acl for acls in removed.values() for acl in acls), "Removed ACLs", output)
 
     return connection.run(work)
 
@@ -159,7 +159,8 @@ def _filter_text(one: AclBindingFilter) -> str:
     return f"{one.permission_type.name} {one.principal} {one.operation.name} from {one.host} on {resource}"
 
 
-def _print(acls: Iterable[AclBinding], output: str) -> None:
+def _print(acls: Iterable[AclBinding], title: str, output: str) -> None:
+    """Print ACLs by resource, in the lines of ``kafka-acls``."""
     ordered = sorted(acls)
     if output == "json":
         print_json(
@@ -181,5 +182,9 @@ def _print(acls: Iterable[AclBinding], output: str) -> None:
     for acl in ordered:
         if acl[:3] != shown:
             shown = acl[:3]
-            click.echo(f"{acl.resource_type.name} {acl.resource_name} ({acl.pattern_type.name})")
-        click.echo(f"  {acl.permission_type.name} {acl.principal} {acl.operation.name} from {acl.host}")
+            pattern = (
+                f"resourceType={acl.resource_type.name}, name={acl.resource_name}, patternType={acl.pattern_type.name}"
+            )
+            click.echo(f"{title} for resource `ResourcePattern({pattern})`:")
+        entry = f"operation={acl.operation.name}, permissionType={acl.permission_type.name}"
+        click.echo(f"\t(principal={acl.principal}, host={acl.host}, {entry})")

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from triokafka.cli.output import examples
@@ -29,9 +31,24 @@ from triokafka.cli.values import Whole
     metavar="HOST:PORT",
     help="Address of the first broker; the others take the ports after it. Port 0 takes free ones.",
 )
+@click.option(
+    "--console",
+    metavar="HOST:PORT",
+    help="Serve a web page of the cluster, with metrics of all nodes and switches to freeze, kill and start them; "
+    'the "ready" line is followed by its address.',
+)
+@click.option("--console-allow-changes", "console_changes", is_flag=True, help="Let the page change the cluster.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set one property on every node.")
 @click.option("--verbose", "-v", count=True, help="Log more into DIR/node-N/node.log; -vv also every request.")
-def command(nodes: int, directory: str, listen: str, settings: tuple[str, ...], verbose: int) -> int:
+def command(
+    nodes: int,
+    directory: str,
+    listen: str,
+    console: str | None,
+    console_changes: bool,
+    settings: tuple[str, ...],
+    verbose: int,
+) -> int:
     """Run a cluster of processes, and print "ready HOST:PORT,HOST:PORT,..." once all nodes accept connections.
 
     Every node is a broker; the first three are also the controllers. A node that ends is reported and not restarted:
@@ -40,7 +57,9 @@ def command(nodes: int, directory: str, listen: str, settings: tuple[str, ...], 
     """
     import trio
 
+    from triokafka.cli.broker_console import console_address
     from triokafka.cli.broker_options import WrongUse, address_of, property_of
+    from triokafka.cli.cluster.console import cluster_console, metrics_addresses
     from triokafka.cli.cluster.layout import ClusterLayout
     from triokafka.cli.cluster.processes import run_cluster
 
@@ -48,6 +67,13 @@ def command(nodes: int, directory: str, listen: str, settings: tuple[str, ...], 
         host, port = address_of("--listen", listen)
         properties = dict(property_of(setting) for setting in settings)
         layout = ClusterLayout.of(directory, nodes, host, port, properties)
+        if console_changes and console is None:
+            raise WrongUse("--console-allow-changes needs --console HOST:PORT.")
+        page = None if console is None else console_address("--console", console)
     except WrongUse as error:
         raise click.UsageError(str(error)) from None
-    return trio.run(run_cluster, layout, verbose)
+    if page is None:
+        return trio.run(run_cluster, layout, verbose)
+    metrics = metrics_addresses(layout)
+    opened = cluster_console(layout, page, metrics, allow_changes=console_changes)
+    return trio.run(partial(run_cluster, layout, verbose, metrics=metrics, console=opened))

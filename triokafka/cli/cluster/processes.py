@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import IO, Final
 
 import trio
@@ -28,8 +28,11 @@ class NodeProcess:
     Use: `format` before the first start, then `run` in a nursery. `ready` is set while the node accepts connections.
     """
 
-    def __init__(self, layout: NodeLayout, *, verbose: int = 0) -> None:
+    def __init__(self, layout: NodeLayout, *, verbose: int = 0, metrics: str | None = None) -> None:
         self.layout = layout
+        self.is_frozen = False
+        self._metrics = metrics
+        self._ended = trio.Event()
         self.ready = trio.Event()
         self._verbose = verbose
         self._process: trio.Process | None = None
@@ -70,12 +73,15 @@ class NodeProcess:
             NodeFailedError: it ended, or did not become ready within a minute, before it was asked to stop.
         """
         options = ["-" + "v" * self._verbose] if self._verbose else []
+        if self._metrics is not None:
+            options += ["--metrics", self._metrics]
         command = [sys.executable, "-m", "triokafka", "broker", "--config", self.layout.config, *options]
         with self._open_log() as log:
             process = await trio.lowlevel.open_process(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
             )
-        self._process, self._ending = process, False
+        self._process, self._ending, self.is_frozen = process, False, False
+        self._ended = trio.Event()
         assert process.stdout is not None
         try:
             async with process.stdout:
@@ -93,6 +99,7 @@ class NodeProcess:
         finally:
             self.ready = trio.Event()
             await self._end()
+            self._ended.set()
 
     def _open_log(self) -> IO[bytes]:
         return open(self.layout.log, "ab")
@@ -123,11 +130,36 @@ class NodeProcess:
 
     def stop(self) -> None:
         """Ask the process to end cleanly; it does a controlled shutdown."""
+        self.thaw()
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """End the process at once: nothing is flushed, nobody is told."""
         self._signal(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Pause the process: connections stay open, and nothing answers."""
+        if self.is_running:
+            assert self._process is not None
+            self._process.send_signal(signal.SIGSTOP)
+            self.is_frozen = True
+
+    def thaw(self) -> None:
+        """End `freeze`."""
+        if self.is_frozen and self.is_running:
+            assert self._process is not None
+            self._process.send_signal(signal.SIGCONT)
+        self.is_frozen = False
+
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether `stop` or `kill` ended the last process."""
+        return self._ending
+
+    async def wait_ended(self) -> None:
+        """Wait until the process has ended, if there is one."""
+        if self._process is not None:
+            await self._ended.wait()
 
     def _signal(self, number: int) -> None:
         self._ending = True
@@ -159,13 +191,28 @@ async def start_all(
         await node.ready.wait()
 
 
-async def run_cluster(layout: ClusterLayout, verbose: int = 0) -> int:
+Start = Callable[[NodeProcess], Awaitable[None]]
+OpenConsole = Callable[[trio.Nursery, Sequence[NodeProcess], Start], Awaitable[str]]
+"""Serves a console in a nursery, and returns its URL; the function starts a node whose process has ended."""
+
+
+async def run_cluster(
+    layout: ClusterLayout,
+    verbose: int = 0,
+    *,
+    metrics: Mapping[int, str] | None = None,
+    console: OpenConsole | None = None,
+) -> int:
     """Run the nodes until a signal comes or all have ended; return the exit status of ``triokafka cluster``.
+
+    ``metrics`` has the addresses of the nodes' metrics. ``console`` serves the page and returns its URL; while there is
+    one, the cluster goes on without any node, because the page can start them again.
 
     Raises:
         NodeFailedError: a node could not be started; the others were stopped.
     """
-    nodes = [NodeProcess(node, verbose=verbose) for node in layout.nodes]
+    addresses = metrics or {}
+    nodes = [NodeProcess(node, verbose=verbose, metrics=addresses.get(node.node_id)) for node in layout.nodes]
     failed: list[int] = []
     stopping = False
     signals = [signal.SIGTERM, signal.SIGINT]
@@ -178,7 +225,8 @@ async def run_cluster(layout: ClusterLayout, verbose: int = 0) -> int:
                 def ended(node: NodeProcess, status: int) -> None:
                     if stopping:
                         return
-                    failed.append(node.node_id)
+                    if console is None or not node.asked_to_end:
+                        failed.append(node.node_id)
                     why = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
                     left = sum(other.is_running for other in nodes)
                     print(
@@ -186,7 +234,7 @@ async def run_cluster(layout: ClusterLayout, verbose: int = 0) -> int:
                         file=sys.stderr,
                         flush=True,
                     )
-                    if not left:
+                    if not left and console is None:
                         nursery.cancel_scope.cancel()
 
                 async def stop_on_signal() -> None:
@@ -198,7 +246,22 @@ async def run_cluster(layout: ClusterLayout, verbose: int = 0) -> int:
 
                 nursery.start_soon(stop_on_signal)
                 await start_all(nodes, layout.cluster_id, nursery, ended)
-                print(f"ready {layout.bootstrap_servers}", flush=True)
+                lines = [f"ready {layout.bootstrap_servers}"]
+                if console is not None:
+
+                    async def run_again(node: NodeProcess) -> None:
+                        try:
+                            ended(node, await node.run())
+                        except NodeFailedError as error:
+                            print(error, file=sys.stderr, flush=True)
+
+                    async def start(node: NodeProcess) -> None:
+                        nursery.start_soon(run_again, node)
+                        with trio.move_on_after(_START_SECONDS):
+                            await node.ready.wait()
+
+                    lines.append(f"console {await console(nursery, nodes, start)}")
+                print(*lines, sep="\n", flush=True)
     except BaseExceptionGroup as group:
         first = _first(group)
         if isinstance(first, KafkaError):

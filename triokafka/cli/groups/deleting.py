@@ -87,7 +87,8 @@ async def _could_delete(admin: AdminClient, names: list[str]) -> int:
         "triokafka groups delete-offsets billing --topic orders:0,1 --topic payments",
     ),
 )
-@click.argument("group", shell_complete=group_names)
+@click.argument("group", required=False, shell_complete=group_names)
+@click.option("--group", "also_group", metavar="GROUP", shell_complete=group_names, help="The group, as an option.")
 @admin_options
 @click.option(
     "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,P…]", shell_complete=topic_names,
@@ -95,25 +96,29 @@ async def _could_delete(admin: AdminClient, names: list[str]) -> int:
 )  # fmt: skip
 @output_options
 def delete_offsets(
-    group: str,
+    group: str | None,
+    also_group: str | None,
     connection: AdminConnection,
     topics: tuple[str, ...],
     output: str,
 ) -> int:
     """Delete the committed offsets of GROUP in topics that none of its members subscribes to."""
+    if (group is None) == (also_group is None):
+        raise click.UsageError("Name one group, as an argument or with --group.")
+    name = group or also_group or ""
     scopes = [parse_scope(text) for text in topics]
 
     async def work(admin: AdminClient) -> int:
-        found = await describe_all(admin, [group])
+        found = await describe_all(admin, [name])
         for error in found.errors.values():
             raise error
-        rows = await _forget(admin, group, scopes)
+        rows = await _forget(admin, name, scopes)
         if output == "json":
             print_json([dict(zip(("topic", "partition", "error"), row, strict=True)) for row in rows])
         else:
             print_table(
                 [Column("TOPIC"), Column("PARTITION"), Column("STATUS")],
-                [(topic, number, "deleted" if error is None else error) for topic, number, error in rows],
+                [(topic, number, "Successful" if error is None else error) for topic, number, error in rows],
             )
         return 1 if any(error is not None for *_, error in rows) else 0
 

@@ -48,6 +48,9 @@ def generate(connection: AdminConnection, file: str, broker_list: str, disable_r
         import random
 
         states = await _states(admin, topics=topics)
+        unknown = sorted(set(topics) - {partition.topic for partition in states})
+        if unknown:
+            raise click.UsageError(f"--topics-to-move-json-file: there is no topic {', '.join(unknown)}.")
         known = {node.node_id: node.rack for node in (await admin.describe_cluster()).nodes}
         missing = [broker for broker in brokers if broker not in known]
         if missing:
@@ -58,12 +61,11 @@ def generate(connection: AdminConnection, file: str, broker_list: str, disable_r
         current = {partition: state.replicas for partition, state in states.items()}
         use_racks = racks if racks and not disable_rack_aware else None
         proposed = plans.propose(current, brokers, use_racks, random.randrange)
+        rollback = plans.plan_json(current, await _directories(admin, current))
         if output == "json":
-            print_json(
-                {"current": json.loads(plans.plan_json(current)), "proposed": json.loads(plans.plan_json(proposed))}
-            )
+            print_json({"current": json.loads(rollback), "proposed": json.loads(plans.plan_json(proposed))})
             return
-        click.echo(f"Current partition replica assignment\n{plans.plan_json(current)}\n")
+        click.echo(f"Current partition replica assignment\n{rollback}\n")
         click.echo(f"Proposed partition reassignment configuration\n{plans.plan_json(proposed)}")
 
     return connection.run(work)
@@ -106,10 +108,14 @@ def execute(
                 "them, cancel them, or give --additional."
             )
         current = {partition: states[partition].target for partition in plan.replicas}
-        click.echo(f"Current partition replica assignment\n\n{plans.plan_json(current)}\n")
+        rollback = plans.plan_json(current, await _directories(admin, current))
+        click.echo(f"Current partition replica assignment\n\n{rollback}\n")
         click.echo(f"Save this to use as the {_FILE} option during rollback")
         if throttle is not None or directory_throttle is not None:
-            click.echo("Run verify until the reassignment is complete: it also removes the throttles.")
+            click.echo(
+                "Warning: You must run verify periodically, until the reassignment completes, to ensure the throttle "
+                "is removed."
+            )
             await _set_throttles(admin, plan, states, throttle, directory_throttle)
         await admin.alter_partition_reassignments(plan.replicas, allow_replication_factor_change=not fixed_factor)
         click.echo(f"Successfully started partition reassignments for {','.join(map(str, sorted(plan.replicas)))}")
@@ -133,18 +139,17 @@ def verify(connection: AdminConnection, file: str, preserve_throttles: bool, out
         states = await _settled_states(admin, plan)
         lines, in_progress = plans.verify(plan.replicas, states)
         active = await admin.list_partition_reassignments()
-        cleared = not in_progress and not active and not preserve_throttles
-        if cleared:
-            await _clear_throttles(admin, plan, states)
+        settled = not in_progress and not active and not preserve_throttles
+        cleared = await _clear_throttles(admin, plan, states) if settled else None
         if output == "json":
-            print_json({"partitions": lines, "in_progress": in_progress, "throttles_removed": cleared})
+            print_json({"partitions": lines, "in_progress": in_progress, "throttles_removed": cleared is not None})
             return 0
         click.echo("Status of partition reassignment:")
         for line in lines:
             click.echo(line)
-        if cleared:
-            topics = ",".join(sorted({partition.topic for partition in plan.replicas}))
-            click.echo(f"\nRemoved the throttles of all brokers and of the topics {topics}")
+        if cleared is not None:
+            click.echo()
+            _echo_cleared(cleared)
         return 0
 
     return connection.run(work)
@@ -164,10 +169,10 @@ def cancel(connection: AdminConnection, file: str, preserve_throttles: bool) -> 
             await admin.alter_partition_reassignments({partition: None for partition in active})
             click.echo(f"Successfully cancelled partition reassignments for: {','.join(map(str, sorted(active)))}")
         else:
-            click.echo("None of the specified partition moves are active.")
+            click.echo("None of the specified partition reassignments are active.")
         if not preserve_throttles and not await admin.list_partition_reassignments():
             states = await _states(admin, topics=sorted({partition.topic for partition in plan.replicas}))
-            await _clear_throttles(admin, plan, states)
+            _echo_cleared(await _clear_throttles(admin, plan, states))
         return 0
 
     return connection.run(work)
@@ -291,16 +296,41 @@ async def _set_throttles(
         await admin.incremental_alter_configs(changes)
 
 
-async def _clear_throttles(admin: AdminClient, plan: Plan, states: Mapping[TopicPartition, Moving]) -> None:
+def _echo_cleared(cleared: tuple[list[int], list[str]]) -> None:
+    brokers, topics = cleared
+    click.echo(f"Clearing broker-level throttles on brokers {','.join(map(str, brokers))}")
+    if topics:
+        click.echo(f"Clearing topic-level throttles on topic{'s' if len(topics) > 1 else ''} {','.join(topics)}")
+
+
+async def _clear_throttles(
+    admin: AdminClient, plan: Plan, states: Mapping[TopicPartition, Moving]
+) -> tuple[list[int], list[str]]:
+    """Remove the throttles of all brokers and of the plan's topics, and return both."""
     from triokafka.client.admin import ConfigResource
 
+    brokers = sorted(node.node_id for node in (await admin.describe_cluster()).nodes)
+    topics = sorted({partition.topic for partition in plan.replicas if partition in states})
     changes: dict[ConfigResource, dict[str, str | None]] = {
-        ConfigResource.broker(node.node_id): {LEADER_RATE: None, FOLLOWER_RATE: None, DIRECTORY_RATE: None}
-        for node in (await admin.describe_cluster()).nodes
+        ConfigResource.broker(broker): {LEADER_RATE: None, FOLLOWER_RATE: None, DIRECTORY_RATE: None}
+        for broker in brokers
     }
-    for topic in sorted({partition.topic for partition in plan.replicas if partition in states}):
+    for topic in topics:
         changes[ConfigResource.topic(topic)] = {plans.LEADER_REPLICAS: None, plans.FOLLOWER_REPLICAS: None}
     await admin.incremental_alter_configs(changes)
+    return brokers, topics
+
+
+async def _directories(admin: AdminClient, current: plans.Assignment) -> dict[tuple[TopicPartition, int], str]:
+    """Return the log directories of replicas: a rollback also restores these. One that cannot be read is missing."""
+    found: dict[tuple[TopicPartition, int], str] = {}
+    described = await admin.describe_log_dirs(sorted({broker for replicas in current.values() for broker in replicas}))
+    for broker in described:
+        for path, directory in ({} if broker in described.errors else described[broker]).items():
+            for partition, replica in directory.replicas.items():
+                if not replica.is_future:
+                    found[partition, broker] = path
+    return found
 
 
 async def _move_directories(admin: AdminClient, plan: Plan) -> None:

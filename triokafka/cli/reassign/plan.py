@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import click
@@ -101,14 +102,16 @@ def read_topics(path: str, option: str) -> list[str]:
     return topics
 
 
-def plan_json(assignment: Assignment) -> str:
-    """Return an assignment as the JSON of a plan, in one line."""
+def plan_json(
+    assignment: Assignment, directories: Mapping[tuple[TopicPartition, int], str] = MappingProxyType({})
+) -> str:
+    """Return an assignment as the JSON of a plan, in one line; replicas without a known directory may be in any."""
     partitions = [
         {
             "topic": partition.topic,
             "partition": partition.partition,
             "replicas": list(replicas),
-            "log_dirs": [ANY_DIRECTORY] * len(replicas),
+            "log_dirs": [directories.get((partition, replica), ANY_DIRECTORY) for replica in replicas],
         }
         for partition, replicas in sorted(assignment.items())
     ]

@@ -6,7 +6,8 @@ import { pages } from "./views.js";
 export const facts = JSON.parse(document.body.dataset.facts);
 const main = document.getElementById("main");
 const sections = [["", "Overview", "o"], ["topics", "Topics", "t"], ["groups", "Groups", "g"], ["brokers", "Brokers", "b"],
-  ["transactions", "Transactions", "x"], ["access", "Access", "a"]];
+  ["metrics", "Metrics", "m"],  ["transactions", "Transactions", "x"], ["access", "Access", "a"],
+  ...(facts.faults ? [["faults", "Faults", "f"]] : [])];
 let current = null; // the page that is shown: {leave, refresh}
 let visit = 0;
 
@@ -55,13 +56,13 @@ export function go(path, query = {}) {
   location.hash = `#/${path}${String(text) ? `?${text}` : ""}`;
 }
 
-async function show(keep) {
+export async function show(keep) {
   const number = ++visit;
   const { parts, query } = address();
   if (current && current.leave) current.leave();
   current = null;
   for (const link of document.querySelectorAll("#sections a")) {
-    if (link.dataset.section === (parts[0] || "")) link.setAttribute("aria-current", "page");
+    if (link.dataset.section === (parts[0] || "")) { link.setAttribute("aria-current", "page"); link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft - 80; }
     else link.removeAttribute("aria-current");
   }
   const page = pages[parts[0] || ""];

@@ -31,11 +31,14 @@ export const time = (ms) => (ms === null || ms < 0 ? "–" : new Date(ms).toISOS
 // columns: [title, cell of a row, "number" or ""]
 export function table(columns, rows, empty = "Nothing to show.") {
   if (!rows.length) return h("p", { class: "card muted" }, empty);
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" },
-    h("table", {},
-      h("thead", {}, h("tr", {}, columns.map(([title, , kind]) => h("th", { scope: "col", class: kind || null }, title)))),
-      h("tbody", {}, rows.map((row) =>
-        h("tr", {}, columns.map(([, cell, kind]) => h("td", { class: kind || null }, cell(row))))))));
+  // On a phone, the rows of a wide table become cards. The roles keep it a table for screen readers.
+  const title = columns.map(([name]) => name).filter(Boolean).join(", ");
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table of ${title}` },
+    h("table", { role: "table", class: columns.length > 3 ? "stack" : null },
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([name, , kind]) =>
+        h("th", { role: "columnheader", scope: "col", class: kind || null }, name || h("span", { class: "unseen" }, "More"))))),
+      h("tbody", { role: "rowgroup" }, rows.map((row) =>
+        h("tr", { role: "row" }, columns.map(([name, cell, kind]) => h("td", { role: "cell", class: kind || null, "data-label": name }, cell(row))))))));
 }
 
 export function problem(error) {
@@ -48,16 +51,23 @@ export function tile(label, value, bad) {
 }
 
 const SVG = "http://www.w3.org/2000/svg";
-function s(name, attributes, ...children) {
+export function s(name, attributes, ...children) {
   const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   for (const child of children) made.append(child);
   return made;
 }
 
+// The width in pixels of one of several charts side by side, so that their texts have the size of other texts.
+export function roomFor(most) {
+  const room = document.getElementById("main").clientWidth - 32;
+  const columns = Math.min(most, Math.max(1, Math.floor((room + 12) / 492)));
+  return Math.max(260, Math.round((room - 12 * (columns - 1)) / columns) - (most > 1 ? 34 : 0));
+}
+
 // samples: [[milliseconds, value], …]
 export function lineChart(samples, label) {
-  const width = 720, height = 160, left = 60, bottom = 22;
+  const width = roomFor(1), height = 160, left = 60, bottom = 22;
   if (samples.length < 2) return h("p", { class: "card muted" }, `${label}: two samples are needed, one comes every 5 seconds.`);
   const most = Math.max(1, ...samples.map(([, value]) => value));
   const [first, last] = [samples[0][0], samples[samples.length - 1][0]];

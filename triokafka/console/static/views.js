@@ -1,7 +1,9 @@
 // The pages. Each returns {title, content, refresh: whether it is loaded again every five seconds, leave}.
 
-import { address, ask, change, facts, go } from "./console.js";
+import { ask, change, facts, go } from "./console.js";
+import { metrics } from "./charts.js";
 import { count, h, lineChart, preview, problem, shownValue, size, table, tile, time } from "./drawing.js";
+import { faults } from "./faults.js";
 
 const topicLink = (name) => h("a", { href: `#/topics/${encodeURIComponent(name)}` }, name);
 const groupLink = (name) => h("a", { href: `#/groups/${encodeURIComponent(name)}` }, name);
@@ -357,5 +359,4 @@ async function access() {
     ...part("Quotas", found.quotas, (rows) => table([["Entity", (one) => h("code", {}, JSON.stringify(one.entity))], ["Limits", (one) => h("code", {}, JSON.stringify(one.values))]], rows, "There are no quotas."))] };
 }
 
-export const pages = { "": overview, topics, groups, brokers, transactions, access };
-export { address };
+export const pages = { "": overview, topics, groups, brokers, metrics, transactions, access, faults };

@@ -262,7 +262,7 @@ async def test_gap_between_segments_is_reported_after_the_start(how: str, caplog
     world = DiskWorld()
     log = await _closed(world)
     segment = log.segments[1]
-    file = segment.path(".log")
+    file = segment.file.path(".log")
     places = [info.position for info in iter_batches(world.storage.read_file(file))]
     if how == "removed":
         world.storage.remove(file)
@@ -283,7 +283,7 @@ async def test_whole_log_and_one_that_was_compacted_once_have_no_gaps(caplog: py
     await _run_until_gaps_were_looked_for(logs)
     assert not caplog.records
     await logs.close()
-    file = log.segments[1].path(".log")
+    file = log.segments[1].file.path(".log")
     infos = list(iter_batches(world.storage.read_file(file)))
     content = world.storage.read_file(file)
     world.storage.open(file).truncate(0)
@@ -303,7 +303,7 @@ async def test_active_segment_that_is_removed_takes_its_log_offline(caplog: pyte
     for topic_partition in (A0, other):
         fill(logs.create(topic_partition), COUNT)
     log = logs.all()[A0]
-    world.storage.remove(log.active_segment.path(".log"))
+    world.storage.remove(log.active_segment.file.path(".log"))
     logs.checkpoint_high_watermarks({A0: COUNT, other: COUNT})
     await logs.flush_sealed()
     assert (logs.get(A0), logs.get(other) is not None) == (None, True)
@@ -323,7 +323,7 @@ async def test_active_segment_that_was_removed_is_noticed_by_a_clean_stop(caplog
     log = logs.create(A0)
     fill(log, COUNT)
     logs.checkpoint_high_watermarks({A0: COUNT})
-    world.storage.remove(log.active_segment.path(".log"))
+    world.storage.remove(log.active_segment.file.path(".log"))
     await logs.close()
     assert "removed while the broker was running" in caplog.text
     again = started(world).all()[A0]

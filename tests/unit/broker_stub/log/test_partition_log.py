@@ -207,10 +207,10 @@ def test_an_index_names_the_last_offset_of_a_batch_every_so_many_bytes() -> None
             expected.append((last_offset, start))
             since = 0
         since += end - start
-    assert log.active_segment.offset_index.entries() == expected
+    assert log.active_segment.indexes.offsets.entries() == expected
     assert 10 < len(expected) < 20
     storage.kill()
-    assert open_log(storage, wide).active_segment.offset_index.entries() == expected
+    assert open_log(storage, wide).active_segment.indexes.offsets.entries() == expected
 
 
 # Producers
@@ -641,7 +641,7 @@ def test_a_segment_goes_with_its_last_record_but_never_the_one_that_is_written_t
 def test_retention_by_time_goes_by_the_newest_record_of_a_segment() -> None:
     log = open_log(MemoryStorage(), config(retention_ms=10_000))
     fill(log, 60)
-    last = log.segments[0].max_timestamp
+    last = log.segments[0].indexes.max_timestamp
     assert log.apply_retention(last + 10_000) == 0
     assert log.apply_retention(last + 10_001) == 1
     dropped = log.apply_retention(NOW + 10**7)
@@ -662,7 +662,7 @@ def test_records_without_a_timestamp_are_as_old_as_their_file() -> None:
         written[log.active_segment.base_offset] = at_ms
     first, *_, active = log.segments
     assert first is not active
-    assert (first.max_timestamp, log.offset_of_max_timestamp()) == (-1, None)
+    assert (first.indexes.max_timestamp, log.offset_of_max_timestamp()) == (-1, None)
     assert log.apply_retention(written[first.base_offset] + 10_000) == 0
     log.close()
     log = open_log(storage, config(retention_ms=10_000), clean=True)
@@ -836,7 +836,7 @@ def test_a_marker_is_not_appended_without_the_transaction_that_it_aborts(damaged
     abort()
     append(log, batch(b"b", base_sequence=1, **options))
     log.close()
-    path = log.active_segment.path(".txnindex")
+    path = log.active_segment.file.path(".txnindex")
     log = open_log(storage, clean=True)
     if damaged:
         file = storage.open(path)
@@ -926,10 +926,10 @@ def test_a_cut_that_comes_upon_damage_takes_the_log_offline() -> None:
     storage = MemoryStorage()
     log = open_log(storage, config(segment_bytes=10**6, index_interval_bytes=200))
     fill(log, 20)
-    (before, _), (last, _) = log.active_segment.offset_index.entries()[1:3]
-    between = next(info for info in log.active_segment.headers() if info.base_offset > before)
+    (before, _), (last, _) = log.active_segment.indexes.offsets.entries()[1:3]
+    between = next(info for info in log.active_segment.file.headers() if info.base_offset > before)
     assert between.last_offset < last
-    log.active_segment.file.write_at(between.position + 8, b"\0\0\0\1")  # its size
+    log.active_segment.file.handle.write_at(between.position + 8, b"\0\0\0\1")  # its size
     with pytest.raises(CorruptRecordError):
         log.truncate_to(last)
     with pytest.raises(KafkaStorageError, match="offline"):

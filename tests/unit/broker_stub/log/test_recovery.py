@@ -185,7 +185,7 @@ def test_segments_of_the_old_formats_are_served(clean: bool) -> None:
     assert offsets(log) == list(range(31))
     assert log.offset_for_timestamp(NOW + 12) == (4, NOW + 12, -1)
     assert log.offset_of_max_timestamp(30) == (29, NOW + 29, -1)
-    assert len(log.segments[0].offset_index.entries()) > 5
+    assert len(log.segments[0].indexes.offsets.entries()) > 5
     log.truncate_to(4, now_ms=NOW)  # in the middle of what was compressed together
     assert offsets(log) == [0, 1]
 
@@ -236,7 +236,7 @@ def test_reading_goes_on_behind_a_segment_whose_end_is_cut(left: int) -> None:
     """Also from where a reader has come to, which is remembered."""
     storage, bases = stored()
     log = open_log(storage, clean=True, recovery_point=COUNT)
-    last = [batch.position for batch in log.segments[0].headers()][-1]
+    last = [batch.position for batch in log.segments[0].file.headers()][-1]
     storage.open(path(0, ".log")).truncate(last + left)
     log = open_log(storage, clean=True, recovery_point=COUNT)
     log.read(bases[1] - 2, 1)
@@ -249,7 +249,7 @@ def test_damage_at_the_end_of_an_old_segment_does_not_keep_it_from_getting_too_o
     storage, bases = stored()
     file = storage.open(path(0, ".log"))
     log = open_log(storage, clean=True, recovery_point=COUNT)
-    last = [batch.position for batch in log.segments[0].headers()][-1]
+    last = [batch.position for batch in log.segments[0].file.headers()][-1]
     file.write_at(last + 8, b"\0\0\0\1")
     file.close()
     log = open_log(storage, config(retention_ms=1000), clean=True, recovery_point=COUNT)
@@ -266,7 +266,7 @@ def test_what_lies_beyond_the_reach_of_an_index_is_found_without(monkeypatch: py
         storage.remove(path(0, suffix))
     log = open_log(storage, clean=clean, recovery_point=COUNT if clean else 0)
     assert offsets(log) == list(range(COUNT))
-    assert 0 < log.segments[0].offset_index.last[1] <= 700
+    assert 0 < log.segments[0].indexes.offsets.last[1] <= 700
     assert [log.offset_for_timestamp(NOW + i * 1000) for i in range(COUNT)] == [
         (i, NOW + i * 1000, 0) for i in range(COUNT)
     ]

@@ -172,7 +172,7 @@ def _write_sparse(files: dict[str, tuple[int, dict[int, bytes]]], folder: Path) 
 def _append_behind_its_back(folder: Path, log: PartitionLog, data: bytearray) -> int:
     """Write one more batch, as a broker would have that died afterwards."""
     patch_batch(data, 0, base_offset=log.log_end_offset, leader_epoch=0)
-    path = folder / log.active_segment.path(".log").rpartition("/")[2]
+    path = folder / log.active_segment.file.path(".log").rpartition("/")[2]
     assert struct.unpack_from(">q", data) == (log.log_end_offset,)
     with path.open("ab") as file:
         file.write(data)

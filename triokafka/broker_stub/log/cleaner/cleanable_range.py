@@ -66,13 +66,13 @@ def cleanable_range(log: PartitionLog, cleaned_up_to: int | None, *, committed: 
             clean_bytes += segment.size
             continue
         if end > committed or (
-            config.min_compaction_lag_ms > 0 and segment.max_timestamp > now_ms - config.min_compaction_lag_ms
+            config.min_compaction_lag_ms > 0 and segment.indexes.max_timestamp > now_ms - config.min_compaction_lag_ms
         ):
             end_offset = segment.base_offset
             break
         # The segment in which the last pass ended counts as dirty: the next pass reads it again.
         cleanable_bytes += segment.size
-        if config.max_compaction_lag_ms < _NEVER and segment.first_timestamp > 0:
-            oldest = min(oldest, segment.first_timestamp)
+        if config.max_compaction_lag_ms < _NEVER and segment.indexes.first_timestamp > 0:
+            oldest = min(oldest, segment.indexes.first_timestamp)
     overdue_ms = max(0, now_ms - config.max_compaction_lag_ms - oldest)
     return CleanableRange(first_dirty, end_offset, clean_bytes, cleanable_bytes, overdue_ms, wrong)

@@ -185,7 +185,7 @@ class CleanerPass:
         files = OpenFiles(self._storage)
         stats = self.stats
         target = self._log.new_cleaned_segment(group[0].base_offset, files, now_ms=self._now_ms)
-        transactions.keep_aborted = target.transaction_index.append
+        transactions.keep_aborted = target.indexes.transactions.append
         group_end = min(self._ends[group[-1].base_offset], end)
         # Recovery after a crash finds the segments after a group by the group's end offset.
         ends = {end, group_end} if len(group) > 1 else {end}
@@ -222,11 +222,11 @@ class CleanerPass:
         """Read the batches of a segment from ``from_offset`` on in groups, each with its size in bytes."""
         position = 0
         if from_offset > segment.base_offset:
-            place = segment.find(from_offset)
+            place = segment.reader.find(from_offset)
             position = segment.size if place is None else place.position
         size = records = 0
         batches: list[tuple[BatchInfo, memoryview]] = []
-        for info, data in segment.batches(position, check_crc=True):
+        for info, data in segment.file.batches(position, check_crc=True):
             batches.append((info._replace(position=0), data))
             size += len(data)
             records += info.record_count
@@ -317,7 +317,7 @@ def _remove(storage: Storage, segment: LogSegment) -> None:
     """Remove an unused segment. The next opening of the log removes files that a failing disk leaves behind."""
     for suffix in SEGMENT_SUFFIXES:
         try:
-            if storage.exists(segment.path(suffix)):
-                storage.remove(segment.path(suffix))
+            if storage.exists(segment.file.path(suffix)):
+                storage.remove(segment.file.path(suffix))
         except OSError:
             continue

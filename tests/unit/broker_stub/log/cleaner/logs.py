@@ -66,7 +66,7 @@ def clean(
 
 def batches(log: PartitionLog) -> list[BatchInfo]:
     """The headers of all batches."""
-    return [info for segment in log.segments for info, _ in segment.batches(check_crc=True)]
+    return [info for segment in log.segments for info, _ in segment.file.batches(check_crc=True)]
 
 
 def records(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:

@@ -52,7 +52,7 @@ def test_rewritten_segment_is_as_old_as_the_last_that_it_replaces() -> None:
         append(log, batch(b"v", key=b"k%d" % (number % 4), timestamp=-1))
     clock[0] = NOW + 9_000
     clean(log, storage, now_ms=clock[0])
-    assert log.segments[-2].age_counts_from_ms == NOW + 29
+    assert log.segments[-2].indexes.age_counts_from_ms == NOW + 29
     log.apply_retention(NOW + 10_029)
     assert [offset for offset, *_ in records(log)] == [26, 27, 28, 29]
     log.apply_retention(NOW + 10_030)
@@ -329,7 +329,7 @@ def test_damaged_batch_ends_the_pass_and_nothing_is_lost() -> None:
     for number in range(20):
         put(log, (b"k%d" % (number % 3), b"x" * 40))
     second = log.segments[1]
-    file = storage.open(second.path(".log"))
+    file = storage.open(second.file.path(".log"))
     file.write_at(second.size - 3, b"?")
     with pytest.raises(CorruptRecordError):
         clean(log, storage)

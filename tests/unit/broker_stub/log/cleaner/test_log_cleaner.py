@@ -473,7 +473,7 @@ async def test_log_that_cannot_be_cleaned_is_left_alone_and_shown_and_the_others
     bad, good = logs.create(A), logs.create(B)
     fill(bad, count=60)
     fill(good)
-    file = world.storage.open(bad.segments[1].path(".log"))
+    file = world.storage.open(bad.segments[1].file.path(".log"))
     file.write_at(bad.segments[1].size - 3, b"?")
     async with cleaning(world, logs) as cleaner:
         await trio.sleep(100)

@@ -18,7 +18,7 @@ async def test_broker_shows_how_cleaning_goes_and_what_cannot_be_cleaned() -> No
             await node.produce("orders", encode_batch([(1, b"k", b"%d" % number, ())]))
         log = node.broker.logs.get(TopicPartition("orders", 0))
         assert log is not None
-        file = node.broker.world.storage.open(log.segments[0].path(".log"))
+        file = node.broker.world.storage.open(log.segments[0].file.path(".log"))
         file.write_at(70, b"\xff")
         cleaner = node.broker.cleaner
 
