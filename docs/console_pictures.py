@@ -59,7 +59,6 @@ async def _traffic(client: dict[str, Any], nursery: trio.Nursery) -> None:
 async def _take(page: Page, url: str, path: str, name: str, width: int, height: int, *, dark: bool = False) -> None:
     await page.look(width, dark=dark, height=height)
     await page.open(f"{url}#/{path}")
-    await page.run("location.reload()")
     await page.wait_for("document.querySelector('main h1') && document.querySelector('main table, main .chart')")
     await page.run("document.querySelector('main details')?.setAttribute('open', '')")
     await page.screenshot(FOLDER / f"{name}.webp", whole=False)
