@@ -15,20 +15,24 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
 NUMBERS: Final = ROOT / "docs" / "numbers"
+PAGE: Final = ROOT / "docs" / "measurements.md"
 COVERED: Final = (
     "README.md",
     "docs/index.md",
     "docs/cluster.md",
+    "docs/comparison.md",
     "docs/consumer.md",
     "docs/migrating-from-aiokafka.md",
     "docs/migrating-from-confluent-kafka.md",
     "docs/migrating-from-kafka-python.md",
+    "docs/measurements.md",
     "docs/mirror.md",
     "docs/producer.md",
     "docs/quickstart.md",
@@ -118,23 +122,56 @@ def unmarked_claims(text: str) -> list[str]:
     for number, line in enumerate(lines):
         for claim in _CLAIM.finditer(line):
             near = line[max(0, claim.start() - 60) : claim.end() + 80]
+            if line.startswith("| `") and text.startswith("# Measured numbers"):
+                continue  # made from the files
             if "<!-- number:" not in near and "<!-- not measured -->" not in line:
                 found.append(f"{number + 1}: {claim['claim']}")
     return found
 
 
+def page() -> str:
+    """Return ``docs/measurements.md``: all figures of all files."""
+    return "\n".join(_page())
+
+
+def _page() -> Iterator[str]:
+    yield "# Measured numbers"
+    yield ""
+    yield "<!-- Made by `python -m docs.measured` from the files in `docs/numbers`. -->"
+    yield ""
+    yield from (
+        "`make numbers` measures everything on this page, in a quarter of an hour on a quiet machine, and writes it",
+        "here. Clients and brokers of a table take turns, so that a slow moment of the machine hits all, and medians",
+        "are compared. Ratios are what counts; absolute figures are those of the machine, and its load is given.",
+        "`make bench` measures more cases.",
+    )
+    for path in sorted(NUMBERS.glob("*.json")):
+        found = document(path.stem)
+        versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+        rounds = "one round" if found["rounds"] == 1 else f"{found['rounds']} rounds"
+        yield f"\n## {path.stem.replace('_', ' ').capitalize()}\n"
+        yield f"What is measured: {found['about']}.\n"
+        yield f"{sentence(path.stem)}, {rounds}; load of the machine before: {found['machine']['load_before']}."
+        yield f"Versions: {versions}.\n"
+        yield "| figure | value | what it is |"
+        yield "|---|---:|---|"
+        for name, one in found["figures"].items():
+            yield f"| `{name}` | {one['text']} | {one['what'].replace('|', '/')} |"
+    yield ""
+
+
 def main() -> int:
     """Bring all pages up to date, and print those that changed."""
     document.cache_clear()
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    for page in pages:
-        before = page.read_text(encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        before = path.read_text(encoding="utf-8")
         if "<!-- number: " not in before and "<!-- measured: " not in before:
             continue
         after = updated(before)
         if after != before:
-            page.write_text(after, encoding="utf-8")
-            print(f"{page.relative_to(ROOT)}: figures updated")
+            path.write_text(after, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)}: figures updated")
     return 0
 
 

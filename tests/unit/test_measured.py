@@ -52,6 +52,11 @@ def test_a_file_says_when_where_and_how_it_was_measured(path: Path) -> None:
     assert all(one["text"] and one["what"] for one in found["figures"].values())
 
 
+def test_the_page_of_all_figures_is_made_from_the_files() -> None:
+    measured.document.cache_clear()
+    assert measured.PAGE.read_text(encoding="utf-8") == measured.page(), "run `python -m docs.measured`"
+
+
 @pytest.mark.usefixtures("one_file")
 def test_another_figure_in_the_text_is_found_and_replaced() -> None:
     stale = "`send` is 2.5 times<!-- number: t.ratio --> as fast."

@@ -149,5 +149,5 @@ document.getElementById("logout").addEventListener("click", async () => { await 
 try { setTheme(localStorage.getItem("theme")); } catch { /* a private window */ }
 if (facts.login) document.getElementById("logout").hidden = false;
 addEventListener("hashchange", () => show());
-setInterval(() => { if (current && current.refresh && !document.hidden && !main.querySelector("form :focus")) show(true); }, 5000);
+setInterval(() => { if (current && current.refresh && !document.hidden && !main.querySelector("form :focus, details[open] form")) show(true); }, 5000);
 begin();
