@@ -8,7 +8,7 @@ DIST := .venv-dist
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-pure interop long bench docs dist image clean
+.PHONY: help setup demo check test test-pure interop long bench numbers docs dist image clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -51,6 +51,9 @@ long: $(READY) ## the long runs: more seeds, more kills; prints what it found
 
 bench: $(READY) ## tables against the other clients, in one run; JSON and plots in benchmarks/results
 	$(BIN)/python -m benchmarks
+
+numbers: $(READY) ## the measured figures of README.md and docs, into docs/numbers and the pages (a quarter of an hour)
+	$(BIN)/python -m benchmarks --save-numbers
 
 docs: $(READY) ## the site, with search, in docs/site; and the generated reference pages
 	$(BIN)/python -m docs.generate

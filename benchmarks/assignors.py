@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+from benchmarks import plots
 from benchmarks.report import as_document as as_document
 from benchmarks.report import save
 from triokafka.assignors import BUILT_IN, Assignment, MemberSubscription, PartitionAssignor
@@ -151,7 +152,9 @@ def draw(found: Findings) -> Any:
         axis.set_yscale("log")
         axis.set_xlabel("members of a group")
         axis.set_ylabel("CPU seconds of a fresh deal")
-        axis.legend()
+        axis.margins(x=0.25)
+        plots.name_lines(axis)
+    plots.head(figure, "Processor time of one assignment, by members and strategy")
     return figure
 
 

@@ -24,7 +24,8 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from benchmarks.clients.brokers import sink_broker
-from benchmarks.report import RESULTS, bars, save
+from benchmarks.pictures import draw
+from benchmarks.report import RESULTS, save
 from benchmarks.side_by_side import broker_process
 
 OURS: Final = "triokafka.asyncio"
@@ -278,8 +279,11 @@ def main() -> None:
     )
     show(rows)
     if not args.quick and not args.scenarios:
-        picture = bars("times aiokafka", lambda row: (f"{row.scenario}, {row.loop}", row.ratio), rows)
-        save("asyncio", {"rows": [row._asdict() for row in rows]}, picture)
+        save(
+            "asyncio",
+            {"rows": [row._asdict() for row in rows]},
+            draw("asyncio", rows),
+        )
         print(f"JSON and picture are in {RESULTS}")
 
 

@@ -22,7 +22,8 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from benchmarks.clients.brokers import sink_broker
-from benchmarks.report import RESULTS, bars, save
+from benchmarks.pictures import draw
+from benchmarks.report import RESULTS, save
 from benchmarks.side_by_side import broker_process
 
 OURS: Final = "triokafka.blocking"
@@ -189,8 +190,11 @@ def main() -> None:
     rows = run(rounds=args.rounds or (3 if args.quick else 5), share=_QUICK_SHARE if args.quick else 1)
     show(rows)
     if not args.quick:
-        picture = bars("times kafka-python (processor time)", lambda row: (row.scenario, row.cpu_ratio), rows)
-        save("blocking", {"rows": [row._asdict() for row in rows]}, picture)
+        save(
+            "blocking",
+            {"rows": [row._asdict() for row in rows]},
+            draw("blocking", rows),
+        )
         print(f"JSON and picture are in {RESULTS}")
 
 

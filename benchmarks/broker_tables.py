@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from benchmarks import plots
+
 LATENCY_RATE: Final = 1_000
 
 
@@ -190,9 +192,14 @@ def draw(found: Findings) -> Any:
         for number, broker in enumerate(brokers):
             rows = {row[:3]: getattr(row, f"{what}_cpu_per_gigabyte") for row in found.moving if row.broker == broker}
             places = [position + number * height for position, cell in enumerate(cells) if cell in rows]
-            axis.barh(places, [rows[cell] for cell in cells if cell in rows], height=height, label=broker)
-        axis.set_xlabel(f"{what}: the broker's CPU seconds a GB")
+            values = [rows[cell] for cell in cells if cell in rows]
+            axis.barh(places, values, height=height, color=plots.colour_of(broker))
+            for place, value in zip(places, values, strict=True):
+                text = f"{plots.shown(value)} {broker}"
+                axis.annotate(text, (value, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+        axis.set_xlabel(f"{what}: the broker's CPU seconds a GB (shorter is better)")
+        axis.margins(x=0.35)
+        plots.quiet(axis)
         axis.set_yticks(range(len(cells)), [f"{size} B, {p} part., {c} conn." for size, p, c in cells])
-    if brokers:
-        figure.axes[0].legend()
+    plots.head(figure, "What a broker spends on a gigabyte of values, by load")
     return figure

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from benchmarks import plots
+
 _MICRO: Final = 1_000_000
 _ENOUGH_TO_TELL: Final = 500_000
 """Loading fewer records takes no longer than one start differs from another."""
@@ -215,6 +217,7 @@ def draw(found: Findings) -> Any:
     ):
         axis.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
         axis.grid(alpha=0.3)
-        if axis.lines:
-            axis.legend(fontsize=7)
+        axis.margins(x=0.45)
+        plots.name_lines(axis)
+    plots.head(figure, "What groups cost the broker: a straight line upwards is growth in proportion")
     return figure

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
+from benchmarks import plots
 from benchmarks.clients.brokers import in_memory_broker
 from benchmarks.rebalance_play import MODES, Cost, add_one
 from benchmarks.report import as_document as as_document
@@ -165,7 +166,9 @@ def draw(found: Findings) -> Any:
         axis.set_yscale("log")
         axis.set_xlabel("members of a group that takes one more")
         axis.set_ylabel(label)
-        axis.legend(fontsize=7)
+        axis.margins(x=0.35)
+        plots.name_lines(axis)
+    plots.head(figure, "What one more member costs a group, by its size and protocol")
     return figure
 
 

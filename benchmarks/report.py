@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -13,21 +13,6 @@ from triokafka import kernels
 
 RESULTS: Final = Path(__file__).parent / "results"
 PEERS: Final = ("kafka-python", "aiokafka", "confluent-kafka", "noida-db", "crc32c", "trio")
-
-Bar = Callable[[Any], tuple[str, float]]
-"""Label and value of a row."""
-
-
-def bars(axis_label: str, bar: Bar, rows: Sequence[Any]) -> Any:
-    """A matplotlib figure with one bar for each row."""
-    from matplotlib.figure import Figure
-
-    labels, values = zip(*map(bar, reversed(rows)), strict=True)
-    figure = Figure(figsize=(9, 1 + 0.25 * len(rows)))
-    axis = figure.subplots()
-    axis.barh(labels, values)
-    axis.set_xlabel(axis_label)
-    return figure
 
 
 class Parts(Protocol):
@@ -59,4 +44,4 @@ def save(name: str, findings: Mapping[str, Any], figure: Any) -> None:
     }
     (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1, default=str) + "\n")
     figure.tight_layout()
-    figure.savefig(RESULTS / f"{name}.png", dpi=100)
+    figure.savefig(RESULTS / f"{name}.png", dpi=120)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from benchmarks import report
+from benchmarks import plots, report
 
 TUPLES: Final = ("tuples", "kafka-python tuples", "confluent-kafka tuples")
 """Readers that yield a tuple for each record: by our records, and by the clients that there are."""
@@ -212,8 +212,11 @@ def as_document(found: Findings) -> dict[str, Any]:
 def draw(found: Findings) -> Any:
     """Rows a second of every reader."""
     rows = [row for row in found.rows if row.operation == "noop"] or found.rows
-    return report.bars(
-        "million rows a second",
+    best = max((one.ratio for one in found.ratios if one.against == "connector"), default=None)
+    title = "Rows a second that Spark reads from Kafka"
+    return plots.bars(
+        title if best is None else f"{title}: up to {plots.shown(best)} times as many as with Spark's connector",
+        "million rows a second (longer is better)",
         lambda row: (
             f"{row.broker}, {row.size} B, {row.compression}, {row.mode}: {row.reader}",
             row.rows_per_second / 1e6,

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from benchmarks.report import bars
+from benchmarks.plots import bars
 from triokafka.cli.cluster.free_ports import free_ports
 
 USER: Final = "alice"
@@ -347,6 +347,7 @@ def as_document(found: Findings) -> dict[str, Any]:
 def draw(found: Findings) -> Any:
     """Return the picture: rates for each processor second."""
     return bars(
+        "What encryption costs: records for each second of processor time",
         "million records for each processor second",
         lambda row: (f"{row.client} {row.what} {row.protocol}", row.per_processor_second / 1e6),
         found.rows,

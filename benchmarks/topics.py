@@ -23,8 +23,9 @@ import trio
 
 from benchmarks.cluster_nodes import KAFKA_JARS, SMALL_JAVA, Member, Node, NodeFailedError, NodeGroup
 from benchmarks.groups_wire import Wire, close, connect
+from benchmarks.plots import bars
 from benchmarks.processes import cpu_seconds, private_mib
-from benchmarks.report import as_document, bars, save
+from benchmarks.report import as_document, save
 from triokafka.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 
@@ -283,9 +284,11 @@ def draw(found: Findings) -> Any:
     """A bar for the growth of each measurement."""
     rows: Sequence[Row] = found.rows or [Row("", "nothing was measured", "", 0, 0, 0)]
     return bars(
+        "How cost grows with the number of topics: 1 is growth in proportion, less is better",
         "growth with the count of topics (1 is linear)",
         lambda row: (f"{row.cluster}: {row.measurement}", row.growth),
         rows,
+        even=1,
     )
 
 

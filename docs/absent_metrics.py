@@ -96,12 +96,12 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
         r"kafka\.server:type=(AddPartitionsToTxnManager|AssignmentsManager|BrokerMetadataListener|SnapshotEmitter|"
         r"node-metrics|transaction-coordinator-metrics)(,.*)?",
         r".*",
-        "not measured yet",
+        "not measured; RequestMetrics has the requests that they send",
     ),
     (
-        r"kafka\.server:type=MetadataLoader,name=(AvgIdleRatio|CurrentControllerId|HandleLoadSnapshotCount)",
+        r"kafka\.server:type=MetadataLoader,name=(AvgIdleRatio|HandleLoadSnapshotCount)",
         r".*",
-        "not measured yet; the leader is in raft-metrics",
+        "the loader has no thread of its own",
     ),
     (
         r"kafka\.server:type=broker-metadata-metrics",
@@ -110,8 +110,9 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         r"kafka\.server:type=raft-metrics",
-        r"append-.*|commit-.*|current-(state|vote.*)|election-.*|fetch-.*|log-end-epoch|number-.*|poll-.*|uncommitted-.*",
-        "not measured yet; `triokafka quorum` shows the state",
+        r"append-.*|commit-.*|current-(state|vote.*)|election-.*|fetch-.*|number-(of-observers|unknown.*)|poll-.*|"
+        r"uncommitted-.*",
+        "`triokafka quorum` shows the state; times are not measured",
     ),
     (
         r"kafka\.server:type=group-coordinator-metrics",
@@ -130,22 +131,17 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
         "there are no fetcher threads",
     ),
     (
-        r"kafka\.server:type=ReplicaManager,name=(PartitionsWithLateTransactionsCount|ProducerIdCount)",
-        r".*",
-        "not measured yet; `triokafka transactions find-hanging` finds late transactions",
-    ),
-    (
         r"kafka\.controller:type=ControllerEventManager,name=AvgIdleRatio"
         r"|kafka\.controller:type=KafkaController,name=(BrokerRegistrationState|IgnoredStaticVoters|LastAppliedRecordLagMs|"
         r"LastAppliedRecordTimestamp|LastCommittedRecordOffset|MetadataErrorCount)",
         r".*",
-        "not measured yet",
+        "raft-metrics has the committed end; a node that cannot apply a record stops",
     ),
     (r"kafka\.controller:type=ControllerEventManager,.*", r"\d+thPercentile", "count, sum and maximum are measured"),
-    (r"kafka\.coordinator\.transaction:.*", r".*", "not measured yet"),
+    (r"kafka\.coordinator\.transaction:.*", r".*", "not measured; `triokafka transactions` shows the states"),
     (r"kafka\.log:type=Log,name=RetentionSizeInPercent", r".*", "only remote storage uses it"),
     (r"kafka\.log:type=LogCleaner,name=DeadThreadCount", r".*", "the cleaner has no threads of its own"),
-    (r"kafka\.log:type=LogFlushStats,.*", r".*", "not measured yet"),
+    (r"kafka\.log:type=LogFlushStats,.*", r".*", "not measured; node_exporter has the disk"),
     (r"kafka\.log:type=LogManager,name=LogDirectory(Cordoned|Offline)", r".*", "the numbers of directories are there"),
     (r"kafka\.utils:type=Throttler.*", r".*", "the cleaner's limit is a configuration"),
 )

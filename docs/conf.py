@@ -22,7 +22,7 @@ project = "triokafka"
 version = release = triokafka.__version__
 copyright = "triokafka's authors"  # Sphinx's name
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "docs.inline_svg"]
 exclude_patterns = ["site", "reference/index.md"]  # that index is the list of groups of the side bar
 suppress_warnings = [
     "myst.xref_missing",  # links out of docs/, to examples and tests, which lead there in a checkout

@@ -40,7 +40,7 @@ def faults_of(package: Path, *, compiled: bool = False) -> list[str]:
     """
     if package.suffix == ".whl":
         with zipfile.ZipFile(package) as wheel:
-            names = wheel.namelist()
+            names = [name for name in wheel.namelist() if not name.endswith("/")]  # auditwheel adds directories
             (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
             return _wheel_faults(names, compiled) + _metadata_faults(wheel.read(metadata).decode())
     with tarfile.open(package) as sdist:

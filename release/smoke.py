@@ -17,7 +17,7 @@ import trio
 import triokafka
 from triokafka.testing import running_broker
 
-MODULES = ("asyncio", "blocking", "broker_stub.node", "cli.app", "client", "mirror", "records", "testing.plugin")
+MODULES = ("asyncio", "blocking", "broker_stub.node", "cli.app", "client", "mirror", "records")
 """Imported with the dependencies of the base installation alone."""
 
 

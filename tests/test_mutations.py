@@ -61,6 +61,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def _run(where: Path, *tests: str) -> tuple[int, str]:
     """Exit status and output; a run that hangs has failed."""
     environment = {**os.environ, "PYTHONPATH": str(where), "TRIOKAFKA_PURE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["TRIOKAFKA_RAFT_SEEDS"] = "45"  # some rules are broken only in rare lives
     shutil.rmtree(where / ".hypothesis", ignore_errors=True)
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=60"]
     try:

@@ -10,6 +10,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 
@@ -43,6 +44,19 @@ MOVED = frozenset({5, 6, 14, 15, 16})
 """Codes that say that a leader or a coordinator moves. Some clients hand them out instead of asking again: librdkafka's
 DeleteRecords, kafka-python's DescribeGroups. Then the scenario begins again."""
 ATTEMPTS = 5
+CHANGES = frozenset(
+    {
+        "create_topic",
+        "create_topics",
+        "create_partitions",
+        "delete_topic",
+        "delete_topics",
+        "delete_topic_by_id",
+        "alter_configs",
+        "incremental_alter",
+    }
+)
+"""Calls of a driver that change the metadata of the cluster."""
 EVERY = 9
 """`make test` runs every ninth scenario here."""
 
@@ -81,6 +95,30 @@ def moving(running: BlockingCluster, *, pause: float) -> Iterator[list[int]]:
         thread.join()
 
 
+class Settling:
+    """A driver whose changes of the cluster are known to all nodes when the call returns.
+
+    Elsewhere, as with Apache Kafka, the next call may reach a node that does not know them yet.
+    """
+
+    def __init__(self, driver: ClientDriver, running: BlockingCluster) -> None:
+        self._driver = driver
+        self._running = running
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._driver, name)
+        if name not in CHANGES:
+            return found
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            try:
+                return found(*arguments, **options)
+            finally:
+                self._running.settle()
+
+        return call
+
+
 def verify(driver: type[ClientDriver], running: BlockingCluster, *, every: int = 1, moving: bool = False) -> None:
     """Run the scenarios, or every so many, and fail with all that did not hold."""
     known = {one.name for one in scenarios()}
@@ -92,7 +130,7 @@ def verify(driver: type[ClientDriver], running: BlockingCluster, *, every: int =
         again = [one for one in chosen if one.name not in found or found[one.name].code in MOVED]
         found |= run_all(
             again,
-            lambda: driver(running.bootstrap_servers, PATIENCE),
+            lambda: cast(ClientDriver, Settling(driver(running.bootstrap_servers, PATIENCE), running)),
             PATIENCE,
             replication=3,
             idempotent=moving,

@@ -24,7 +24,12 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield given
         return
     data: Path = tmp_path_factory.mktemp("broker") / "data"
-    with broker_process(data, settings={"group.initial.rebalance.delay.ms": "100"}) as address:
+    settings = {
+        "group.initial.rebalance.delay.ms": "100",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+        "transaction.state.log.num.partitions": "5",
+    }
+    with broker_process(data, settings=settings) as address:
         yield address
 
 

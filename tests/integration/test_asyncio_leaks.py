@@ -196,6 +196,7 @@ def test_keyboard_interrupt_leaves_nothing(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_a_thousand_cycles_leave_no_memory(bootstrap: str, topic: str) -> None:
     async def cycles(count: int) -> None:
         for _ in range(count):

@@ -238,6 +238,11 @@ class TestFormats:
             values = [json.loads(line)["value"] for line in tool.ok(*read, "--json").splitlines()]
             assert values == [{"id": 1, "note": None}, {"id": 2, "note": "x"}]
         assert "needs --schema-registry" in tool.fails("consume", "avro", "--value-format", "avro", status=2)
+        nobody = ("--schema-registry", "http://127.0.0.1:1", "--value-format", "registry")
+        silent = tool("produce", "avro", *nobody, stdin="{}\n")
+        assert silent.status == 1
+        assert "line 1 cannot be encoded: http://127.0.0.1:1/subjects/avro-value" in silent.err
+        assert "Connection refused. Check the registry's address and credentials" in silent.err
 
 
 class TestEndToEnd:

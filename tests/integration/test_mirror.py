@@ -16,9 +16,18 @@ import trio
 import triokafka
 from tests.support.read_back import read_all
 from triokafka.mirror import Mirror, MirrorOptions
+from triokafka.security.acl import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermissionType,
+    ResourceType,
+)
 from triokafka.structs import TopicPartition
 from triokafka.testing import RunningBroker, running_broker
 
+ALLOW = AclPermissionType.ALLOW
 PATIENCE = 60
 
 
@@ -298,3 +307,36 @@ def test_wrong_use_is_a_sentence(words: list[str], problem: str) -> None:
     assert ran.returncode == 2
     assert problem in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+async def test_acls_of_topics_are_copied_once_both_clusters_have_an_authorizer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    authorizer: dict[str, Any] = {
+        "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super_users": "User:ANONYMOUS",
+    }
+    async with running_broker(**authorizer) as west, running_broker(**authorizer) as east:
+        await write(west, "orders", 1)
+        read, write_too, all_for_bob = (
+            AclBinding(ResourceType.TOPIC, "orders", AclPatternType.LITERAL, principal, "*", operation, ALLOW)
+            for principal, operation in (
+                ("User:alice", AclOperation.READ),
+                ("User:alice", AclOperation.WRITE),
+                ("User:bob", AclOperation.ALL),
+            )
+        )
+        async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
+            await admin.create_acls([read, write_too, all_for_bob])
+        for _ in range(2):  # the second time, all are there
+            await mirror(west, east, sync_topic_acls=True)
+        async with triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin:
+            found = set(await admin.describe_acls(AclBindingFilter(ResourceType.TOPIC)))
+        assert found == {
+            read._replace(resource_name="west.orders"),
+            all_for_bob._replace(resource_name="west.orders", operation=AclOperation.READ),
+        }
+        assert "not copied" not in caplog.text
+        async with running_broker() as plain:
+            await mirror(west, plain, sync_topic_acls=True)
+        assert "the ACLs of topics are not copied: cluster east" in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import io
 import logging
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from tests.support.broker_process import BrokerProcess
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.broker import is_secret
 from triokafka.broker_stub.config.security_names import SECURITY_NAMES
+from triokafka.cli.app import run
 from triokafka.client.admin import ConfigResource, ConfigResourceType
 from triokafka.client.config import ConsumerOptions, ProducerOptions
 from triokafka.errors import KafkaError
@@ -90,13 +92,13 @@ def output() -> Iterator[Output]:
             collected.saw(f"log {record.name}", self.format(record) + repr(record.args))
 
     handler, root = Collector(), logging.getLogger()
-    level = root.level
+    level, handlers = root.level, list(root.handlers)  # a command in this process sets them, too
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
     try:
         yield collected
     finally:
-        root.removeHandler(handler)
+        root.handlers[:] = handlers
         root.setLevel(level)
 
 
@@ -208,17 +210,21 @@ def test_every_secret_option_of_a_broker_stays_hidden(output: Output) -> None:
     assert output.leaks() == set()
 
 
-def _command(output: Output, where: str, *arguments: str, words: str | None = None) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "triokafka", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        input=words,
-    )
+def _command(output: Output, where: str, *arguments: str) -> str:
+    """Run a command in this process, which spares the start of a Python for each; its log lines are seen, too."""
+    written, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(written), contextlib.redirect_stderr(errors):
+        run(arguments)
+    output.saw(where, written.getvalue() + errors.getvalue())
+    return written.getvalue()
+
+
+def _process(output: Output, where: str, *arguments: str, words: str) -> None:
+    """Run a command in a process of its own, with ``words`` as its input."""
+    command = [sys.executable, "-m", "triokafka", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, input=words)
+    assert done.returncode == 0, done
     output.saw(where, f"{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 @pytest.mark.timeout(300)
@@ -270,7 +276,7 @@ def test_processes_and_commands_show_no_secret(output: Output, tmp_path: Path) -
         common = ("--bootstrap-server", bootstrap, "--command-config", str(client))
         _command(output, "configs describe", "configs", "describe", "--entity-type", "brokers", "--all", *common)
         _command(output, "users list", "users", "list", *common)
-        _command(output, "produce", "produce", "orders", *common, words="x\n")
+        _process(output, "produce", "produce", "orders", *common, words="x\n")
         bad = f'sasl.jaas.config=PlainLoginModule required password="{output.plant("broken jaas")}'
         _command(output, "broken option", "topics", "list", "--bootstrap-server", bootstrap, "-X", bad)
     finally:

@@ -1,4 +1,4 @@
-"""Clients of three libraries above a quota reach its rate within a tenth, one and several of them together.
+"""Clients of three libraries above their quotas reach the rates within a tenth, one and several of each together.
 
 `tests/simulation/test_quotas.py` shows the same for ours in virtual time.
 """
@@ -20,9 +20,9 @@ from triokafka.blocking import KafkaProducer
 from triokafka.cli.app import run
 
 LIMIT: Final = 400_000
-"""Bytes per second, for all limited clients together."""
+"""Bytes per second, for all clients of a library together."""
 VALUE: Final = b"x" * 8_000
-WARM_UP: Final = 3.0
+WARM_UP: Final = 5.0
 MEASURED: Final = 6.0
 Acknowledged = Callable[..., None]
 
@@ -58,7 +58,7 @@ def repeated(work: Callable[[], object]) -> Iterator[None]:
 @contextmanager
 def librdkafka(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
     producer = ConfluentProducer(
-        {"bootstrap.servers": bootstrap, "client.id": "limited", "linger.ms": 0, "batch.size": 16_384,
+        {"bootstrap.servers": bootstrap, "client.id": "librdkafka", "linger.ms": 0, "batch.size": 16_384,
          "queue.buffering.max.messages": 20}
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def librdkafka(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
 
 @contextmanager
 def kafka_python(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
-    producer = PythonProducer(bootstrap_servers=bootstrap, client_id="limited", batch_size=16_384, linger_ms=0)
+    producer = PythonProducer(bootstrap_servers=bootstrap, client_id="kafka-python", batch_size=16_384, linger_ms=0)
     room = threading.Semaphore(8)  # it has no bound of its own
 
     def done(*_: object) -> None:
@@ -95,7 +95,7 @@ def kafka_python(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
 @contextmanager
 def ours(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
     producer = KafkaProducer(
-        bootstrap_servers=bootstrap, client_id="limited", batch_size=16_384, buffer_memory=65_536, max_block_ms=60_000
+        bootstrap_servers=bootstrap, client_id="ours", batch_size=16_384, buffer_memory=65_536, max_block_ms=60_000
     )
     with repeated(lambda: producer.send("t", VALUE).add_callback(acknowledged)):
         yield
@@ -116,27 +116,34 @@ def broker() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("library", "clients"),
+    ("libraries", "clients"),
     [
-        *((library, 1) for library in CLIENTS),
-        *(pytest.param(library, count, marks=pytest.mark.long) for library in CLIENTS for count in (10, 100)),
+        pytest.param(tuple(CLIENTS), 1, id="one-of-each"),
+        *(
+            pytest.param((library,), count, marks=pytest.mark.long, id=f"{library}-{count}")
+            for library in CLIENTS
+            for count in (1, 10, 100)
+        ),
     ],
 )
-def test_producers_reach_their_quota_together(broker: str, library: str, clients: int) -> None:
-    count = Count()
-    quota = ["quotas", "alter", "--client", "limited", "-b", broker]
-    assert run([*quota, "--producer-byte-rate", str(LIMIT)]) == 0
+def test_producers_reach_their_quota_together(broker: str, libraries: tuple[str, ...], clients: int) -> None:
+    counts = {library: Count() for library in libraries}
     with ExitStack() as stack:
-        stack.callback(run, [*quota, "--remove", "all"])
-        for _ in range(clients):
-            stack.enter_context(CLIENTS[library](broker, count.add))
-        time.sleep(WARM_UP if clients == 1 else 4 * WARM_UP)
-        before, began_at = count.bytes, time.monotonic()
+        for library in libraries:
+            quota = ["quotas", "alter", "--client", library, "-b", broker]
+            assert run([*quota, "--producer-byte-rate", str(LIMIT)]) == 0
+            stack.callback(run, [*quota, "--remove", "all"])
+            for _ in range(clients):
+                stack.enter_context(CLIENTS[library](broker, counts[library].add))
+        time.sleep(WARM_UP if clients == 1 else 3 * WARM_UP)
+        before, began_at = {library: count.bytes for library, count in counts.items()}, time.monotonic()
         time.sleep(MEASURED)
-        rate = (count.bytes - before) / (time.monotonic() - began_at)
+        seconds = time.monotonic() - began_at
+        rates = {library: (count.bytes - before[library]) / seconds for library, count in counts.items()}
         undisturbed(broker)
-        assert run([*quota, "--remove", "all"]) == 0  # so that the clients end soon
-    assert 0.9 * LIMIT <= rate <= 1.1 * LIMIT
+        for library in libraries:  # so that the clients end soon
+            assert run(["quotas", "alter", "--client", library, "-b", broker, "--remove", "all"]) == 0
+    assert all(0.9 * LIMIT <= rate <= 1.1 * LIMIT for rate in rates.values()), rates
 
 
 def undisturbed(bootstrap: str) -> None:

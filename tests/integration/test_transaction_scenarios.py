@@ -167,11 +167,11 @@ def test_large_transaction_is_whole(producer: Open, bootstrap: str, topic: str) 
     one = producer()
     for _ in range(2):
         one.begin()
-        for number in range(10_000):
+        for number in range(2_000):
             one.send(topic, b"%d" % number, number % 10)
         one.commit()
     found = read(bootstrap, topic, 10)
-    assert len(found) == 20_000 and len(set(found)) == 10_000
+    assert len(found) == 4_000 and len(set(found)) == 2_000
 
 
 @pytest.mark.long

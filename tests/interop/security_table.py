@@ -1,7 +1,8 @@
 """Writes the table of clients, mechanisms and brokers into ``docs/security.md``: what logs in, and what is refused.
 
 ``python -m tests.interop.security_table`` runs every combination against a broker of ours and an Apache Kafka: each
-client sends a record with the right password, and must be refused with a wrong one.
+client sends a record with the right password, and must be refused with a wrong one. OAUTHBEARER, with unsecured tokens,
+runs against our broker only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.integration.test_security_clients import aiokafka, confluent, kafka_python
-from tests.interop import jvm
+from tests.interop import jvm, token_clients
 from tests.interop.test_security import MECHANISMS, TOPICS, USER, login, properties, secured_kafka
 from triokafka.blocking import KafkaProducer
 from triokafka.errors import SaslAuthenticationFailedError
@@ -122,12 +123,15 @@ def rows(directory: Path) -> list[list[str]]:
                 authority = directory / "authority.pem"
                 authority.write_text(listener.authority)
                 tls = "yes" if listener.protocol == "SASL_SSL" else "no"
+                uses = dict.fromkeys(MECHANISMS, _CLIENTS)
+                if name == "triokafka":
+                    uses["OAUTHBEARER"] = token_clients.CLIENTS
                 with ThreadPoolExecutor(len(MECHANISMS) * len(_CLIENTS)) as threads:
                     asked = {
                         mechanism: [
-                            threads.submit(_outcome, use, listener, mechanism, authority) for use in _CLIENTS.values()
+                            threads.submit(_outcome, use, listener, mechanism, authority) for use in clients.values()
                         ]
-                        for mechanism in MECHANISMS
+                        for mechanism, clients in uses.items()
                     }
                 for mechanism, outcomes in asked.items():
                     found.append([name, tls, mechanism, *(outcome.result() for outcome in outcomes)])

@@ -557,11 +557,11 @@ class TransactionLife(Life):
 @pytest.mark.timeout(300)
 def test_transactions_survive_random_lives() -> None:
     with watched():
-        survive(TransactionLife, range(500))
+        survive(TransactionLife, range(150))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 def test_transactions_survive_many_random_lives() -> None:
     with watched():
-        survive(TransactionLife, range(500, 20_500))
+        survive(TransactionLife, range(150, 20_000))

@@ -25,7 +25,7 @@ from triokafka.testing import Simulation, run_simulation
 
 TOPICS = {"orders": 2, "events": 1}
 PROBE = {"probe": 3}
-SEEDS = 8
+SEEDS = 5
 LONG_SEEDS = 2_000
 PROGRESS_SECONDS = 30.0
 

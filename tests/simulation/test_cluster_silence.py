@@ -17,6 +17,8 @@ LONGEST = 10.5
 """Seconds: ``connections_max_silence_ms``, the 0.5 s for which a broker may hold a fetch, and a back-off."""
 FAULTS = ("half-open", "requests lost", "answers lost", "drip")
 ROUNDS = 6
+SEEDS = 3
+LONG_SEEDS = 60
 
 
 class Pauses:
@@ -57,7 +59,7 @@ async def produce(simulation: Simulation, cluster: RunningCluster, acknowledged:
         while not done.is_set():
             await (await producer.send("t", b"%d" % acknowledged.count, partition=0))
             acknowledged.note()
-            await trio.sleep(0.1)
+            await trio.sleep(0.5)
 
 
 async def consume(simulation: Simulation, cluster: RunningCluster, read: Pauses) -> None:
@@ -95,6 +97,8 @@ async def life(simulation: Simulation, seed: int) -> None:
     assert max(acknowledged.longest, read.longest) < LONGEST
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [*range(SEEDS), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(SEEDS, LONG_SEEDS))]
+)
 def test_no_client_waits_for_a_second_dead_connection(seed: int) -> None:
     run_simulation(lambda simulation: life(simulation, seed), seed)

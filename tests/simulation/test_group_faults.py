@@ -13,7 +13,7 @@ from tests.support.group_faults import Protocol, faults
 from tests.support.simulated import run_seeds
 from triokafka.testing import run_simulation
 
-SEEDS = 10
+SEEDS = 4
 LONG_SEEDS = range(200)
 
 

@@ -26,7 +26,7 @@ from tests.group_kills.scenario import Run, scenario
 from tests.support.simulated import run_seeds
 from triokafka.testing import Simulation, run_simulation
 
-QUICK_SEEDS = 40
+QUICK_SEEDS = 20
 SEEDS = 200
 SOON = 100
 """Seeds within which a planted defect is found."""

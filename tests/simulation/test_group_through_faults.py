@@ -27,7 +27,7 @@ TOPIC = "orders"
 GROUP = "billing"
 PARTITIONS = 3
 RECORDS = 120
-SEEDS = 40
+SEEDS = 15
 LONG_SEEDS = 1_000
 
 

@@ -25,7 +25,7 @@ from triokafka.testing import Simulation, run_simulation
 
 TOPICS = {"orders": 2, "events": 1}
 RECORDS = 150
-SEEDS = 60
+SEEDS = 30
 """Schedules of each of the seven kinds of producers in the normal run."""
 LONG_SEEDS = 1_000
 

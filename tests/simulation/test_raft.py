@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from tests.support.raft_scenarios import SCENARIOS
 from tests.support.simulated import run_seeds
 
-SEEDS = 45
+SEEDS = int(os.environ.get("TRIOKAFKA_RAFT_SEEDS", "15"))
 LONG_SEEDS = 10_000
 
 

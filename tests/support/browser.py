@@ -28,7 +28,7 @@ _FLAGS: Final = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0",
     "--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-dev-shm-usage",
 )  # fmt: skip
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = 120.0
 
 
 class Page:
@@ -47,7 +47,8 @@ class Page:
         return await self._connection.call(method, params, self._session)
 
     async def open(self, url: str) -> None:
-        """Load an address."""
+        """Load an address anew, also if only its fragment differs."""
+        await self.call("Page.navigate", url="about:blank")
         await self.call("Page.navigate", url=url)
 
     async def run(self, script: str) -> Any:
@@ -81,19 +82,17 @@ class Page:
 
     async def click(self, selector: str) -> None:
         """Click what a CSS selector finds, once it is there."""
-        await self.wait_for(f"document.querySelector({json.dumps(selector)})")
-        await self.run(f"document.querySelector({json.dumps(selector)}).click()")
+        await self.wait_for(f"((one) => (one.click(), true))(document.querySelector({json.dumps(selector)}))")
 
     async def fill(self, selector: str, text: str) -> None:
         """Put a text in a field, as if it was typed."""
-        await self.wait_for(f"document.querySelector({json.dumps(selector)})")
-        await self.run(f"document.querySelector({json.dumps(selector)}).select()")
-        await self.run(f"document.querySelector({json.dumps(selector)}).focus()")
+        found = f"document.querySelector({json.dumps(selector)})"
+        await self.wait_for(f"((one) => (one.focus(), one.select(), document.activeElement === one))({found})")
         await self.call("Input.insertText", text=text)
 
     async def press(self, key: str) -> None:
         """Press a key: a character, or Tab, Enter, Escape."""
-        codes = {"Tab": 9, "Enter": 13, "Escape": 27}
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37}
         more: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": codes.get(key, 0), "code": key}
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **more)

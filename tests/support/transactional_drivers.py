@@ -361,6 +361,7 @@ def read(bootstrap: str, topic: str, partitions: int = 1, isolation_level: str =
             "isolation.level": isolation_level,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 20,  # the end of a partition is told with the first empty answer
             "log_level": 0,
         }
     )

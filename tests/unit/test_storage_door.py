@@ -19,6 +19,7 @@ _OUTSIDE_ANY_WORLD = {
     "world/socket_stream.py": "asks a socket of the operating system for its queue",
     "world/process_memory.py": "memory of this process, and the limit of its control group",
     "world/system.py": "the number of processors and the kernel's randomness",
+    "asyncio/stepped_run.py": "copies the descriptor of Trio's epoll, for the asyncio loop",
     "kernels.py": "runs at import, before there is any world: looks whether compiled modules are up to date",
     "cli/": "reads what its user names and writes reports, in its own process; the broker it runs has a world",
     "client/producer/plain_lz4_worker.py": "rings the world's doorbell from a thread, as its compiled twin does",

@@ -1,8 +1,10 @@
-"""Calls between an asyncio loop and the Trio loop of the process.
+"""Calls between an asyncio loop and the Trio loop of its clients.
 
-Clients of asyncio run in the loop thread that the blocking API uses. A call in either direction costs one wake-up of
-the other thread, so records cross in batches. A loop that was closed ends the sessions of its clients: they look for it
-at every answer, and every `Bridge.check_seconds` while nothing happens.
+Producers run in the asyncio loop's thread (`GuestLoop`): a single `send` takes the least time there. Consumers and
+admin clients run in the loop thread that the blocking API uses, where heartbeats go on while the program keeps its
+asyncio loop busy. A call to the loop thread costs one wake-up of the other thread, and so does its answer, so records
+cross in batches. A loop that was closed ends the sessions of its clients: they look for it at every answer, and every
+`Bridge.check_seconds` while nothing happens.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import trio
 
+from triokafka.asyncio.guest import guest_loop
 from triokafka.errors import ClosedError, KafkaConnectionError, KafkaError
 from triokafka.loop_thread import loop_thread
 
@@ -32,22 +35,36 @@ def running_loop() -> asyncio.AbstractEventLoop:
         raise RuntimeError("The object should be created within an async function or provide loop directly.") from None
 
 
-class Bridge:
-    """The way from one asyncio loop into the loop thread, and back.
+class TrioLoop(Protocol):
+    """Runs work of Trio for code without Trio: `LoopThread` or `GuestLoop`."""
 
+    def soon(self, do: Callable[..., object], *arguments: Any) -> bool:
+        """Call ``do`` in the Trio loop, in order. Return False if it has ended."""
+        ...
+
+    def start(self, work: Callable[..., Awaitable[None]], *arguments: Any, name: str) -> None:
+        """Run ``work`` as a task. Raises `IllegalStateError` if the Trio loop has ended."""
+        ...
+
+
+class Bridge:
+    """The way from one asyncio loop into ``trio_loop``, and back.
+
+    That is the loop thread. With ``beside`` it is the guest of the asyncio loop, where that is possible.
     ``check_seconds`` is the time between two looks of an idle session whether its asyncio loop was closed: an eighth of
     ``request_timeout_ms``.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, request_timeout_ms: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, request_timeout_ms: float, *, beside: bool = False) -> None:
         self.loop = loop
         self.check_seconds = request_timeout_ms / 1000 / _CHECKS_PER_REQUEST_TIMEOUT
-        self.thread = loop_thread()
+        self._guest = guest_loop(loop) if beside else None
+        self.trio_loop: TrioLoop = self._guest or loop_thread()
 
     # ---------------------------------------------------------------- in the asyncio loop
 
     async def call(self, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        """Run ``work`` in the loop thread and return its result. Cancelling cancels the work, and does not wait for it.
+        """Run ``work`` in the Trio loop and return its result. Cancelling cancels the work, and does not wait for it.
 
         Raises:
             ClosedError: the interpreter shuts down.
@@ -66,14 +83,21 @@ class Bridge:
             finally:
                 self.post(settle, answer, value, error)
 
-        self.thread.start(run, name=f"call of {getattr(work, '__qualname__', work)}")
+        self.trio_loop.start(run, name=f"call of {getattr(work, '__qualname__', work)}")
         try:
             return await answer
         except asyncio.CancelledError:
-            self.thread.soon(scope.cancel)
+            self.trio_loop.soon(scope.cancel)
             raise
 
-    # ---------------------------------------------------------------- in the loop thread
+    def hand_over(self, do: Callable[..., object], *arguments: Any) -> None:
+        """Have the Trio loop call ``do``. A guest's tasks go on before this returns."""
+        if self._guest is not None:
+            self._guest.now(do, *arguments)
+        else:
+            self.trio_loop.soon(do, *arguments)
+
+    # ---------------------------------------------------------------- in the Trio loop
 
     @property
     def is_closed(self) -> bool:
@@ -82,6 +106,8 @@ class Bridge:
 
     def post(self, do: Callable[..., object], *arguments: Any) -> bool:
         """Have the asyncio loop call ``do``. Return False if it was closed."""
+        if self._guest is not None:
+            return self._guest.post(do, *arguments)
         try:
             self.loop.call_soon_threadsafe(do, *arguments)
         except RuntimeError:
@@ -103,7 +129,7 @@ class Bridge:
             except Exception as error:
                 outcome.append((None, error))
             finally:
-                self.thread.soon(done.set)
+                self.trio_loop.soon(done.set)
 
         def begin() -> None:
             task = self.loop.create_task(run())

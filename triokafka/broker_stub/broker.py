@@ -487,7 +487,8 @@ class Broker:
             return None
         from triokafka.broker_stub.metadata.delegation_tokens import delegation_tokens  # not for PLAINTEXT
         from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
-        from triokafka.broker_stub.network.listener_security import ListenerSecurity, ScramLookups
+        from triokafka.broker_stub.network.listener_mechanisms import ScramLookups
+        from triokafka.broker_stub.network.listener_security import ListenerSecurity
 
         scram = ScramLookups(self._scram_credentials, MetadataScramCredentials(lambda: self.image))
         tokens = delegation_tokens(config, lambda: self.image, self.world)
@@ -498,7 +499,7 @@ class Broker:
         if self._stores is not None:
             self._stores.reconfigure(config)
         if self._peer_security is not None:
-            from triokafka.broker_stub.network.listener_security import reconfigure_peers
+            from triokafka.broker_stub.network.peer_security import reconfigure_peers
 
             reconfigure_peers(self._peer_security, config, self.world.storage)
 
@@ -506,7 +507,7 @@ class Broker:
         """Return TLS and SASL of connections to other brokers; None when they are PLAINTEXT."""
         if config.security_protocol_of(config.inter_broker_listener) == "PLAINTEXT":
             return None
-        from triokafka.broker_stub.network.listener_security import inter_broker_security  # not needed for PLAINTEXT
+        from triokafka.broker_stub.network.peer_security import inter_broker_security  # not needed for PLAINTEXT
 
         return inter_broker_security(config)
 

@@ -206,7 +206,8 @@ def _listener_security(
         return None
     from triokafka.broker_stub.metadata.delegation_tokens import delegation_tokens  # not for PLAINTEXT
     from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
-    from triokafka.broker_stub.network.listener_security import ListenerSecurity, ScramLookups
+    from triokafka.broker_stub.network.listener_mechanisms import ScramLookups
+    from triokafka.broker_stub.network.listener_security import ListenerSecurity
 
     scram = ScramLookups(scram_credentials, MetadataScramCredentials(image))
     tokens = delegation_tokens(config, image, world)

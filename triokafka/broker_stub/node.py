@@ -220,7 +220,7 @@ class Node:
         names = config.controller_listener_names
         if not names or config.security_protocol_of(names[0]) == "PLAINTEXT":
             return None
-        from triokafka.broker_stub.network.listener_security import controller_security  # not needed for PLAINTEXT
+        from triokafka.broker_stub.network.peer_security import controller_security  # not needed for PLAINTEXT
 
         return controller_security(config)
 

@@ -332,6 +332,8 @@ class _Run:
             item = self._reader(line, number)
         except ValueError:
             raise
+        except KafkaError as error:  # of the schema registry
+            raise ValueError(f"line {number} cannot be encoded: {describe(error)}") from error
         except Exception as error:
             raise ValueError(f"line {number} could not be read: {type(error).__name__}: {error}") from error
         if not isinstance(item, Item):

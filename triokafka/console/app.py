@@ -86,6 +86,7 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
     sessions = Sessions(options.client, world, nursery, limits, needs_login=options.needs_login)
     measured = BrokerMetrics(options.metrics, world, limits)
     nursery.start_soon(measured.run)
+    nursery.start_soon(sessions.warm)
     decoder = None
     if options.registry is not None:
         from triokafka.formats.registry import SchemaRegistry
@@ -309,7 +310,10 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
         given = await _body()
 
         async def apply(view: ClusterView) -> Any:
-            return await CHANGES[name](view, given) or {}
+            try:
+                return await CHANGES[name](view, given) or {}
+            finally:
+                view.forget()
 
         return await answer(apply)
 
@@ -351,7 +355,10 @@ def _failure(error: BaseException) -> Response:
 
 
 async def _body() -> dict[str, Any]:
-    given = await request.get_json(force=True, silent=True)
+    try:
+        given = json.loads(await request.get_data(as_text=False))
+    except (ValueError, RecursionError):
+        given = None
     if not isinstance(given, dict):
         raise _Refused(400, "the body is not a JSON object")
     return given

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
-import trio
-
 from triokafka.client.admin import AdminClient
 from triokafka.client.admin.types import ConfigResource, TopicDescription
+from triokafka.console.answers import Answers
 from triokafka.console.as_json import as_json
 from triokafka.console.cluster_metrics import ClusterMetrics
 from triokafka.console.history import GroupHistory
@@ -18,7 +17,7 @@ from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 PAGE: Final = 100
-_FRESH: Final = 1.0
+_DESCRIBED: Final = 500
 
 
 class ClusterView:
@@ -31,25 +30,15 @@ class ClusterView:
         self.metrics = ClusterMetrics(limits)
         self._limits = limits
         self._world = world
-        self._cache: dict[str, tuple[float, Any]] = {}
-        self._locks: dict[str, trio.Lock] = {}
-
-    async def _cached(self, key: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Return a fresh answer; several requests for it ask once. There are four keys."""
-        lock = self._locks.setdefault(key, trio.Lock())
-        async with lock:
-            known = self._cache.get(key)
-            if known is None or self._world.now() - known[0] > _FRESH:
-                known = self._cache[key] = (self._world.now(), await ask())
-            return known[1]
+        self._answers = Answers(world.now)
 
     # ---------------------------------------------------------------- the cluster
 
     async def overview(self) -> dict[str, Any]:
         """The cluster at a glance."""
-        cluster = await self._cached("cluster", self.admin.describe_cluster)
+        cluster = await self._answers.get("cluster", self.admin.describe_cluster)
         topics = await self._topics()
-        groups = await self._cached("groups", self.admin.list_groups)
+        groups = await self._answers.get("groups", self.admin.list_groups)
         partitions = [partition for topic in topics.values() for partition in topic.partitions]
         return {
             "cluster": as_json(cluster),
@@ -62,7 +51,7 @@ class ClusterView:
 
     async def brokers(self) -> dict[str, Any]:
         """Brokers with their leaders, replicas and data directories; the quorum and the features, if they are known."""
-        cluster = await self._cached("cluster", self.admin.describe_cluster)
+        cluster = await self._answers.get("cluster", self.admin.describe_cluster)
         dirs = await self._log_dirs()
         counts: dict[int, list[int]] = {node.node_id: [0, 0] for node in cluster.nodes}
         for topic in (await self._topics()).values():
@@ -102,13 +91,17 @@ class ClusterView:
 
     # ---------------------------------------------------------------- topics
 
-    async def _topics(self) -> dict[str, TopicDescription]:
+    async def _topics(self, *, renew: bool = False) -> dict[str, TopicDescription]:
         async def ask() -> dict[str, TopicDescription]:
             names = [one.name for one in await self.admin.list_topics(include_internal=True)]
-            found = await self.admin.describe_topics(names)
-            return {name: found[name] for name in names if name not in found.errors}
+            topics: dict[str, TopicDescription] = {}
+            for at in range(0, len(names), _DESCRIBED):  # in parts: decoding a part does not hold up other requests
+                part = names[at : at + _DESCRIBED]
+                found = await self.admin.describe_topics(part)
+                topics |= {name: found[name] for name in part if name not in found.errors}
+            return topics
 
-        topics: dict[str, TopicDescription] = await self._cached("topics", ask)
+        topics: dict[str, TopicDescription] = await self._answers.get("topics", ask, renew=renew)
         return topics
 
     async def topics(self, text: str, page: int, internal: bool, problems: bool) -> dict[str, Any]:
@@ -164,7 +157,7 @@ class ClusterView:
         found = await self.admin.describe_producers(partitions)
         return {"producers": {str(one): as_json(found[one]) for one in partitions if one not in found.errors}}
 
-    async def _log_dirs(self) -> dict[int, Any]:
+    async def _all_log_dirs(self, *, renew: bool = False) -> dict[int, Any]:
         async def ask() -> dict[int, Any]:
             try:
                 found = await self.admin.describe_log_dirs()
@@ -183,13 +176,17 @@ class ClusterView:
                 if node not in found.errors
             }
 
-        dirs: dict[int, Any] = await self._cached("log_dirs", ask)
+        dirs: dict[int, Any] = await self._answers.get("log_dirs", ask, renew=renew)
+        return dirs
+
+    async def _log_dirs(self, *, renew: bool = False) -> dict[int, Any]:
+        """Data directories by broker and path, without their single replicas."""
+        dirs = await self._all_log_dirs(renew=renew)
         return {node: {path: _without_replicas(one) for path, one in paths.items()} for node, paths in dirs.items()}
 
     async def _sizes(self, topic: str) -> dict[int, int]:
         """The largest replica of each partition, in bytes."""
-        await self._log_dirs()
-        known: Mapping[int, Any] = self._cache["log_dirs"][1]
+        known = await self._all_log_dirs()
         sizes: dict[int, int] = {}
         for paths in known.values():
             for one in paths.values():
@@ -203,7 +200,7 @@ class ClusterView:
 
     async def groups(self, text: str, page: int) -> dict[str, Any]:
         """A page of groups whose ids contain ``text``, with their last known lag."""
-        listed = [one for one in await self._cached("groups", self.admin.list_groups) if text in one.group_id]
+        listed = [one for one in await self._answers.get("groups", self.admin.list_groups) if text in one.group_id]
         listed.sort(key=lambda one: one.group_id)
         rows = [
             {**as_json(one), "lag": self.history.last_lag(one.group_id)}
@@ -232,7 +229,7 @@ class ClusterView:
 
     async def sample_groups(self, seen: Iterable[str]) -> None:
         """Note lag and assignment of groups: those in ``seen`` first, then others, up to a limit."""
-        listed = [one.group_id for one in await self._cached("groups", self.admin.list_groups)]
+        listed = [one.group_id for one in await self._answers.get("groups", self.admin.list_groups)]
         first = [group for group in seen if group in listed]
         chosen = list(dict.fromkeys([*first, *listed]))[: self._limits.sampled_groups]
         if not chosen:
@@ -254,16 +251,20 @@ class ClusterView:
                 self.history.add_assignment(group, now_ms, described[group].state, members)
         self.metrics.add_lags(now_ms, lags)
 
+    def forget(self) -> None:
+        """Ask the cluster again from now on, because it was changed."""
+        self._answers.forget()
+
     async def sample_topics(self, seen: Iterable[str]) -> None:
         """Note rates, sizes and problems of topics for the charts: those in ``seen`` first, up to a limit."""
-        topics = await self._topics()
+        topics = await self._topics(renew=True)
         self.metrics.add_partitions(self._world.wall_ms(), topics)
         wanted = self.metrics.to_sample(topics, seen)
         if wanted:
             found = await self.admin.list_offsets(dict.fromkeys(wanted, "latest"))
             ends = {one: found[one].offset for one in wanted if one not in found.errors}
             self.metrics.add_ends(self._world.now(), self._world.wall_ms(), ends)
-        dirs = await self._log_dirs()
+        dirs = await self._log_dirs(renew=True)
         sizes = {node: sum(one["bytes"] for one in paths.values()) for node, paths in dirs.items()}
         self.metrics.add_sizes(self._world.wall_ms(), sizes)
 

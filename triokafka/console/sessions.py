@@ -60,6 +60,12 @@ class Sessions:
         self._common: Session | None = None
         self._lock = trio.Lock()
 
+    async def warm(self) -> None:
+        """Open the common session, so that the first page finds answers. Without login only."""
+        if not self.needs_login:
+            with suppress(KafkaError, ExceptionGroup):
+                await self.find(None)
+
     async def find(self, token: str | None) -> Session | None:
         """Return the session of a token; without login the common one. None means: log in."""
         if not self.needs_login:

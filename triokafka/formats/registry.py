@@ -182,7 +182,7 @@ class SchemaRegistry:
                     asked_for = max(asked_for, _retry_after(error))
                 except (OSError, ValueError, http.client.HTTPException) as error:
                     why = error.reason if isinstance(error, urllib.error.URLError) else error
-                    failures.append(f"{url}{path}: {why or type(error).__name__}")
+                    failures.append(f"{url}{path}: {getattr(why, 'strerror', None) or why or type(error).__name__}")
             pause = max(_BACKOFF.delay(tries, world.random.random()), asked_for)
             if tries == _TRIES or world.wall_ms() + pause * 1000 >= until_ms:
                 break

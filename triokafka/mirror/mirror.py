@@ -18,6 +18,7 @@ from triokafka.errors import (
     ProducerFencedError,
     UnsupportedVersionError,
 )
+from triokafka.mirror.acl_replication import AclReplication
 from triokafka.mirror.checkpoints import GroupCheckpoints
 from triokafka.mirror.cluster_side import ClusterSide
 from triokafka.mirror.copier import Copier
@@ -82,6 +83,7 @@ class Mirror:
         self._source = ClusterSide(options.source_alias, options.source, self._world)
         self._target = ClusterSide(options.target_alias, options.target, self._world)
         self._topics = TopicReplication(options, self._source, self._target, self._world)
+        self._acls = AclReplication(self._source, self._target)
         self._checkpoints: GroupCheckpoints | None = None
 
     async def run(self, *, until_caught_up: bool = False) -> None:
@@ -119,6 +121,8 @@ class Mirror:
             await self._until_done(self._finish_at_end)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._repeat, self._refresh, options.refresh_interval_ms)
+            if options.sync_topic_acls:
+                nursery.start_soon(self._repeat, self._copy_acls, options.acl_interval_ms)
             if options.offset_syncs != "none":
                 nursery.start_soon(self._repeat, lambda: self._write_syncs(syncs_to), options.commit_interval_ms)
             if options.checkpoints:
@@ -178,6 +182,11 @@ class Mirror:
             side = self._source if options.offset_syncs == "source" else self._target
             await side.ensure_compacted_topic(self._syncs_topic, factor)
         await self._refresh()
+        if options.sync_topic_acls:
+            await self._copy_acls()
+
+    async def _copy_acls(self) -> None:
+        await self._acls.refresh(self._topics.remote)
 
     async def _refresh(self) -> None:
         self._state.want(await self._topics.refresh())

@@ -50,6 +50,8 @@ _SETTINGS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "replication.policy.class": ("naming", _naming),
     "replication.policy.separator": ("separator", str),
     "sync.topic.configs.enabled": ("sync_topic_configs", _flag),
+    "sync.topic.acls.enabled": ("sync_topic_acls", _flag),
+    "sync.topic.acls.interval.seconds": ("acl_interval_ms", _seconds),
     "sync.group.offsets.enabled": ("sync_group_offsets", _flag),
     "emit.checkpoints.enabled": ("checkpoints", _flag),
     "emit.heartbeats.enabled": ("heartbeats", _flag),
@@ -99,6 +101,7 @@ def _flow(
     used: set[str],
 ) -> MirrorOptions:
     options: dict[str, Any] = {"source_alias": source, "target_alias": target}
+    acls = {"sync_topic_acls": True}  # MirrorMaker's default, not ours
     for name, (option, convert) in _SETTINGS.items():
         for key in (f"{source}->{target}.{name}", name):
             used.add(key)
@@ -120,4 +123,4 @@ def _flow(
         if "bootstrap.servers" not in given:
             raise ConfigurationError(f"{alias}.bootstrap.servers is not set")
         options[side] = client_options(given)
-    return MirrorOptions(**options)
+    return MirrorOptions(**{**acls, **options})

@@ -73,6 +73,9 @@ class MirrorOptions:
     sync_topic_configs: bool = True
     """Copy the configurations of topics, and their changes."""
     configs_exclude: tuple[str, ...] = EXCLUDED_CONFIGS
+    sync_topic_acls: bool = False
+    """Copy the access control lists of topics, without permissions to write. Needs DESCRIBE on the source cluster, and
+    DESCRIBE and ALTER on the target."""
     sync_group_offsets: bool = False
     """Commit translated positions for groups that have no members in the target."""
     checkpoints: bool = True
@@ -84,6 +87,8 @@ class MirrorOptions:
     heartbeats: bool = True
     refresh_interval_ms: int = 30_000
     """How often to look for new topics, partitions and configurations."""
+    acl_interval_ms: int = 600_000
+    """How often to copy access control lists."""
     commit_interval_ms: int = 1_000
     """How often to store progress; with ``exactly_once``, the length of a transaction."""
     checkpoint_interval_ms: int = 10_000
@@ -108,7 +113,8 @@ class MirrorOptions:
             raise ConfigurationError(
                 f"shard={self.shard}: it must be from 0 to {self.shards - 1} (shards={self.shards})"
             )
-        for name in ("refresh_interval_ms", "commit_interval_ms", "checkpoint_interval_ms", "heartbeat_interval_ms"):
+        intervals = ("refresh", "acl", "commit", "checkpoint", "heartbeat")
+        for name in (f"{interval}_interval_ms" for interval in intervals):
             if getattr(self, name) <= 0:
                 raise ConfigurationError(f"{name}={getattr(self, name)}: it must be more than 0")
         if self.offset_lag_max < 0:

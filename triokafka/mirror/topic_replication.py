@@ -44,6 +44,8 @@ class TopicReplication:
         self._configs_filter = options.config_filter()
         self.failures: dict[str, str] = {}
         """The topics that the last refresh left out, with the reason."""
+        self.remote: dict[str, str] = {}
+        """Topics of the target by name of the source's topic, as of the last refresh."""
         self._logged: dict[str, str] = {}
 
     async def refresh(self) -> dict[TopicPartition, MirroredPartition]:
@@ -68,6 +70,7 @@ class TopicReplication:
         self._report(described.errors)
         usable = await self._replicate(sources)
         self._logged = dict(self.failures)
+        self.remote = usable
         return {
             TopicPartition(name, number): MirroredPartition(remote, sources[name].topic_id or None)
             for name, remote in sorted(usable.items())

@@ -31,6 +31,8 @@ _HANDSHAKE_KEY: Final = 17
 _AUTHENTICATE_KEY: Final = 36
 _MOST_TOKENS: Final = 16
 """Tokens of one exchange; no mechanism needs more than three."""
+_MOST_TOKEN_BYTES: Final = 65_536
+"""Size of a broker's token; Kerberos' are the largest, with some kilobytes."""
 _RENEW_FROM: Final = 0.85
 _RENEW_TO: Final = 0.95
 """The part of a session's lifetime after which the client authenticates again: a random point between the two."""
@@ -101,6 +103,10 @@ async def _exchange(
         if response.error_code:
             why = response.error_message or "no reason given"
             raise for_code(response.error_code)(f"{name} refused {mechanism}: {why}")
+        if len(response.auth_bytes) > _MOST_TOKEN_BYTES:
+            raise SaslAuthenticationFailedError(
+                f"{name}: a {mechanism} token of {len(response.auth_bytes)} bytes; allowed are {_MOST_TOKEN_BYTES}"
+            )
         try:
             token = await _run(partial(client.answer, bytes(response.auth_bytes)), client, world)
         except SaslAuthenticationFailedError as error:

@@ -199,6 +199,7 @@ class BlockingCluster:
     start_broker = _awaited(RunningCluster.start_broker)
     stop = _awaited(RunningCluster.stop)
     restart = _awaited(RunningCluster.restart)
+    settle = _awaited(RunningCluster.settle)
     move_leader = _awaited(RunningCluster.move_leader)
     move_coordinator = _awaited(RunningCluster.move_coordinator)
     create_topic = _awaited(RunningCluster.create_topic)

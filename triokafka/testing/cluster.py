@@ -209,6 +209,14 @@ class RunningCluster:
 
         return self.leader(GROUP_METADATA_TOPIC, self._running.group_coordinator.runtime.partition_for(group))
 
+    async def settle(self) -> None:
+        """Wait until all running brokers have applied the newest metadata, such as a topic that a client has created.
+
+        Waits for at most 10 seconds, and not for frozen nodes nor for those that a partition of the network separates
+        from the active controller.
+        """
+        await self._members.settle()
+
     move_leader = delegated("_running", RunningBroker.move_leader)
 
     move_coordinator = delegated("_running", RunningBroker.move_coordinator)

@@ -270,8 +270,13 @@ def _pieces(buffers: Sequence[Buffer], most: int) -> Iterator[Buffer]:
             yield buffer
             continue
         view = memoryview(buffer).cast("B")
-        for start in range(0, len(view), most):
+        whole = len(view) - len(view) % most
+        for start in range(0, whole, most):
             yield view[start : start + most]
+        if len(rest := view[whole:]) > _SMALL_BYTES:
+            yield rest
+        elif rest:  # the rest of a batch goes with the next header
+            small, size = [rest], len(rest)
     if small:
         yield b"".join(small) if len(small) > 1 else small[0]
 

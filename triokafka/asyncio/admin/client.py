@@ -300,7 +300,7 @@ class _Session:
         admin = triokafka.AdminClient(**options)
         await reach(options["bootstrap_servers"], seconds)
         opened = trio.Event()
-        self._bridge.thread.start(self._run, admin, opened, name="kafka admin client")
+        self._bridge.trio_loop.start(self._run, admin, opened, name="kafka admin client")
         await opened.wait()
 
     async def _run(self, admin: triokafka.AdminClient, opened: trio.Event) -> None:
@@ -327,7 +327,7 @@ class _Session:
 
     def abandon(self) -> None:
         """Close the client, because the `AIOKafkaAdminClient` was garbage-collected. From any thread."""
-        self._bridge.thread.soon(self._closing.set)
+        self._bridge.trio_loop.soon(self._closing.set)
 
 
 def _error(error: Exception | None) -> tuple[int, str | None]:

@@ -119,17 +119,17 @@ class ConsumerSession:
         """Have the task run ``work``, and return its result. Cancelling cancels the work, and does not wait for it."""
         answer: asyncio.Future[T] = self.bridge.loop.create_future()
         question = _Question(work, arguments, answer)
-        if not self.bridge.thread.soon(self._arrive, question):
+        if not self.bridge.trio_loop.soon(self._arrive, question):
             raise ClosedError("the interpreter shuts down")
         try:
             return await answer
         finally:
             if not answer.done() or answer.cancelled():
-                self.bridge.thread.soon(question.scope.cancel)
+                self.bridge.trio_loop.soon(question.scope.cancel)
 
     def soon(self, do: Callable[..., object], *arguments: Any) -> None:
         """Have the loop thread call a method of this session, before later calls of `ask`."""
-        self.bridge.thread.soon(self._do_now, do, arguments)
+        self.bridge.trio_loop.soon(self._do_now, do, arguments)
 
     # ---------------------------------------------------------------- lifetime
 
@@ -144,7 +144,7 @@ class ConsumerSession:
         await reach(servers, seconds)
         opened = trio.Event()
         self._begun = True
-        self.bridge.thread.start(self._run, consumer, opened, name=f"kafka {self.options['client_id']}")
+        self.bridge.trio_loop.start(self._run, consumer, opened, name=f"kafka {self.options['client_id']}")
         await opened.wait()
 
     async def _run(self, consumer: Consumer, opened: trio.Event) -> None:
@@ -184,7 +184,7 @@ class ConsumerSession:
 
     def abandon(self) -> None:
         """End, because the `AIOKafkaConsumer` was garbage-collected. From any thread."""
-        self.bridge.thread.soon(self._abandon)
+        self.bridge.trio_loop.soon(self._abandon)
 
     def _abandon(self) -> None:
         self._commits = False
@@ -554,19 +554,19 @@ def _run_in_loop(bridge: Bridge, do: Callable[..., Any], arguments: tuple[Any, .
             await coroutine
             error = None
         finally:
-            bridge.thread.soon(answered, None, error)
+            bridge.trio_loop.soon(answered, None, error)
 
     try:
         value = do(*arguments)
     except Exception as error:
-        bridge.thread.soon(answered, None, error)
+        bridge.trio_loop.soon(answered, None, error)
         return
     if asyncio.iscoroutine(value):
         task = bridge.loop.create_task(wait(value))
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
     else:
-        bridge.thread.soon(answered, value, None)
+        bridge.trio_loop.soon(answered, value, None)
 
 
 _tasks: Final[set[Any]] = set()

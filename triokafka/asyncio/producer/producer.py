@@ -1,7 +1,8 @@
 """`AIOKafkaProducer`: aiokafka's producer over the SDK's.
 
 `send` appends to a chunk in the asyncio loop. One hand-over per pass of that loop, or per `_MOST_RECORDS`, gives the
-chunk to the loop thread. One wake-up of the asyncio loop settles the futures of all batches acknowledged meanwhile.
+chunk to the SDK's producer, which runs beside the asyncio loop in the same thread. While nothing else is on its way,
+`send_and_wait` hands its record over at once. One call settles the futures of all batches acknowledged meanwhile.
 """
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ class AIOKafkaProducer:
             acks = -1
         AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE += 1
         self._loop = loop
-        self._bridge = Bridge(loop, request_timeout_ms)
+        # A token provider may be shared with clients in the loop thread, and waits for one loop only.
+        self._bridge = Bridge(loop, request_timeout_ms, beside=sasl_oauth_token_provider is None)
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._serializes = key_serializer is not None or value_serializer is not None
@@ -313,8 +315,27 @@ class AIOKafkaProducer:
         headers: Sequence[tuple[str, bytes]] | None = None,
     ) -> RecordMetadata:
         """Send a record and wait for its acknowledgement. Raises the errors of both."""
+        if timestamp_ms is None and not headers and not self._open and self._session.is_quiet:
+            alone = self._send_at_once(topic, value, key, partition)
+            if alone is not None:
+                return await alone  # type: ignore[return-value] # None with acks=0, as in aiokafka
         future = await self.send(topic, value, key, partition, timestamp_ms, headers)
         return await future
+
+    def _send_at_once(self, topic: str, value: Any, key: Any, partition: int | None) -> SendFuture | None:
+        """Hand over one record without waiting for others. Return None, without any effect, if that is impossible."""
+        known = self._topics.get(topic) if self._path.enabled and not self._closed else None
+        if known is None or known.chunk is not None:
+            return None
+        known.chunk = Chunk(self._loop, topic, self._acked)
+        self._open.append(known)
+        future = self._path.append(topic, value, key, partition)
+        if future is None:
+            known.chunk = None
+            self._open.clear()
+            return None
+        self._hand_over()
+        return future
 
     def create_batch(self) -> BatchBuilder:
         """Return an empty `BatchBuilder` of at most ``max_batch_size`` bytes, for `send_batch`."""
@@ -409,7 +430,7 @@ class AIOKafkaProducer:
             chunk, known.chunk = known.chunk, None
             if chunk is not None and chunk.values:
                 self._room.staged += chunk.size
-                self._bridge.thread.soon(self._session.receive, chunk)
+                self._bridge.hand_over(self._session.receive, chunk)
 
     # ---------------------------------------------------------------- transactions
 

@@ -15,7 +15,13 @@ from triokafka.asyncio.bridge import Bridge, reach, usable_error
 from triokafka.asyncio.errors import ProducerClosed
 from triokafka.asyncio.producer.outcomes import settle_part
 from triokafka.asyncio.producer.sending import Chunk
-from triokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
+from triokafka.errors import (
+    BufferFullError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    MetadataNotReadyError,
+    UnknownTopicOrPartitionError,
+)
 
 if TYPE_CHECKING:
     from triokafka import Deliveries, Producer
@@ -46,6 +52,7 @@ class ProducerSession:
         self._arrived = trio.Event()
         self._progress = trio.Event()
         self._received = self._accepted = 0
+        self._unsettled = 0
         self._begun = self._closing = False
         self._closed = trio.Event()
         self._outcomes: deque[Callable[[], None]] = deque()
@@ -64,7 +71,7 @@ class ProducerSession:
         await reach(servers, seconds)
         opened = trio.Event()
         self._begun = True
-        self.bridge.thread.start(self._run, producer, opened, name=f"kafka {self.options['client_id']}")
+        self.bridge.trio_loop.start(self._run, producer, opened, name=f"kafka {self.options['client_id']}")
         await opened.wait()
         if self._transactional and self._producer is not None:
             try:
@@ -126,7 +133,7 @@ class ProducerSession:
 
     def abandon(self) -> None:
         """End soon, because the `AIOKafkaProducer` was garbage-collected or its loop closed. From any thread."""
-        self.bridge.thread.soon(self._abandon)
+        self.bridge.trio_loop.soon(self._abandon)
 
     def _abandon(self) -> None:
         async def end() -> None:
@@ -136,7 +143,7 @@ class ProducerSession:
             self._arrived.set()
 
         if not self._closed.is_set():
-            self.bridge.thread.start(end, name="abandoned kafka producer")
+            self.bridge.trio_loop.start(end, name="abandoned kafka producer")
 
     def usable(self) -> Producer:
         """Return the SDK's producer. Raises `ProducerClosed`, or the error that ended it."""
@@ -153,8 +160,40 @@ class ProducerSession:
             self._accepted += 1
             self._refuse(chunk, 0, len(chunk.values), ProducerClosed())
             return
+        if len(chunk.values) == 1 and self._accepted == self._received - 1 and self._accept_at_once(chunk):
+            self._accepted += 1
+            self.bridge.post(self._on_accepted, chunk.size)
+            return
         self._chunks.append(chunk)
         self._arrived.set()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no record is on its way: the next one need not wait for others to share its batch."""
+        return not self._unsettled and self._accepted == self._received
+
+    def _accept_at_once(self, chunk: Chunk) -> bool:
+        """Send the only record of a chunk, without a task. Return False if the task must do it."""
+        producer = self._producer
+        if producer is None:
+            return False
+        try:
+            deliveries = producer.send_nowait_as_deliveries(
+                chunk.topic,
+                chunk.values[0],
+                key=_first(chunk.keys),
+                partition=_first(chunk.partitions),
+                timestamp_ms=_first(chunk.timestamps),
+                headers=_first(chunk.headers) or (),
+            )
+        except (BufferFullError, MetadataNotReadyError):
+            return False
+        except Exception as error:
+            self._refuse(chunk, 0, 1, error)
+        else:
+            self._await_outcome(chunk, 0, deliveries)
+        chunk.columns()  # the record need not stay in memory until its future is dropped
+        return True
 
     async def handed_over(self) -> None:
         """Wait until the SDK has taken or refused all chunks received so far."""
@@ -188,8 +227,13 @@ class ProducerSession:
 
     def _await_outcome(self, chunk: Chunk, first: int, deliveries: Deliveries) -> None:
         for part in deliveries.parts():
+            self._unsettled += 1
             outcome = partial(settle_part, chunk, first, part, deliveries)
-            part.add_callback(partial(self._report, outcome))
+            part.add_callback(partial(self._settled, outcome))
+
+    def _settled(self, outcome: Callable[[], None]) -> None:
+        self._unsettled -= 1
+        self._report(outcome)
 
     def _refuse(self, chunk: Chunk, first: int, end: int, error: Exception) -> None:
         error.__traceback__ = None
@@ -259,3 +303,7 @@ class ProducerSession:
     async def send_offsets(self, offsets: dict[Any, Any], group_id: str) -> None:
         """Make offsets of a group part of the transaction."""
         await self._transaction.send_offsets(offsets=offsets, group=group_id)
+
+
+def _first(column: list[Any] | None) -> Any:
+    return column[0] if column else None

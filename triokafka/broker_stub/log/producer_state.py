@@ -122,6 +122,12 @@ class ProducerStates:
         """Return the first offset of the producer's open transaction, or None."""
         return self._open.get(producer_id)
 
+    def last_of_oldest_transaction(self) -> int | None:
+        """Return the time of the last record of the producer whose open transaction is the oldest, in ms; or None."""
+        oldest = next(iter(self._open), None)
+        state = None if oldest is None else self._states.get(oldest)
+        return None if state is None or state.last_timestamp < 0 else state.last_timestamp
+
     def duplicate_of(self, batch: BatchInfo) -> ProducedBatch | None:
         """Return the batch that ``batch`` duplicates, among the producer's last five batches in the log."""
         state = self._states.get(batch.producer_id)

@@ -17,6 +17,7 @@ from triokafka.broker_stub.metrics.partition_catalogue import (
     client_samples,
     group_lag_samples,
     partition_samples,
+    producer_samples,
     topic_samples,
 )
 from triokafka.broker_stub.metrics.sample import Sample
@@ -106,6 +107,7 @@ class BrokerMetrics:
         yield from self._of_groups()
         yield from self._of_state()
         yield from partition_samples(self._services)
+        yield from producer_samples(self._services)
         yield from topic_samples(self._services)
         yield from group_lag_samples(self._services)
         yield from client_samples(self._services)

@@ -55,5 +55,9 @@ def raft_samples(raft: RaftClient) -> Iterator[Sample]:
         ("current-epoch", raft.leader.epoch),
         ("high-watermark", raft.high_watermark),
         ("log-end-offset", raft.end_offset),
+        ("log-end-epoch", raft.end_epoch),
+        ("number-of-voters", len(raft.voters)),
     ):
         yield Sample(f"kafka.server:type=raft-metrics,name={name}", {}, value)
+    leader = -1 if raft.leader.leader_id is None else raft.leader.leader_id
+    yield Sample("kafka.server:type=MetadataLoader,name=CurrentControllerId", {}, leader)

@@ -114,6 +114,8 @@ _REPLICAS: Final = {
         UnderMinIsrPartitionCount=_gauge("partitions", "Led partitions below min.insync.replicas."),
         AtMinIsrPartitionCount=_gauge("partitions", "Led partitions at min.insync.replicas."),
         ReassigningPartitions=_gauge("partitions", "Led partitions that are being reassigned."),
+        ProducerIdCount=_gauge("producers", "Producer ids that the logs of this broker remember."),
+        PartitionsWithLateTransactionsCount=_gauge("partitions", "Led partitions with a transaction that is late."),
         IsrShrinksPerSec=_meter("changes", "Committed removals from in-sync sets."),
         IsrExpandsPerSec=_meter("changes", "Committed additions to in-sync sets."),
         FailedIsrUpdatesPerSec=_meter("changes", "Changes of in-sync sets that the controller refused."),
@@ -214,6 +216,7 @@ _NODE: Final = {
     **_of(
         "kafka.server:type=MetadataLoader",
         FinalizedLevel=_gauge("level", "Finalized level of a feature."),
+        CurrentControllerId=_gauge("node", "Leader of the metadata quorum, -1 if unknown."),
         CurrentMetadataVersion=_gauge("level", "Finalized level of metadata.version."),
     ),
     **_of(
@@ -257,6 +260,8 @@ _CONTROLLER: Final = {
         current_epoch=_gauge("epoch", "Epoch of the quorum."),
         high_watermark=_gauge("offset", "Committed end of the metadata log, -1 if unknown."),
         log_end_offset=_gauge("offset", "End of this node's metadata log."),
+        log_end_epoch=_gauge("epoch", "Epoch of the last record of this node's metadata log."),
+        number_of_voters=_gauge("voters", "Voters of the quorum."),
     ),
 }
 _EXPORTER: Final = {

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.replica.partition import Partition
     from triokafka.broker_stub.request.services import BrokerServices
 
+_LATE_MS: Final = 5 * 60_000
 PUSHED: Final = "kafka_client:type="
 """Prefix of the names of pushed metrics: ``kafka_client_producer_record_send_total`` in the text."""
 
@@ -34,6 +35,22 @@ def partition_samples(services: BrokerServices) -> Iterator[Sample]:
         ):
             yield Sample(f"kafka.log:type=Log,name={name}", tags, value)
         yield from _replication(partition, tags)
+
+
+def producer_samples(services: BrokerServices) -> Iterator[Sample]:
+    """Yield the number of producers that the logs remember, and of led partitions with a late transaction (KIP-664).
+
+    A transaction is late when its producer wrote nothing for ``transaction.max.timeout.ms`` and five minutes more.
+    """
+    latest = services.world.wall_ms() - services.config.current.transaction_max_timeout_ms - _LATE_MS
+    producers = late = 0
+    for partition in services.replicas.partitions():
+        states = partition.log.producers
+        producers += len(states)
+        last = states.last_of_oldest_transaction() if partition.is_leader else None
+        late += last is not None and last < latest
+    yield Sample("kafka.server:type=ReplicaManager,name=ProducerIdCount", {}, producers)
+    yield Sample("kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount", {}, late)
 
 
 def _replication(partition: Partition, tags: dict[str, str]) -> Iterator[Sample]:

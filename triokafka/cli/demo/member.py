@@ -1,8 +1,8 @@
 """One member of the demo's consumer group, in its own process, so that it can be killed without leaving the group.
 
 It reports events to the parent as JSON lines on standard output: ``assigned`` with generation and partitions,
-``batch`` with partition, offsets and row numbers, ``commit failed`` with the reason. It handles at most ``--pace``
-records a second, as a service that works on each record would.
+``revoked`` with partitions, ``batch`` with partition, offsets and row numbers, ``commit failed`` with the reason. It
+handles at most ``--pace`` records a second, as a service that works on each record would.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ async def _consume(arguments: argparse.Namespace) -> None:
     )
 
     class Listener(triokafka.ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
+            _tell(event="revoked", partitions=sorted(one.partition for one in revoked))
+
         def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
             partitions = sorted(one.partition for one in consumer.assignment())
             _tell(event="assigned", generation=consumer.health().generation, partitions=partitions)

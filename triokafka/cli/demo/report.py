@@ -1,12 +1,9 @@
-"""The results of a demo run: counts, comparisons, table and picture."""
+"""The results of a demo run: counts, comparisons and table. `picture` draws them."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 from triokafka.cli.demo.flights import CarrierTotals
 
@@ -19,6 +16,19 @@ class Delivered:
     member: str
     partition: int
     count: int
+
+
+@dataclass(slots=True)
+class Ownership:
+    """A member's time with one partition, in seconds since the start.
+
+    It ends with the member's revocation or kill; ``until`` is None if neither was seen.
+    """
+
+    partition: int
+    member: str
+    since: float
+    until: float | None = None
 
 
 @dataclass(slots=True)
@@ -57,6 +67,7 @@ class Findings:
     consume_seconds: float = 0.0
     delivered: list[Delivered] = field(default_factory=list)
     rebalances: list[Rebalance] = field(default_factory=list)
+    ownerships: list[Ownership] = field(default_factory=list)
     faults: list[tuple[float, str]] = field(default_factory=list)
     produced: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
     """Acknowledged records of each partition over time: seconds since the first send, and the sum so far."""
@@ -145,77 +156,3 @@ class Findings:
             ("nodes killed and started again", f"{back} of {len(outages)}", back == len(outages)),
             ("longest pause between acknowledgements of a partition", f"{pause:.1f} s", None),
         ]
-
-
-def save_picture(findings: Findings, path: str) -> None:
-    """Draw records per partition and member over time, with marks for rebalances, as a PNG at ``path``."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    members = sorted({item.member for item in findings.delivered})
-    partitions = sorted({item.partition for item in findings.delivered})
-    colours = {member: f"C{index}" for index, member in enumerate(members)}
-    if findings.produce_outages:
-        figure, (sent, totals, lanes) = pyplot.subplots(3, 1, figsize=(11, 11), height_ratios=(2, 2, 3))
-        totals.sharex(lanes)
-        _draw_acknowledgements(findings, sent)
-    else:
-        figure, (totals, lanes) = pyplot.subplots(2, 1, figsize=(11, 8), sharex=True, height_ratios=(2, 3))
-    for member in members:
-        mine = [item for item in findings.delivered if item.member == member]
-        counts, total = [], 0
-        for item in mine:
-            total += item.count
-            counts.append(total)
-        totals.step([item.at for item in mine], counts, where="post", color=colours[member], label=member)
-    totals.set_ylabel("records handled, per member")
-    totals.legend(loc="lower right")
-    for partition in partitions:
-        for item in findings.delivered:
-            if item.partition == partition:
-                lanes.plot(
-                    item.at, partition, marker="|", markersize=4 + item.count**0.5 / 3, color=colours[item.member]
-                )
-    lanes.set_ylabel("partition")
-    lanes.set_yticks(partitions)
-    lanes.set_xlabel("seconds since the group began")
-    for axis in (totals, lanes):
-        for rebalance in findings.rebalances:
-            axis.axvline(rebalance.at, color="grey", linestyle=":", linewidth=1)
-        for at, _ in findings.faults:
-            axis.axvline(at, color="red", linestyle="--", linewidth=1)
-        _draw_outages(findings.consume_outages, axis)
-    top = totals.get_ylim()[1]
-    for rebalance in findings.rebalances:
-        totals.text(rebalance.at, top, f" generation {rebalance.generation}", rotation=90, va="top", fontsize=7)
-    for outage in findings.consume_outages:
-        totals.text(outage.at, top, f" {outage.what}", rotation=90, va="top", fontsize=7, color="red")
-    for at, what in findings.faults:
-        totals.text(at, top * 0.55, f" {what}", rotation=90, va="top", fontsize=7, color="red")
-    figure.suptitle("336,776 flights through one group: who handled which partition when")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-
-
-def _draw_acknowledgements(findings: Findings, axis: Any) -> None:
-    """Draw the acknowledged records of each partition over time, and the nodes' outages."""
-    for partition, counts in sorted(findings.produced.items()):
-        times, sums = zip(*counts, strict=True)
-        axis.step(times, sums, where="post", label=f"partition {partition}")
-    axis.set_ylabel("records acknowledged")
-    axis.set_xlabel("seconds since the first record was sent")
-    axis.legend(loc="upper left")
-    _draw_outages(findings.produce_outages, axis)
-    for outage in findings.produce_outages:
-        axis.text(outage.at, axis.get_ylim()[1], f" {outage.what}", rotation=90, va="top", fontsize=7, color="red")
-
-
-def _draw_outages(outages: Iterable[Outage], axis: Any) -> None:
-    """Shade the times in which nodes were down."""
-    for outage in outages:
-        end = outage.at if outage.restarted_at is None else outage.restarted_at
-        axis.axvspan(outage.at, end, color="red", alpha=0.12, linewidth=0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -152,7 +152,7 @@ class Demo:
                     if flight.row == dropped:
                         continue
                     delivery = await producer.send(
-                        TOPIC, flight.value, key=flight.carrier.encode(), timestamp_ms=flight.timestamp_ms
+                        TOPIC, flight.value, key=flight.aircraft, timestamp_ms=flight.timestamp_ms
                     )
                     delivery.add_callback(note)
                     if flight.row % 5_000 == 0:
@@ -225,12 +225,13 @@ class Demo:
             async with trio.open_nursery() as nursery:
                 for member in members[:3]:
                     nursery.start_soon(member.run, log, on_assigned, on_change)
-                await until(expected // 4)
-                self._fault(log, "member-4 joins")
+                await until(expected // 5)
+                self._fault(log, "member-4 starts")
                 nursery.start_soon(members[3].run, log, on_assigned, on_change)
                 await until(expected // 2)
                 self._fault(log, "member-2 is killed")
                 members[1].kill()
+                log.killed(trio.current_time(), members[1].name)
                 if self._cluster is not None:
                     await self._kill_coordinator_and_controller(nursery, log, until, expected)
                 await until(expected)
@@ -241,7 +242,7 @@ class Demo:
         findings.consume_seconds = trio.current_time() - log.started
         findings.received, findings.received_again = log.distinct, log.again
         findings.missing = [flight.description for flight in self._flights if not log.seen[flight.row]][:10]
-        findings.delivered = log.delivered
+        findings.delivered, findings.ownerships = log.delivered, log.ownerships
         findings.rebalances = sorted(log.rebalances.values(), key=lambda rebalance: rebalance.generation)
 
     async def _kill_coordinator_and_controller(
@@ -287,7 +288,7 @@ class Demo:
                 self.findings.committed[partition.partition] = 0 if committed is None else committed.offset
 
 
-def show(findings: Findings, console: Console, picture: str) -> int:
+def show(findings: Findings, console: Console, pictures: Sequence[str]) -> int:
     """Print the table and the plain line, and return the exit status."""
     table = Table(title="The run", title_justify="left")
     table.add_column("what")
@@ -296,7 +297,8 @@ def show(findings: Findings, console: Console, picture: str) -> int:
     for what, value, holds in findings.rows():
         table.add_row(what, value, "" if holds is None else "[green]yes[/green]" if holds else "[red]NO[/red]")
     console.print(table)
-    console.print(f"picture: {os.path.relpath(picture)}", highlight=False)
+    for picture in pictures:
+        console.print(f"picture: {os.path.relpath(picture)}", highlight=False)
     differences = findings.differences()
     for difference in differences:
         console.print(f"[red]{difference}[/red]", highlight=False)

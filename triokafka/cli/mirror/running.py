@@ -56,6 +56,7 @@ def _shard(ctx: click.Context, parameter: click.Parameter, text: str) -> tuple[i
 @click.option("--replication-factor", type=Whole(1, 32_767), help="Of new topics.  [default: that of the target]")
 @click.option("--sync-group-offsets", is_flag=True, help="Commit translated positions of groups without members.")
 @click.option("--no-sync-topic-configs", is_flag=True, help="Do not copy the configurations of topics.")
+@click.option("--sync-topic-acls", is_flag=True, help="Copy ACLs of topics, without permissions to write.")
 @click.option("--no-checkpoints", is_flag=True, help="Do not translate positions of groups.")
 @click.option("--no-heartbeats", is_flag=True, help="Do not write heartbeats.")
 @click.option(
@@ -136,8 +137,9 @@ def _from_options(shard: tuple[int, int], given: dict[str, Any]) -> MirrorOption
         "shard": shard[0],
         "shards": shard[1],
     }
-    same = ("source_alias", "target_alias", "separator", "exactly_once", "start", "sync_group_offsets", "offset_syncs")
-    options |= {name: given[name] for name in same}
+    names = ("source_alias", "target_alias", "separator", "start", "offset_syncs")
+    flags = ("exactly_once", "sync_group_offsets", "sync_topic_acls")
+    options |= {name: given[name] for name in (*names, *flags)}
     # Without a value the default of the option holds.
     lists = ("topics", "topics_exclude", "groups", "groups_exclude")
     numbers = ("replication_factor", "commit_interval_ms", "refresh_interval_ms", "checkpoint_interval_ms")

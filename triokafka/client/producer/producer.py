@@ -381,6 +381,19 @@ class Producer:
             return delivery
         return self._slow_path.send_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
+    def send_nowait_as_deliveries(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Deliveries:
+        """Do as `send_nowait`, and return the record's outcome as `send_many` does. Raises as `send_nowait`."""
+        return self._slow_path.send_now_as_deliveries(topic, value, key, partition, timestamp_ms, headers)
+
     async def send_many(
         self,
         topic: str,

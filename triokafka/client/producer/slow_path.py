@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from triokafka.client.deliveries import Delivery, FilteredDelivery
+from triokafka.client.deliveries import Deliveries, Delivery, FilteredDelivery
 from triokafka.client.producer.batch import DeliveryCallback, ProducerBatch
 from triokafka.client.producer.batch_opener import BatchOpener
 from triokafka.client.producer.interceptors import Headers, InterceptorChain, ProducerRecord
@@ -93,6 +93,31 @@ class SlowPath:
         record = self._begin(ProducerRecord(topic, value, key, partition, timestamp_ms, headers), on_delivery)
         if record is None:
             return FilteredDelivery(topic)
+        return self._new_delivery(*self._place_now(record), on_delivery)
+
+    def send_now_as_deliveries(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+    ) -> Deliveries:
+        """`Producer.send_nowait_as_deliveries`."""
+        record = self._begin(ProducerRecord(topic, value, key, partition, timestamp_ms, headers), None)
+        deliveries = Deliveries()
+        if record is None:
+            deliveries.add_one(FilteredDelivery(topic))
+        elif self._interceptors.listens or self._on_delivery is not None:
+            deliveries.add_one(self._new_delivery(*self._place_now(record), None))
+        else:
+            batch, index, timestamp, _, _ = self._place_now(record)
+            deliveries.add(batch, index, 1, timestamp, self._now() - batch.created_at)
+        return deliveries
+
+    def _place_now(self, record: ProducerRecord) -> tuple[ProducerBatch, int, int, Buffer | None, Buffer | None]:
+        """Append the record without waiting. Return batch, index, timestamp, key and value."""
         chosen: TopicPartition | None = None
         try:
             known = self._topics.known_now(record.topic, record.partition)
@@ -107,7 +132,7 @@ class SlowPath:
         except Exception as error:
             self._interceptors.on_send_error(record, error, chosen)
             raise
-        return self._new_delivery(*place, timestamp, key, value, on_delivery)
+        return *place, timestamp, key, value
 
     def _begin(self, record: ProducerRecord, on_delivery: DeliveryCallback | None) -> ProducerRecord | None:
         """Return the record after all interceptors, or None when one dropped it."""

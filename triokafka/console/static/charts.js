@@ -17,6 +17,12 @@ function shown(value, unit) {
 
 const clock = (ms) => new Date(ms).toISOString().slice(11, 19);
 
+// Samples come later than they should when the machine is busy: a gap is three times their usual distance.
+function usualGap(lines, least) {
+  const distances = lines.flatMap((points) => points.slice(1).map(([at], index) => at - points[index][0])).sort((a, b) => a - b);
+  return Math.max(least, 3 * (distances[Math.floor(distances.length / 2)] || 0));
+}
+
 // A line ends where a sample is missing: a broker that was away is a gap.
 function pieces(points, gap) {
   const made = [];
@@ -27,9 +33,10 @@ function pieces(points, gap) {
   return made;
 }
 
-export function chart({ title, unit, series }, gap) {
+export function chart({ title, unit, series }, least) {
   const names = Object.keys(series).filter((name) => series[name].length);
   const all = names.flatMap((name) => series[name]);
+  const gap = usualGap(names.map((name) => series[name]), least);
   if (all.length < 2) return h("section", { class: "card" }, h("h3", {}, title), h("p", { class: "muted" }, "Two samples are needed; the next one comes soon."));
   const WIDTH = roomFor(9);
   const times = all.map(([at]) => at);
@@ -95,18 +102,18 @@ export async function metrics() {
   const cluster = merged(found.cluster, "cluster", oldest), brokers = merged(found.brokers, "brokers", oldest);
   for (const [key, points] of known) if (!points.length || points[points.length - 1][0] <= oldest) known.delete(key);
   newest = Math.max(newest, ...[...known.values()].map((points) => points[points.length - 1][0]));
-  const gap = facts.sample_ms * 3;
+  const least = facts.sample_ms * 3;
   const minutes = Math.round(found.window_ms / 60000);
   return {
     title: "Metrics", refresh: true,
     content: [
       h("h1", {}, "Metrics"),
       h("h2", {}, "Cluster"),
-      cluster.length ? h("div", { class: "charts" }, cluster.map((one) => chart(one, gap))) : h("p", { class: "card muted" }, "The first sample is being taken."),
+      cluster.length ? h("div", { class: "charts" }, cluster.map((one) => chart(one, least))) : h("p", { class: "card muted" }, "The first sample is being taken."),
       found.left_out ? h("p", { class: "muted" }, `${count(found.left_out)} partitions are not sampled, because there are too many; see the limit sampled.partitions.`) : null,
       h("h2", {}, "Brokers"),
       found.sources.filter((one) => one.problem).map((one) => problem({ error: `No metrics of ${one.name}`, message: one.problem })),
-      brokers.length ? h("div", { class: "charts" }, brokers.map((one) => chart(one, gap)))
+      brokers.length ? h("div", { class: "charts" }, brokers.map((one) => chart(one, least)))
         : h("p", { class: "card muted" }, found.sources.length ? "Two samples are needed; the next one comes soon."
           : ["For traffic, request times and load of each broker, start the console with ", h("code", {}, "--metrics HOST:PORT"), ", the address at which a broker exports metrics for Prometheus."]),
       h("p", { class: "muted" }, `The last ${minutes} minutes, sampled every ${facts.sample_ms / 1000} seconds. A chart has at most eight lines: those with the highest values.`),

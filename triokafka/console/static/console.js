@@ -62,7 +62,7 @@ export async function show(keep) {
   if (current && current.leave) current.leave();
   current = null;
   for (const link of document.querySelectorAll("#sections a")) {
-    if (link.dataset.section === (parts[0] || "")) link.setAttribute("aria-current", "page");
+    if (link.dataset.section === (parts[0] || "")) { link.setAttribute("aria-current", "page"); link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft - 80; }
     else link.removeAttribute("aria-current");
   }
   const page = pages[parts[0] || ""];
@@ -149,5 +149,5 @@ document.getElementById("logout").addEventListener("click", async () => { await 
 try { setTheme(localStorage.getItem("theme")); } catch { /* a private window */ }
 if (facts.login) document.getElementById("logout").hidden = false;
 addEventListener("hashchange", () => show());
-setInterval(() => { if (current && current.refresh && !document.hidden && !main.querySelector("form :focus")) show(true); }, 5000);
+setInterval(() => { if (current && current.refresh && !document.hidden && !main.querySelector("form :focus, details[open] form")) show(true); }, 5000);
 begin();

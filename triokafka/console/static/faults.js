@@ -23,7 +23,7 @@ function switches(one, calls) {
 }
 
 function network(brokers) {
-  return h("section", { class: "card" }, h("h3", {}, "Network between brokers"),
+  return h("section", { class: "card" }, h("h2", {}, "Network between brokers"),
     h("form", { class: "row", onsubmit: (event) => {
       event.preventDefault();
       const apart = new FormData(event.target).getAll("apart").map(Number);
@@ -37,7 +37,7 @@ function network(brokers) {
 }
 
 function disk() {
-  return h("section", { class: "card" }, h("h3", {}, "Disk and connections"), h("form", { class: "row", onsubmit: (event) => {
+  return h("section", { class: "card" }, h("h2", {}, "Disk and connections"), h("form", { class: "row", onsubmit: (event) => {
     event.preventDefault();
     call("fill-disk", { free_bytes: Number(new FormData(event.target).get("free")) }, "The disks are full.");
   } },
@@ -86,7 +86,7 @@ export async function faults() {
       table([["Broker", (one) => one.broker], ["Address", (one) => one.bootstrap_servers], ["State", state], ["", (one) => switches(one, calls)]], found.brokers),
       calls.has("partition-network") && found.brokers.length > 1 ? network(found.brokers) : null,
       calls.has("fill-disk") ? disk() : null,
-      calls.has("faults") ? h("section", { class: "card" }, h("h3", {}, "Faulty answers"), arm(),
+      calls.has("faults") ? h("section", { class: "card" }, h("h2", {}, "Faulty answers"), arm(),
         table([["Armed", (one) => words(one)], ["Times", (one) => one.times, "number"]], found.faults, "No fault is armed.")) : null,
       calls.has("reset") ? h("div", { class: "row" }, h("button", { type: "button", onclick: () => call("reset", {}, "All faults are over.") }, "End all faults")) : null,
     ],

@@ -20,7 +20,7 @@ class SaslClient(Protocol):
 
     @property
     def is_slow(self) -> bool:
-        """Whether the methods may wait for servers or files, so that they must run in a thread."""
+        """Whether the next step may take long or wait for servers or files, so that it must run in a thread."""
 
     def first(self) -> bytes:
         """Return the first token to send."""

@@ -67,8 +67,6 @@ class ScramClient:
         extensions: pairs that Kafka's servers understand, such as ``tokenauth=true`` for delegation tokens.
     """
 
-    is_slow: Final = False
-
     def __init__(
         self,
         mechanism: ScramMechanism,
@@ -85,6 +83,11 @@ class ScramClient:
         self._nonce = _text(random_bytes(_NONCE_BYTES))
         self._bare = ""
         self._signature: bytes | None = None
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the next step hashes the password, as often as the server asks for."""
+        return bool(self._bare) and self._signature is None
 
     def first(self) -> bytes:
         name = self._user.replace("=", "=3D").replace(",", "=2C")

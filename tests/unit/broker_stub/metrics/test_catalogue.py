@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import trio
 
+import triokafka
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from tests.unit.broker_stub.api.test_group_handlers import commit_request, join, stable
 from triokafka.broker_stub.metrics.prometheus import as_prometheus_text
@@ -14,6 +15,8 @@ from triokafka.protocol.api.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from triokafka.structs import TopicPartition
+from triokafka.testing import RunningBroker, running_broker
 
 
 async def test_requests_are_counted_by_api_version_and_error() -> None:
@@ -142,3 +145,25 @@ async def test_waiting_requests_time_outs_and_sessions_are_told(autojump_clock: 
             "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total 1",
         ):
             assert line in text
+
+
+async def test_producers_and_late_transactions_are_counted() -> None:
+    """A transaction is late when its producer wrote nothing for longer than transactions may take (KIP-664)."""
+
+    def counted(broker: RunningBroker, name: str) -> float:
+        full = f"kafka.server:type=ReplicaManager,name={name}"
+        return next(one.value for one in broker.broker.metrics() if one.name == full)
+
+    async with (
+        running_broker(transaction_state_log_num_partitions=1) as broker,
+        triokafka.Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="t") as producer,
+    ):
+        async with producer.transaction():
+            await (await producer.send("orders", b"x", partition=0))
+            assert counted(broker, "ProducerIdCount") == 1
+            assert counted(broker, "PartitionsWithLateTransactionsCount") == 0
+            partition = broker.broker.replicas.partition(TopicPartition("orders", 0))
+            (state,) = partition.log.producers.all()
+            state.last_timestamp -= 2 * 3_600_000
+            assert counted(broker, "PartitionsWithLateTransactionsCount") == 1
+        assert counted(broker, "PartitionsWithLateTransactionsCount") == 0

@@ -49,6 +49,8 @@ async def test_node_that_controls_shows_the_controllers_metrics() -> None:
         "kafka_controller_kafkacontroller_fencedbrokercount 0",
         "kafka_controller_kafkacontroller_offlinepartitionscount 0",
         "kafka_controller_controllerstats_uncleanleaderelections_total 0",
+        "kafka_server_raft_metrics_number_of_voters 1",
+        "kafka_server_metadataloader_currentcontrollerid 1",
     ):
         assert line in lines
     assert any(line.startswith("kafka_controller_controllereventmanager_eventqueuetimems_count ") for line in lines)

@@ -8,7 +8,7 @@ import trio
 import triokafka
 from tests.support.scripted_producing import scripted
 from tests.support.simulated import simulated
-from triokafka.errors import RecordListTooLargeError
+from triokafka.errors import MetadataNotReadyError, RecordListTooLargeError
 from triokafka.protocol.api.produce import ProduceRequest
 
 
@@ -39,6 +39,18 @@ async def test_callback_gets_the_same_report_as_who_awaits() -> None:
         metadata = await delivery
         assert told == [(metadata, None)]
         assert metadata.latency_ms > 0
+
+
+@simulated
+async def test_record_sent_now_has_deliveries_of_one_part() -> None:
+    async with scripted() as s, s.producer() as producer:
+        with pytest.raises(MetadataNotReadyError):
+            producer.send_nowait_as_deliveries("orders", b"v")
+        await producer.partitions_for("orders")
+        deliveries = producer.send_nowait_as_deliveries("orders", b"v", key=b"k", partition=0, timestamp_ms=5)
+        assert [part.positions for part in deliveries.parts()] == [range(0, 1)]
+        assert await deliveries == {triokafka.TopicPartition("orders", 0): (0, 0)}
+        assert [(await delivery).timestamp for delivery in deliveries] == [5]
 
 
 @simulated

@@ -1,0 +1,200 @@
+"""A Trio run beside asyncio, in one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.testing
+import uvloop
+
+from tests.support.asyncio_programs import until
+from triokafka.asyncio.bridge import Bridge
+from triokafka.asyncio.guest import GuestLoop, guest_loop
+from triokafka.asyncio.stepped_run import is_possible
+
+pytestmark = pytest.mark.skipif(not is_possible(), reason="this system, or this Trio, has no such run")
+
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def new_loop(request: pytest.FixtureRequest) -> NewLoop:
+    """Return what makes a loop."""
+    return uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+
+
+def open_files() -> int:
+    """Return the number of open file descriptors."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def guest_of_this_loop() -> GuestLoop:
+    """Return the guest of the running loop."""
+    found = guest_loop(asyncio.get_running_loop())
+    assert found is not None
+    return found
+
+
+def test_call_runs_in_the_thread_of_the_loop_and_leaves_nothing(new_loop: NewLoop) -> None:
+    async def work(number: int) -> tuple[int, int]:
+        await trio.sleep(0.001)
+        send, receive = trio.open_memory_channel[int](0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send.send, number)
+            return await receive.receive(), threading.get_ident()
+
+    async def program() -> None:
+        bridge = Bridge(asyncio.get_running_loop(), 40_000, beside=True)
+        before = open_files()
+        assert await bridge.call(work, 7) == (7, threading.get_ident())
+        await until(lambda: open_files() == before)
+        with pytest.raises(RuntimeError):
+            trio.lowlevel.current_task()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(program())
+
+
+def test_sockets_of_trio_wake_the_loop(new_loop: NewLoop) -> None:
+    async def ping_pong() -> bytes:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        async with listeners[0], trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, echo, listeners)
+            stream = await trio.testing.open_stream_to_socket_listener(listeners[0])
+            received = b""
+            async with stream:
+                for number in range(20):
+                    await stream.send_all(bytes([number]))
+                    received += await stream.receive_some()
+            nursery.cancel_scope.cancel()
+        return received
+
+    async def echo(stream: trio.SocketStream) -> None:
+        async for some in stream:
+            await stream.send_all(some)
+
+    async def program() -> None:
+        bridge = Bridge(asyncio.get_running_loop(), 40_000, beside=True)
+        async with asyncio.timeout(30):
+            assert await bridge.call(ping_pong) == bytes(range(20))
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(program())
+
+
+@pytest.mark.parametrize("how", ["asyncio.run", "loop.close"])
+def test_tasks_end_with_the_loop(new_loop: NewLoop, how: str) -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0.01)
+            ended.append("cleanly")
+
+    async def program() -> None:
+        guest_of_this_loop().start(work, name="open")
+        await asyncio.sleep(0.01)
+
+    before = open_files()
+    loop = new_loop()
+    loop.run_until_complete(program())
+    if how == "asyncio.run":
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        assert ended == ["cleanly"]
+    loop.close()
+    assert ended == ["cleanly"]
+    assert open_files() == before
+
+
+def test_task_that_needs_longer_ends_in_a_thread() -> None:
+    may_end, ended = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(may_end.wait)
+        ended.set()
+
+    async def program() -> None:
+        guest_of_this_loop().start(work, name="stubborn")
+        await asyncio.sleep(0.01)
+
+    asyncio.run(program())
+    assert not ended.is_set()
+    may_end.set()
+    assert ended.wait(30)
+
+
+def test_other_thread_may_call() -> None:
+    async def program() -> None:
+        guest, done = guest_of_this_loop(), asyncio.Event()
+
+        async def work() -> None:
+            guest.post(done.set)
+
+        thread = threading.Thread(target=lambda: guest.start(work, name="from a thread"))
+        thread.start()
+        async with asyncio.timeout(30):
+            await done.wait()
+        thread.join()
+
+    asyncio.run(program())
+
+
+def test_loops_of_one_thread_and_other_trio_runs_do_not_meet() -> None:
+    async def number() -> int:
+        await trio.sleep(0)
+        return 5
+
+    async def call() -> int:
+        return await Bridge(asyncio.get_running_loop(), 40_000, beside=True).call(number)
+
+    async def keep() -> None:
+        guest_of_this_loop().start(trio.sleep_forever, name="open")
+
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    first.run_until_complete(keep())
+    assert second.run_until_complete(call()) == 5
+    assert trio.run(number) == 5
+    assert first.run_until_complete(call()) == 5
+    second.close()
+    first.close()
+
+
+def test_failed_task_leaves_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        raise ValueError("one task")
+
+    async def number() -> int:
+        return 5
+
+    async def program() -> int:
+        guest_of_this_loop().start(fail, name="failing")
+        return await Bridge(asyncio.get_running_loop(), 40_000, beside=True).call(number)
+
+    assert asyncio.run(program()) == 5
+    assert "a task of the loop failed" in caplog.text
+
+
+def test_runs_follow_each_other() -> None:
+    async def program() -> list[int]:
+        bridge, found = Bridge(asyncio.get_running_loop(), 40_000, beside=True), list[int]()
+
+        async def work(number: int) -> None:
+            found.append(number)
+
+        before = open_files()
+        for number in range(50):
+            await bridge.call(work, number)
+        await asyncio.gather(*(bridge.call(work, number) for number in range(50, 60)))
+        await until(lambda: open_files() == before)
+        return found
+
+    assert sorted(asyncio.run(program())) == list(range(60))

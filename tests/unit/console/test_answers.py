@@ -1,0 +1,58 @@
+"""Answers of a cluster are shared, and renewed ahead of time."""
+
+from __future__ import annotations
+
+import trio
+import trio.testing
+
+from triokafka.console.answers import Answers
+
+
+class Cluster:
+    """Answers with the number of the question, after some time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.asked = 0
+        self.seconds = seconds
+
+    async def ask(self) -> int:
+        self.asked += 1
+        number = self.asked
+        await trio.sleep(self.seconds)
+        return number
+
+
+async def test_several_requests_ask_once(autojump_clock: trio.testing.MockClock) -> None:
+    cluster, answers = Cluster(0.5), Answers(trio.current_time)
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(answers.get, "k", cluster.ask)
+    assert cluster.asked == 1
+
+
+async def test_answer_serves_for_a_second_and_a_slow_one_for_longer(autojump_clock: trio.testing.MockClock) -> None:
+    for seconds, waits, expected in ((0.0, 0.9, 1), (0.0, 1.1, 2), (2.0, 19.0, 1), (2.0, 21.0, 2)):
+        cluster, answers = Cluster(seconds), Answers(trio.current_time)
+        await answers.get("k", cluster.ask)
+        await trio.sleep(waits)
+        assert await answers.get("k", cluster.ask) == expected
+
+
+async def test_nobody_waits_while_an_answer_is_renewed(autojump_clock: trio.testing.MockClock) -> None:
+    cluster, answers = Cluster(2.0), Answers(trio.current_time)
+    await answers.get("k", cluster.ask)
+    await trio.sleep(19.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: answers.get("k", cluster.ask, renew=True))
+        await trio.sleep(1.5)
+        before = trio.current_time()
+        assert await answers.get("k", cluster.ask) == 1
+        assert trio.current_time() == before
+    assert await answers.get("k", cluster.ask) == 2
+
+
+async def test_change_makes_answers_new(autojump_clock: trio.testing.MockClock) -> None:
+    cluster, answers = Cluster(0.0), Answers(trio.current_time)
+    await answers.get("k", cluster.ask)
+    answers.forget()
+    assert await answers.get("k", cluster.ask) == 2

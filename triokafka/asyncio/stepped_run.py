@@ -1,0 +1,207 @@
+"""A Trio run that its owner moves on, one pass at a time, and whose sockets it watches through one file descriptor.
+
+Trio's guest mode has the same purpose, but waits for sockets in a thread of its own: two changes of threads for every
+response. This module uses parts of Trio that are not public. `is_possible` tells whether this Trio has them.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import select
+import sys
+import warnings
+from collections import deque
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any, Final
+
+import trio
+
+logger = logging.getLogger(__name__)
+
+Calls = deque[tuple[Callable[..., object], tuple[Any, ...]]]
+
+NEVER: Final = float("inf")
+_FIRST_PASSES: Final = 20
+
+
+class SteppedRun:
+    """A Trio run in the thread that calls `step`, which may be another one each time.
+
+    Between two steps no Trio run is active in that thread: other runs, and other event loops, may come between. The run
+    is over when the last task of `start` has ended.
+
+    Raises:
+        AttributeError, ImportError, TypeError: this Trio has other parts.
+        OSError: no file descriptor is free.
+    """
+
+    def __init__(self) -> None:
+        parts: Any = import_module("trio._core._run")
+        self.is_over = False
+        self._context: Any = parts.GLOBAL_RUN_CONTEXT
+        self._library: Any = parts.sniffio_library
+        self._tasks = 0
+        self._idle = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self.fileno = -1
+        state: Any = None
+
+        def begun(tick: Any) -> None:
+            nonlocal state
+            state = tick.__self__
+
+        before = self._enter(None)
+        try:
+            trio.lowlevel.start_guest_run(
+                self._main,
+                run_sync_soon_threadsafe=begun,
+                done_callback=lambda outcome: None,
+                host_uses_signal_set_wakeup_fd=True,
+            )
+            self._runner: Any = state.runner
+            self._passes: Any = state.unrolled_run_gen
+            self._sockets: Any = state.runner.io_manager
+            epoll: select.epoll = self._sockets._epoll
+            # The asyncio loop must forget the descriptor before it is closed, and Trio closes its own within the run.
+            self.fileno = os.dup(epoll.fileno())
+            # Interrupts belong to the asyncio loop.
+            self._runner.ki_manager.close()
+        finally:
+            self._leave(before)
+        nothing: Calls = deque()
+        for _ in range(_FIRST_PASSES):
+            if self._nursery is not None:
+                return
+            self.step(nothing)
+        raise TypeError("Trio does not start its main task")
+
+    async def _main(self) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                await self._idle.wait()
+                while self._tasks:
+                    self._idle = trio.Event()
+                    await self._idle.wait()
+            finally:
+                self._nursery = None
+
+    # ---------------------------------------------------------------- in a call of `step`
+
+    def start(self, work: Callable[..., Awaitable[None]], arguments: tuple[Any, ...], name: str) -> bool:
+        """Run ``work`` as a task; what it raises is logged. Return False if the run is about to end."""
+        if self._nursery is None:
+            return False
+        self._tasks += 1
+        self._nursery.start_soon(self._guarded, work, arguments, name=name)
+        return True
+
+    def cancel(self) -> None:
+        """Cancel all tasks."""
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    async def _guarded(self, work: Callable[..., Awaitable[None]], arguments: tuple[Any, ...]) -> None:
+        # One client's failure must not take the run from the others.
+        try:
+            await work(*arguments)
+        except Exception:
+            logger.exception("a task of the loop failed")
+        finally:
+            self._tasks -= 1
+            if not self._tasks:
+                self._idle.set()
+
+    # ---------------------------------------------------------------- the owner
+
+    def step(self, calls: Calls, *, wait: float | None = None) -> float:
+        """Make the calls, and let each task that can go on do so. Return the seconds until the next step is due.
+
+        With ``wait``, see first which sockets are ready, and wait for one at most that many seconds. Without, `fileno`
+        stays readable if one is ready.
+
+        Raises:
+            KeyboardInterrupt, SystemExit: a task was interrupted; the run is over.
+        """
+        timeout = NEVER
+        before = self._enter(self._runner)
+        self._runner.guest_tick_scheduled = True
+        try:
+            if calls:
+                self._make(calls)
+                if not self._tasks:
+                    self._idle.set()
+            timeout = self._passes.send([] if wait is None else self._sockets.get_events(wait))
+            self._runner.guest_tick_scheduled = timeout <= 0
+        except StopIteration:
+            self.is_over = True
+        except trio.TrioInternalError as error:
+            self.is_over = True
+            if isinstance(error.__cause__, (KeyboardInterrupt, SystemExit)):
+                raise error.__cause__ from None
+            logger.exception("Trio failed")
+        finally:
+            self._leave(before)
+        return timeout
+
+    def _make(self, calls: Calls) -> None:
+        while calls:
+            do, arguments = calls.popleft()
+            try:
+                do(*arguments)
+            except Exception:
+                logger.exception("a call of the loop failed")
+
+    def close(self) -> None:
+        """Give back the descriptors. Tasks that have not ended are dropped."""
+        if not self.is_over:
+            self.is_over = True
+            before = self._enter(self._runner)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)  # Trio's, about an abandoned run
+                    self._passes.close()
+            finally:
+                self._leave(before)
+        if self.fileno >= 0:
+            os.close(self.fileno)
+            self.fileno = -1
+
+    def _enter(self, runner: Any) -> tuple[dict[str, Any], Any]:
+        """Make ``runner`` the active run of this thread; return what was active before."""
+        active = vars(self._context)
+        before = dict(active)
+        active.clear()
+        if runner is not None:
+            active["runner"] = runner
+        library, self._library.name = self._library.name, "trio"
+        return before, library
+
+    def _leave(self, before: tuple[dict[str, Any], Any]) -> None:
+        active = vars(self._context)
+        active.clear()
+        active.update(before[0])
+        self._library.name = before[1]
+
+
+@functools.cache
+def is_possible() -> bool:
+    """Return whether this Trio, on this system, has the parts that `SteppedRun` uses."""
+    if sys.platform != "linux":
+        return False
+    try:
+        run = SteppedRun()
+    except (AttributeError, ImportError, TypeError) as error:
+        logger.info("asyncio clients run in the loop thread: %r", error)
+        return False
+    calls: Calls = deque([(run.cancel, ())])
+    for _ in range(_FIRST_PASSES):
+        run.step(calls, wait=0)
+        if run.is_over:
+            break
+    ended = run.is_over
+    run.close()
+    return ended

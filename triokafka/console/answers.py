@@ -1,0 +1,58 @@
+"""Answers of a cluster that several requests of the page share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+import trio
+
+_FRESH: Final = 1.0
+
+
+class _Answer(NamedTuple):
+    at: float
+    took: float
+    value: Any
+
+    def serves(self, now: float, *, being_renewed: bool) -> bool:
+        """Whether it may still be shown."""
+        return now - self.at <= max(_FRESH, (20 if being_renewed else 10) * self.took)
+
+    def is_old(self, now: float) -> bool:
+        """Whether it is time to renew it ahead."""
+        return now - self.at > max(_FRESH, 5 * self.took)
+
+
+class Answers:
+    """Reuses each answer for a second, or for ten times as long as it took: in a large cluster, answers take long.
+
+    Args:
+        now: returns the present time in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._known: dict[str, _Answer] = {}
+        self._locks: dict[str, trio.Lock] = {}
+
+    async def get(self, key: str, ask: Callable[[], Awaitable[Any]], *, renew: bool = False) -> Any:
+        """Return a fresh answer; several requests for it ask once. The keys are few, and never of users.
+
+        With ``renew`` it is renewed ahead of time, and the requests that come meanwhile get the answer before: when
+        somebody renews it regularly, nobody waits but the first.
+        """
+        lock = self._locks.setdefault(key, trio.Lock())
+        known, now = self._known.get(key), self._now()
+        if known is not None and known.serves(now, being_renewed=lock.locked()) and not (renew and known.is_old(now)):
+            return known.value
+        async with lock:
+            known, now = self._known.get(key), self._now()
+            if known is None or not known.serves(now, being_renewed=False) or (renew and known.is_old(now)):
+                value = await ask()
+                known = self._known[key] = _Answer(self._now(), self._now() - now, value)
+            return known.value
+
+    def forget(self) -> None:
+        """Ask again from now on, because something was changed."""
+        self._known.clear()
