@@ -239,7 +239,7 @@ def draw_outages(findings: Findings) -> Any:
     killed = len(findings.produce_outages) + len(findings.consume_outages)
     lost = "no record is lost" if findings.received == findings.sent else "records are missing"
     longest = max((pause.seconds for pause in pauses), default=0.0)
-    title = f"{killed} nodes are killed in turn: {lost}, no partition's producer waits longer than {longest:.1f} s"
+    title = f"{killed} nodes are killed in turn: {lost}, the longest wait of a partition is {longest:.1f} s"
     figure.text(0.012, 1 - 0.34 / 7.6, title, fontsize=14, fontweight="bold", color=_TEXT)
     legend = "Grey: a node is down, from SIGKILL until it has started again. Red: the longest wait meanwhile."
     figure.text(0.012, 1 - 0.66 / 7.6, legend, fontsize=11, color=_QUIET)
