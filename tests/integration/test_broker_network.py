@@ -284,14 +284,15 @@ def test_address_with_a_quota_of_connections_is_refused_when_it_is_too_fast() ->
     async def scenario(world: Simulation) -> None:
         async with broker_in(world) as broker:
             entry = EntryData(
-                entity=[EntityData(entity_type="ip", entity_name="client")],
+                entity=[EntityData(entity_type="ip", entity_name="10.0.0.1")],
                 ops=[OpData(key="connection_creation_rate", value=1.0)],
             )
-            await broker.gateway.alter_client_quotas(AlterClientQuotasRequest(entries=[entry]))
+            altered = await broker.gateway.alter_client_quotas(AlterClientQuotasRequest(entries=[entry]))
+            assert [one.error_code for one in altered.entries] == [0]
             for _ in range(10):
-                await (await connect(world)).metadata()
+                await (await connect(world, "10.0.0.1")).metadata()
             start = trio.current_time()
-            assert await (await connect(world)).closed()
+            assert await (await connect(world, "10.0.0.1")).closed()
             assert 0.05 < trio.current_time() - start <= 1.1
             await (await connect(world, "elsewhere")).metadata()
 

@@ -1,6 +1,7 @@
 """Clients of three libraries above their quotas reach the rates within a tenth, one and several of each together.
 
-`tests/simulation/test_quotas.py` shows the same for ours in virtual time.
+Real rates need processor time that nobody else takes, so these are long runs. `tests/simulation/test_quotas.py` shows
+the same for ours in virtual time.
 """
 
 from __future__ import annotations
@@ -115,15 +116,12 @@ def broker() -> Iterator[str]:
     assert process.stop() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("libraries", "clients"),
     [
         pytest.param(tuple(CLIENTS), 1, id="one-of-each"),
-        *(
-            pytest.param((library,), count, marks=pytest.mark.long, id=f"{library}-{count}")
-            for library in CLIENTS
-            for count in (1, 10, 100)
-        ),
+        *(pytest.param((library,), count, id=f"{library}-{count}") for library in CLIENTS for count in (1, 10, 100)),
     ],
 )
 def test_producers_reach_their_quota_together(broker: str, libraries: tuple[str, ...], clients: int) -> None:
