@@ -352,7 +352,11 @@ def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
 
 
 def read(bootstrap: str, topic: str, partitions: int = 1, isolation_level: str = "read_committed") -> list[bytes]:
-    """What librdkafka's consumer sees, in the order of partitions, up to the end that it is told."""
+    """What librdkafka's consumer sees, in the order of partitions, up to the end that it is told.
+
+    The end is told with the first empty answer, for which the broker waits half a second: the markers of a transaction
+    may be written after its end was acknowledged.
+    """
     consumer = ck.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -361,7 +365,6 @@ def read(bootstrap: str, topic: str, partitions: int = 1, isolation_level: str =
             "isolation.level": isolation_level,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 20,  # the end of a partition is told with the first empty answer
             "log_level": 0,
         }
     )
