@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient, MemberDescription, NewTopic
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import until
 
 PARTITIONS = 6
 RECORDS = 600
@@ -82,14 +82,6 @@ def members(*started: Member) -> Iterator[tuple[Member, ...]]:
     finally:
         for member in started:
             member.stop()
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """librdkafka tells of no event for what others do: ask again until it holds."""
-    give_up_at = time.monotonic() + TIMEOUT
-    while not holds():
-        assert time.monotonic() < give_up_at, what
-        time.sleep(0.05)
 
 
 def fill(bootstrap: str, topic: str = "t", first: int = 0) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.kafka_python_driver import KafkaPythonDriver
+from tests.support.waiting import until
 
 TIMEOUT: Final = 60.0
 TOPIC: Final = "t"
@@ -19,14 +19,6 @@ GROUPS: Final = ("classic", "modern", "by hand", "left", "half", "one removed")
 """Those that are left in the end; "gone" has been deleted."""
 _LONG_SESSION_MS: Final = 250_000
 _NOT_YET: Final = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """There is no event for what another program does: ask again until it holds."""
-    give_up_at = time.monotonic() + TIMEOUT
-    while not holds():
-        assert time.monotonic() < give_up_at, what
-        time.sleep(0.1)
 
 
 def member(bootstrap: str, group: str, instance: str | None = None, protocol: str = "classic") -> Consumer:

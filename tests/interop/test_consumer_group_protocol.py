@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop import jvm
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.interop
 
@@ -44,14 +44,6 @@ def ours(directory: Path) -> Iterator[str]:
 def apache_kafka(directory: Path) -> Iterator[str]:
     with jvm.apache_kafka(directory, group_consumer_min_heartbeat_interval_ms="200") as bootstrap:
         yield bootstrap
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """There is no event for what another program does: ask again until it holds."""
-    give_up_at = time.monotonic() + TIMEOUT
-    while not holds():
-        assert time.monotonic() < give_up_at, what
-        time.sleep(0.1)
 
 
 def fill(bootstrap: str, first: int = 0) -> None:

@@ -7,7 +7,7 @@ One program writes through Apache Kafka, and everything is looked up through bot
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from confluent_kafka.admin import (
 
 from tests.interop import jvm
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import until
 from triokafka.cli.cluster.free_ports import free_ports
 
 pytestmark = pytest.mark.interop
@@ -74,14 +75,6 @@ def ours(directory: Path, port: int) -> Iterator[str]:
         broker.close()
 
 
-def eventually(question: Callable[[], bool]) -> None:
-    """Ask until the answer is yes: no event tells what happens in another program."""
-    deadline = time.monotonic() + TIMEOUT
-    while not question():
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.05)
-
-
 def wait_until_it_serves(bootstrap: str) -> None:
     """Apache Kafka listens some time before it leads its partitions and has loaded its groups."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -98,7 +91,7 @@ def wait_until_it_serves(bootstrap: str) -> None:
             return False
         return True
 
-    eventually(serves)
+    until(serves, "the broker serves")
 
 
 def create(bootstrap: str, topics: dict[str, dict[str, str]]) -> None:
@@ -166,7 +159,7 @@ def write_everything(bootstrap: str) -> None:
     """Whatever can be written without transactions."""
     create(bootstrap, TOPICS)
     send(bootstrap, "compacted", [(0, "a", "1"), (0, "b", "1"), (10, "a", "2"), (20, "c", "1"), (30, "z", "active")])
-    eventually(lambda: [offset for offset, *_ in read(bootstrap, "compacted")] == [1, 2, 3, 4])
+    until(lambda: [offset for offset, *_ in read(bootstrap, "compacted")] == [1, 2, 3, 4], "it is compacted")
     send(bootstrap, "segments", [(10 * number, None, str(number)) for number in range(6)])
     send(bootstrap, "deleted", [(10 * number, None, str(number)) for number in range(8)])
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -289,7 +282,7 @@ def test_everything_that_apache_kafka_has_written_is_found_by_our_broker_and_aga
         assert_same(seen(bootstrap, topics), before)
         sequence.go_on()
         send(bootstrap, "compacted", [(40, "a", "3"), (50, "z", "active")])
-        eventually(lambda: [offset for offset, *_ in read(bootstrap, "compacted")] == [1, 3, 4, 5, 6])
+        until(lambda: [offset for offset, *_ in read(bootstrap, "compacted")] == [1, 3, 4, 5, 6], "it is compacted")
         after = seen(bootstrap, topics)
     with apache(tmp_path, port) as bootstrap:
         assert_same(seen(bootstrap, topics), after)

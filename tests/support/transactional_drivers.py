@@ -19,11 +19,12 @@ import trio
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from aiokafka import errors as aiokafka_errors
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from kafka.structs import OffsetAndMetadata as TheirOffset
 from kafka.structs import TopicPartition as TheirPartition
 
 import triokafka
+from tests.support.waiting import until
 from triokafka.blocking import KafkaProducer
 from triokafka.errors import IllegalStateError, KafkaError, ProducerFencedError
 from triokafka.structs import TopicPartition
@@ -351,12 +352,30 @@ def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT)
 
 
-def read(bootstrap: str, topic: str, partitions: int = 1, isolation_level: str = "read_committed") -> list[bytes]:
+def wait_until_stable(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    """Return once no transaction is open: the markers may be written after the end was acknowledged."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    latest = {ck.TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+
+    def ends(isolation_level: ck.IsolationLevel) -> list[int]:
+        found = admin.list_offsets(latest, isolation_level=isolation_level, request_timeout=TIMEOUT)
+        return [found[partition].result().offset for partition in latest]
+
+    until(
+        lambda: ends(ck.IsolationLevel.READ_COMMITTED) == ends(ck.IsolationLevel.READ_UNCOMMITTED),
+        f"a transaction of {topic} stays open",
+    )
+
+
+def read(
+    bootstrap: str, topic: str, partitions: int = 1, isolation_level: str = "read_committed", *, stable: bool = True
+) -> list[bytes]:
     """What librdkafka's consumer sees, in the order of partitions, up to the end that it is told.
 
-    The end is told with the first empty answer, for which the broker waits half a second: the markers of a transaction
-    may be written after its end was acknowledged.
+    The end of a ``read_committed`` reader is the first open transaction: without ``stable`` it is read up to there.
     """
+    if stable and isolation_level == "read_committed":
+        wait_until_stable(bootstrap, topic, partitions)
     consumer = ck.Consumer(
         {
             "bootstrap.servers": bootstrap,
