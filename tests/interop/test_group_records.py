@@ -19,9 +19,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.interop import jvm
-from tests.interop.groups import GROUPS, PARTITIONS, TIMEOUT, at, member, seen, serves, together, until, write_groups
+from tests.interop.groups import GROUPS, PARTITIONS, TIMEOUT, at, member, seen, serves, together, write_groups
 from tests.interop.test_log_dump import kafkas_dump, our_dump, segments
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import until
 from triokafka import Consumer, TopicPartition
 from triokafka.coordinator.group.records import CommittedOffset, GroupChange, OffsetChange, decode
 from triokafka.protocol.stored.group_metadata import GroupMetadataValue
