@@ -126,6 +126,30 @@ async def test_stopped_active_controller_hands_the_quorum_over_at_once() -> None
 
 
 @simulated
+async def test_node_that_stops_is_fenced_before_it_ends_and_is_soon_back() -> None:
+    """Clients and followers do not wait for the end of its session, whichever node is the active controller."""
+    async with simulated_nodes(current_simulation()) as cluster:
+        first = await cluster.wait_active()
+        await create(cluster, first, "orders", replicas=3)
+        for node_id in (first.node_id, first.node_id % 3 + 1):
+            other = cluster[node_id % 3 + 1]
+            await other.wait_for(lambda image: not any(broker.fenced for broker in image.brokers.values()))
+            await trio.sleep(1)
+            began = trio.current_time()
+            await cluster[node_id].stop()
+            assert trio.current_time() - began < 1
+            image = await other.wait_for(lambda image, gone=node_id: image.brokers[gone].fenced)  # type: ignore[misc]
+            assert trio.current_time() - began < 1
+            partitions = image.topics["orders"].partitions
+            assert all(one.leader != node_id and node_id not in one.isr for one in partitions.values())
+            await cluster[node_id].start()
+            await other.wait_for(
+                lambda image: all(len(one.isr) == 3 for one in image.topics["orders"].partitions.values())
+            )
+            assert trio.current_time() - began < 3
+
+
+@simulated
 async def test_without_a_quorum_a_change_fails_at_its_time_limit() -> None:
     async with simulated_nodes(current_simulation()) as cluster:
         first = await cluster.wait_active()
