@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_MS: Final = 2_000
+_RELEASE_SECONDS: Final = 0.020
 """How long requests in progress get to finish when the controller stops, and how long the quorum gets to elect another
 leader."""
 
@@ -394,8 +395,17 @@ class Node:
         if self.cluster_ends:
             return  # the requests in progress are those of the other nodes
         if not metadata.is_alone:
+            await self._release_stopping_brokers()
             await metadata.raft.shut_down(timeout=_STOP_TIMEOUT_MS / 1000)
         await server.stop(_STOP_TIMEOUT_MS)
+
+    async def _release_stopping_brokers(self) -> None:
+        """As the active controller, answer the brokers that ask to stop: without this node there may be no quorum."""
+        with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
+            while self.is_active_controller and any(
+                broker.in_controlled_shutdown and not broker.fenced for broker in self.metadata.image.brokers.values()
+            ):
+                await trio.sleep(_RELEASE_SECONDS)
 
     def clock_jumped(self, seconds: float) -> None:
         """The world's clock was put forward by so many seconds, on all nodes: do now what is due by it.

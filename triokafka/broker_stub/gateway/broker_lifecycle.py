@@ -15,6 +15,7 @@ from uuid import UUID
 import trio
 
 from triokafka import errors
+from triokafka.broker_stub.gateway.controller_channel import NodeStopsError
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.world import World
@@ -161,7 +162,7 @@ class BrokerLifecycle:
         self._cordoned_directories = cordoned_directories
         self._core = Lifecycle(heartbeat_interval=heartbeat_interval_ms / 1000, max_backoff=session_timeout_ms / 1000)
         self._registration: BrokerRegistration | None = None
-        self._session_timeout = session_timeout_ms / 1000
+        self._patience = session_timeout_ms / 2000
         self._wait = 0.0
         self._report_due = trio.Event()
         self._one_at_a_time = trio.Lock()
@@ -217,9 +218,9 @@ class BrokerLifecycle:
     async def leave(self) -> None:
         """Do a controlled shutdown: leaderships move, then the controller fences the broker. Returns once it is fenced.
 
-        Retries after errors, until no controller has answered for the session timeout: by then, the broker is fenced
-        because of its silence. The controller waits for the other brokers to apply the new leaders; this method waits
-        for that for at most five minutes, as Apache Kafka does.
+        Retries after errors, until no controller has answered for half a session timeout, which an election takes at
+        most. The controller waits for the other brokers to apply the new leaders; this method waits for that for at
+        most five minutes, as Apache Kafka does.
 
         Raises:
             KafkaError: the error of the last attempt.
@@ -227,13 +228,15 @@ class BrokerLifecycle:
         self._core.leave()
         world, began = self._world, self._world.now()
         failure: errors.KafkaError = errors.KafkaTimeoutError("the other brokers do not apply the metadata")
-        with trio.CancelScope(deadline=world.deadline(began + self._session_timeout)) as patience:
+        with trio.CancelScope(deadline=world.deadline(began + self._patience)) as patience:
             while self._core.wants_shut_down:
                 error = await self._communicate()
-                if error is not None:
+                if isinstance(error, NodeStopsError):
+                    raise error
+                elif error is not None:
                     failure = error
                 else:
-                    give_up_at = min(world.now() + self._session_timeout, began + _LONGEST_SHUTDOWN)
+                    give_up_at = min(world.now() + self._patience, began + _LONGEST_SHUTDOWN)
                     patience.deadline = world.deadline(give_up_at)
                 if self._core.wants_shut_down:
                     await trio.sleep(self._wait)
