@@ -24,6 +24,7 @@ from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_MS: Final = 2_000
-_RELEASE_SECONDS: Final = 0.020
 """How long requests in progress get to finish when the controller stops, and how long the quorum gets to elect another
 leader."""
 
@@ -401,11 +401,19 @@ class Node:
 
     async def _release_stopping_brokers(self) -> None:
         """As the active controller, answer the brokers that ask to stop: without this node there may be no quorum."""
+        if not self.is_active_controller:
+            return
+        released = trio.Event()
+
+        def published(delta: MetadataDelta, image: MetadataImage) -> None:
+            if not any(broker.in_controlled_shutdown and not broker.fenced for broker in image.brokers.values()):
+                released.set()
+
+        publisher = self.metadata.publisher
+        publisher.subscribe(published)
         with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
-            while self.is_active_controller and any(
-                broker.in_controlled_shutdown and not broker.fenced for broker in self.metadata.image.brokers.values()
-            ):
-                await trio.sleep(_RELEASE_SECONDS)
+            await released.wait()
+        publisher.unsubscribe(published)
 
     def clock_jumped(self, seconds: float) -> None:
         """The world's clock was put forward by so many seconds, on all nodes: do now what is due by it.
