@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import trio
@@ -19,6 +19,9 @@ from triokafka.testing.gated_listener import GatedListener
 from triokafka.testing.guarded_storage import GuardedStorage
 from triokafka.world import Listener, Storage, Stream, World
 from triokafka.world.system import RealWorld
+
+if TYPE_CHECKING:
+    from triokafka.world.process_usage import ProcessUsage
 
 T = TypeVar("T")
 
@@ -195,6 +198,10 @@ class FaultyWorld(World):
             backlog=backlog,
         )
         return GatedListener(listener, gate=self._wait_reachable, wrap=self._wrap)
+
+    def process_usage(self) -> ProcessUsage | None:
+        """See `World`."""
+        return self._world.process_usage()
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
         if not self._flowing.is_open:
