@@ -19,6 +19,7 @@ def dead_links(site: Path) -> list[str]:
     Args:
         site: the directory with ``index.html``.
     """
+    site = site.resolve()
     texts = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
     anchors = {page: {html.unescape(found) for found in _ID.findall(text)} for page, text in texts.items()}
     dead = []
