@@ -256,6 +256,11 @@ class Producer:
                 self._plugins.close()
         self._unhandled.report(error)
 
+    @property
+    def network(self) -> NetworkClient:
+        """The client's connections, for the adapters of other libraries' interfaces."""
+        return self._client
+
     async def _drain(self, patience: float) -> bool:
         """Wait until all batches are settled. Return False if none was settled for ``patience`` seconds."""
         self._accumulator.closing = True
