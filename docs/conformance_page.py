@@ -43,7 +43,7 @@ def page(found: Mapping[str, Any]) -> str:
         f"{len(scenarios)} scenarios, each written once, run with four clients ({versions}) on three brokers; "
         "`make interop` repeats them. A scenario demands only what Apache Kafka does, and therefore runs there, too. "
         "A letter stands for a client with which the scenario passed, and a letter ~~struck out~~ for one with which "
-        "it failed. A client without a letter does not offer what the scenario needs; its totals leave the scenario out.",
+        "it failed. A client without a letter does not offer what the scenario needs; its totals leave that out.",
         "All brokers have the same settings, which shorten intervals, for example of retention and compaction. "
         "noida-db has no such settings: a scenario fails there if its effect takes longer than thirty seconds.",
         _table(["passed", *heads], [_totals(client, scenarios, brokers) for client in clients]),
