@@ -127,10 +127,10 @@ async def test_stopped_active_controller_hands_the_quorum_over_at_once() -> None
 @simulated
 async def test_node_that_stops_is_fenced_before_it_ends_and_is_soon_back() -> None:
     """Clients and followers do not wait for the end of its session, whichever node is the active controller."""
-    async with simulated_nodes(current_simulation()) as cluster:
+    async with running_nodes(current_simulation()) as cluster:
         first = await cluster.wait_active()
         await create(cluster, first, "orders", replicas=3)
-        for node_id in (first.node_id, first.node_id % 3 + 1):
+        for node_id in (first.number, first.number % 3 + 1):
             other = cluster[node_id % 3 + 1]
             await other.wait_for(lambda image: not any(broker.fenced for broker in image.brokers.values()))
             await trio.sleep(1)
