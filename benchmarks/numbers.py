@@ -231,6 +231,29 @@ def _figures_of_cluster(found: Any) -> dict[str, Figure]:
     return figures
 
 
+_TOPICS: Final = {
+    "creation, until answered": "created",
+    "creation, until all brokers serve them": "served",
+    "creation, processor time of all nodes": "creation_processor",
+    "one more topic, until all brokers serve it": "one_more",
+    "idle, processor time of all nodes": "idle",
+    "memory, all nodes": "memory",
+    "controlled shutdown of a node": "shutdown",
+    "start of the node, until in sync": "start",
+    "failover of a killed node's leaders": "failover",
+    "start of the killed node, until in sync": "start_after_kill",
+}
+
+
+def _figures_of_topics(found: Any) -> dict[str, Figure]:
+    figures = {}
+    for row in found.rows:
+        name = _TOPICS[row.measurement]
+        figures[f"{name}_few"] = Figure(row.smallest, f"{row.measurement}, {row.unit}, 100 topics")
+        figures[f"{name}_many"] = Figure(row.largest, f"{row.measurement}, {row.unit}, 1,000 topics")
+    return figures
+
+
 def _measure_broker(rounds: int) -> Any:
     broker = _module("broker")
     plan = broker.QUICK._replace(only=("starting", "in-process"), brokers=("triokafka", "Apache Kafka"), starts=rounds)
@@ -321,6 +344,13 @@ SOURCES: Final[dict[str, Source]] = {
         1,
         _measure_cluster,
         _figures_of_cluster,
+        _rows_of_parts,
+    ),
+    "topics": Source(
+        "100 and 1,000 topics of three partitions with three replicas, on three nodes that are broker and controller",
+        1,
+        lambda rounds: _module("topics").run(ours_only=True),
+        _figures_of_topics,
         _rows_of_parts,
     ),
 }

@@ -12,7 +12,7 @@ from tests.support.asyncio_programs import run
 from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer
 from triokafka.asyncio.abc import AbstractTokenProvider
 from triokafka.asyncio.bridge import Bridge, TokenProvider
-from triokafka.asyncio.errors import SaslAuthenticationFailed
+from triokafka.asyncio.errors import KafkaConnectionError, SaslAuthenticationFailed
 from triokafka.testing.blocking import running_broker
 
 
@@ -35,8 +35,9 @@ def test_clients_log_in_over_tls_and_are_refused_with_a_wrong_password(mechanism
                 assert (await consumer.getone()).value == b"x"
 
         run(program("secret"))
-        with pytest.raises(SaslAuthenticationFailed):
+        with pytest.raises(KafkaConnectionError) as caught:
             run(program("guess"))
+        assert isinstance(caught.value.__cause__, SaslAuthenticationFailed)
 
 
 def test_token_provider_runs_in_the_loop_of_the_program() -> None:

@@ -8,8 +8,7 @@ import pytest
 import trio
 
 from tests.support.simulated import current_simulation, simulated
-from tests.support.simulated_cluster import SimulatedCluster
-from tests.support.simulated_nodes import BOTH, SimulatedNode, SimulatedNodes, simulated_nodes
+from tests.support.simulated_cluster import BOTH, SimulatedCluster, SimulatedNode, running_nodes
 from triokafka import AdminClient
 from triokafka.broker_stub.configured_authorizer import STANDARD_AUTHORIZER
 from triokafka.client.admin import NewTopic
@@ -36,11 +35,11 @@ LAYOUTS = {
 }
 
 
-def admin(cluster: SimulatedNodes, node: SimulatedNode) -> AdminClient:
-    return AdminClient(bootstrap_servers=node.node.addresses, world=cluster.simulation.host("admin").world)
+def admin(cluster: SimulatedCluster, node: SimulatedNode) -> AdminClient:
+    return AdminClient(bootstrap_servers=node.running_node.addresses, world=cluster.simulation.host("admin").world)
 
 
-async def create(cluster: SimulatedNodes, node: SimulatedNode, name: str, replicas: int = 1) -> None:
+async def create(cluster: SimulatedCluster, node: SimulatedNode, name: str, replicas: int = 1) -> None:
     async with admin(cluster, node) as client:
         await client.create_topics([NewTopic(name, 2, replicas)])
 
@@ -49,32 +48,31 @@ async def create(cluster: SimulatedNodes, node: SimulatedNode, name: str, replic
 def test_every_broker_accepts_changes_of_the_cluster(layout: str) -> None:
     @simulated
     async def run() -> None:
-        async with simulated_nodes(current_simulation(), LAYOUTS[layout]) as cluster:
-            brokers = [one for one in cluster.nodes if one.config.is_broker]
+        async with running_nodes(current_simulation(), LAYOUTS[layout]) as cluster:
+            brokers = [one for one in cluster.nodes if one.is_broker]
             for number, broker in enumerate(brokers):
                 await create(cluster, broker, f"topic-{number}")
             for one in cluster.nodes:
                 image = await one.wait_for(lambda image: len(image.topics) == len(brokers))
                 assert not any(node.fenced for node in image.brokers.values())
-                assert sorted(image.brokers) == [broker.node_id for broker in brokers]
+                assert sorted(image.brokers) == [broker.number for broker in brokers]
 
     run()
 
 
 @simulated
 async def test_controllers_register_with_their_listeners() -> None:
-    async with simulated_nodes(current_simulation(), LAYOUTS["three controllers and two brokers"]) as cluster:
+    async with running_nodes(current_simulation(), LAYOUTS["three controllers and two brokers"]) as cluster:
+        servers = [node.running_node.controller_server for node in cluster.nodes[:3]]
+        ports = {number: own.endpoints()[0].port for number, own in enumerate(servers, start=1) if own is not None}
         for one in cluster.nodes:
             image = await one.wait_for(lambda image: len(image.controllers) == 3)
-            assert {c.controller_id: c.end_points[0].port for c in image.controllers.values()} == {
-                number: cluster[number].node.controller_server.endpoints()[0].port  # type: ignore[union-attr]
-                for number in (1, 2, 3)
-            }
+            assert {c.controller_id: c.end_points[0].port for c in image.controllers.values()} == ports
 
 
 @simulated
 async def test_request_whose_controller_is_lost_succeeds_at_the_next_one() -> None:
-    async with simulated_nodes(current_simulation()) as cluster:
+    async with running_nodes(current_simulation()) as cluster:
         lost = await cluster.wait_active()
         other = next(one for one in cluster.nodes if one is not lost)
         done = trio.Event()
@@ -89,14 +87,15 @@ async def test_request_whose_controller_is_lost_succeeds_at_the_next_one() -> No
             with trio.fail_after(30):
                 await done.wait()
         assert (await cluster.wait_active()) is not lost
-        await lost.start()
+        lost.start()
+        await lost.wait_started()
         await lost.wait_for(lambda image: "orders" in image.topics)
 
 
 @simulated
 async def test_answer_of_a_controller_that_is_cut_off_is_not_waited_for_forever() -> None:
     simulation = current_simulation()
-    async with simulated_nodes(simulation) as cluster:
+    async with running_nodes(simulation) as cluster:
         lost = await cluster.wait_active()
         others = [one for one in cluster.nodes if one is not lost]
         for one in others:
@@ -106,7 +105,7 @@ async def test_answer_of_a_controller_that_is_cut_off_is_not_waited_for_forever(
             topics=[CreatableTopic(name="orders", num_partitions=2, replication_factor=1)], timeout_ms=30_000
         )
         with trio.fail_after(30):
-            response = await others[0].node.broker.gateway.create_topics(request)
+            response = await others[0].running_node.broker.gateway.create_topics(request)
         assert [topic.error_code for topic in response.topics] == [0]
         simulation.network.heal()
         with trio.fail_after(30):
@@ -115,7 +114,7 @@ async def test_answer_of_a_controller_that_is_cut_off_is_not_waited_for_forever(
 
 @simulated
 async def test_stopped_active_controller_hands_the_quorum_over_at_once() -> None:
-    async with simulated_nodes(current_simulation()) as cluster:
+    async with running_nodes(current_simulation()) as cluster:
         first = await cluster.wait_active()
         began = trio.current_time()
         await first.stop()
@@ -126,8 +125,32 @@ async def test_stopped_active_controller_hands_the_quorum_over_at_once() -> None
 
 
 @simulated
+async def test_node_that_stops_is_fenced_before_it_ends_and_is_soon_back() -> None:
+    """Clients and followers do not wait for the end of its session, whichever node is the active controller."""
+    async with running_nodes(current_simulation()) as cluster:
+        first = await cluster.wait_active()
+        await create(cluster, first, "orders", replicas=3)
+        for node in (first, cluster.nodes[first.number % 3]):
+            node_id, other = node.number, cluster.nodes[node.number % 3]
+            await other.wait_for(lambda image: not any(broker.fenced for broker in image.brokers.values()))
+            await trio.sleep(1)
+            began = trio.current_time()
+            await node.stop()
+            assert trio.current_time() - began < 1
+            image = await other.wait_for(lambda image, gone=node_id: image.brokers[gone].fenced)  # type: ignore[misc]
+            assert trio.current_time() - began < 1
+            partitions = image.topics["orders"].partitions
+            assert all(one.leader != node_id and node_id not in one.isr for one in partitions.values())
+            node.start()
+            await other.wait_for(
+                lambda image: all(len(one.isr) == 3 for one in image.topics["orders"].partitions.values())
+            )
+            assert trio.current_time() - began < 3
+
+
+@simulated
 async def test_without_a_quorum_a_change_fails_at_its_time_limit() -> None:
-    async with simulated_nodes(current_simulation()) as cluster:
+    async with running_nodes(current_simulation()) as cluster:
         first = await cluster.wait_active()
         others = [one for one in cluster.nodes if one is not first]
         await first.kill()
@@ -135,53 +158,56 @@ async def test_without_a_quorum_a_change_fails_at_its_time_limit() -> None:
         request = CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1)], timeout_ms=3_000)
         began = trio.current_time()
         with pytest.raises(RequestTimedOutError):
-            await others[1].node.broker.gateway.create_topics(request)
+            await others[1].running_node.broker.gateway.create_topics(request)
         assert trio.current_time() - began == pytest.approx(3, abs=0.5)
-        await first.start()
+        first.start()
         await create(cluster, others[1], "orders")
 
 
 @simulated
 async def test_restarted_cluster_has_its_topics() -> None:
-    async with simulated_nodes(current_simulation(), LAYOUTS["three controllers and two brokers"]) as cluster:
-        await create(cluster, cluster[4], "orders", replicas=2)
-        await cluster.stop()
-        await cluster.start()
+    async with running_nodes(current_simulation(), LAYOUTS["three controllers and two brokers"]) as cluster:
+        await create(cluster, cluster.nodes[3], "orders", replicas=2)
+        async with trio.open_nursery() as nursery:
+            for node in cluster.nodes:
+                nursery.start_soon(node.stop)
+        cluster.start()
+        await cluster.wait_started()
         for one in cluster.nodes:
             await one.wait_for(lambda image: "orders" in image.topics)
 
 
 @simulated
 async def test_killed_broker_is_fenced_and_unfenced_after_its_restart() -> None:
-    async with simulated_nodes(current_simulation(), LAYOUTS["three controllers and two brokers"]) as cluster:
-        await create(cluster, cluster[4], "orders", replicas=2)
-        await cluster[5].kill()
+    async with running_nodes(current_simulation(), LAYOUTS["three controllers and two brokers"]) as cluster:
+        await create(cluster, cluster.nodes[3], "orders", replicas=2)
+        await cluster.nodes[4].kill()
         with trio.fail_after(30):
-            await cluster[4].wait_for(lambda image: image.brokers[5].fenced)
-        epoch = cluster[4].image.brokers[5].broker_epoch
-        await cluster[5].start()
-        image = await cluster[4].wait_for(lambda image: not image.brokers[5].fenced)
+            await cluster.nodes[3].wait_for(lambda image: image.brokers[5].fenced)
+        epoch = cluster.nodes[3].image.brokers[5].broker_epoch
+        cluster.nodes[4].start()
+        image = await cluster.nodes[3].wait_for(lambda image: not image.brokers[5].fenced)
         assert image.brokers[5].broker_epoch > epoch
 
 
-async def controller_channel(cluster: SimulatedNodes, node: SimulatedNode, nursery: trio.Nursery) -> NodeChannel:
-    server = node.node.controller_server
+async def controller_channel(cluster: SimulatedCluster, node: SimulatedNode, nursery: trio.Nursery) -> NodeChannel:
+    server = node.running_node.controller_server
     assert server is not None
     end = server.endpoints()[0]
     world = cluster.simulation.host("client").world
-    channel = NodeChannel(Address(node.node_id, end.host, end.port), world=world, client_id="client")
+    channel = NodeChannel(Address(node.number, end.host, end.port), world=world, client_id="client")
     nursery.start_soon(channel.run)
     return channel
 
 
 @simulated
 async def test_controllers_listener_describes_the_controllers() -> None:
-    async with simulated_nodes(current_simulation()) as cluster, trio.open_nursery() as nursery:
+    async with running_nodes(current_simulation()) as cluster, trio.open_nursery() as nursery:
         active = await cluster.wait_active()
         for one in cluster.nodes:
             channel = await controller_channel(cluster, one, nursery)
             answer = await channel.send(DescribeClusterRequest(endpoint_type=2))
-            assert answer.controller_id == active.node_id
+            assert answer.controller_id == active.number
             assert [node.broker_id for node in answer.brokers] == [1, 2, 3]
             assert (await channel.send(DescribeClusterRequest(endpoint_type=1))).error_code == 114
         nursery.cancel_scope.cancel()
@@ -189,11 +215,11 @@ async def test_controllers_listener_describes_the_controllers() -> None:
 
 @simulated
 async def test_standby_controller_refuses_changes() -> None:
-    async with simulated_nodes(current_simulation()) as cluster, trio.open_nursery() as nursery:
+    async with running_nodes(current_simulation()) as cluster, trio.open_nursery() as nursery:
         active = await cluster.wait_active()
         for one in cluster.nodes:
             channel = await controller_channel(cluster, one, nursery)
-            topic = CreatableTopic(name=f"topic-{one.node_id}", num_partitions=1, replication_factor=1)
+            topic = CreatableTopic(name=f"topic-{one.number}", num_partitions=1, replication_factor=1)
             answer = await channel.send(CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
             assert answer.topics[0].error_code == (0 if one is active else 41)
         nursery.cancel_scope.cancel()
@@ -213,8 +239,8 @@ async def test_standby_controller_refuses_changes() -> None:
 def test_envelope_is_checked(request_data: bytes, principal: bytes | None, address: bytes, code: int) -> None:
     @simulated
     async def run() -> None:
-        async with simulated_nodes(current_simulation(), (BOTH,)) as cluster, trio.open_nursery() as nursery:
-            channel = await controller_channel(cluster, cluster[1], nursery)
+        async with running_nodes(current_simulation(), (BOTH,)) as cluster, trio.open_nursery() as nursery:
+            channel = await controller_channel(cluster, cluster.nodes[0], nursery)
             envelope = EnvelopeRequest(
                 request_data=request_data, request_principal=principal, client_host_address=address
             )
@@ -228,8 +254,8 @@ def test_envelope_is_checked(request_data: bytes, principal: bytes | None, addre
 
 @simulated
 async def test_cancelled_change_leaves_the_gateway_usable() -> None:
-    async with simulated_nodes(current_simulation(), LAYOUTS["one controller and one broker"]) as cluster:
-        gateway = cluster[2].node.broker.gateway
+    async with running_nodes(current_simulation(), LAYOUTS["one controller and one broker"]) as cluster:
+        gateway = cluster.nodes[1].running_node.broker.gateway
         for number in range(12):
             topic = CreatableTopic(name=f"topic-{number}", num_partitions=1, replication_factor=1)
             with trio.move_on_after(0.0005 * number):
@@ -244,18 +270,18 @@ async def test_cancelled_change_leaves_the_gateway_usable() -> None:
 
 @simulated
 async def test_error_of_the_controller_reaches_the_client() -> None:
-    async with simulated_nodes(current_simulation(), LAYOUTS["one controller and one broker"]) as cluster:
-        await create(cluster, cluster[2], "orders")
+    async with running_nodes(current_simulation(), LAYOUTS["one controller and one broker"]) as cluster:
+        await create(cluster, cluster.nodes[1], "orders")
         with pytest.raises(KafkaError, match="already exists"):
-            await create(cluster, cluster[2], "orders")
+            await create(cluster, cluster.nodes[1], "orders")
 
 
 @simulated
 async def test_broker_reports_its_log_directories_to_a_remote_controller() -> None:
-    async with simulated_nodes(current_simulation(), LAYOUTS["one controller and one broker"]) as cluster:
-        await create(cluster, cluster[2], "orders")
-        broker = cluster[2].node.broker
-        image = await cluster[2].wait_for(lambda image: "orders" in image.topics)
+    async with running_nodes(current_simulation(), LAYOUTS["one controller and one broker"]) as cluster:
+        await create(cluster, cluster.nodes[1], "orders")
+        broker = cluster.nodes[1].running_node.broker
+        image = await cluster.nodes[1].wait_for(lambda image: "orders" in image.topics)
         partitions = [PartitionData(partition_index=number) for number in (0, 1)]
         directory = DirectoryData(
             id=image.brokers[2].directories[0],

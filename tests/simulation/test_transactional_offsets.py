@@ -45,7 +45,7 @@ OF_VERSION_1 = ("AddPartitionsToTxn", "AddOffsetsToTxn")
 STEPS = ("InitProducerId", *OF_VERSION_1, "FindCoordinator", "Produce", "TxnOffsetCommit", "EndTxn")
 MOMENTS: tuple[float | None, ...] = (0.0, 0.0015, 0.004, None)
 """Seconds between the request and the kill; None: at the answer."""
-ONE_REPLICA: Mapping[str, int] = {
+ONE_REPLICA: Mapping[str, Any] = {
     "default_replication_factor": 1,
     "min_insync_replicas": 1,
     "offsets_topic_replication_factor": 1,

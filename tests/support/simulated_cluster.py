@@ -1,12 +1,14 @@
 """Whole nodes in the simulated world: each on a host of its own, with its disk, its clock and its network.
 
-Every node is broker and controller, from the same configuration as in production, with short time limits.
+Every node has the same configuration as in production, with short time limits. By default all are broker and
+controller.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
@@ -14,6 +16,7 @@ import trio
 import triokafka
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.meta_properties import open_directories
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.node import Node
 from triokafka.errors import KafkaError
 from triokafka.records import iter_batches
@@ -21,6 +24,7 @@ from triokafka.structs import TopicPartition
 from triokafka.testing import SimulatedWorld, Simulation
 
 CLUSTER_ID = "simulated-cluster-0000"
+BOTH = ("broker", "controller")
 DATA = "/data"
 SESSION_SECONDS = 3.0
 _SETTINGS: Mapping[str, Any] = {
@@ -43,21 +47,30 @@ _SETTINGS: Mapping[str, Any] = {
 class SimulatedNode:
     """One host and the node that runs on it; ``node`` is None while none runs."""
 
-    def __init__(self, simulation: Simulation, number: int, count: int, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        number: int,
+        roles: Sequence[str],
+        voters: Sequence[str],
+        settings: Mapping[str, Any],
+    ) -> None:
         self.number = number
         self.name = f"node-{number}"
         self.host = simulation.host(self.name)
+        self.is_broker = "broker" in roles
         self.node: Node | None = None
         self._stop = trio.Event()
         self._stopped = trio.Event()
+        listeners = {"broker": f"PLAINTEXT://{self.name}:9092", "controller": f"CONTROLLER://{self.name}:9093"}
         self._settings = {
             **_SETTINGS,
             "node_id": number,
-            "process_roles": ("broker", "controller"),
-            "listeners": (f"PLAINTEXT://{self.name}:9092", f"CONTROLLER://{self.name}:9093"),
+            "process_roles": tuple(roles),
+            "listeners": tuple(listeners[role] for role in roles),
             "listener_security_protocol_map": ("PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"),
             "controller_listener_names": ("CONTROLLER",),
-            "controller_quorum_voters": tuple(f"{one}@node-{one}:9093" for one in range(1, count + 1)),
+            "controller_quorum_voters": tuple(voters),
             "log_dirs": (DATA,),
             **settings,
         }
@@ -72,6 +85,17 @@ class SimulatedNode:
         """Whether a node runs on the host, also one that is starting."""
         return not self._stopped.is_set() and not self.host.world.is_halted
 
+    @property
+    def running_node(self) -> Node:
+        """The node; it must have started."""
+        assert self.node is not None, f"{self.name} is stopped"
+        return self.node
+
+    @property
+    def image(self) -> MetadataImage:
+        """The node's own metadata."""
+        return self.running_node.metadata.image
+
     def configure(self, **settings: Any) -> None:
         """Change settings; the next start uses them."""
         self._settings |= settings
@@ -80,6 +104,28 @@ class SimulatedNode:
         """Start the node's process."""
         self._stop, self._stopped = trio.Event(), trio.Event()
         self.host.start(self._serve)
+
+    async def wait_started(self) -> None:
+        """Wait until the node serves, for at most a simulated minute."""
+        with trio.fail_after(60):
+            while self.node is None:
+                await trio.sleep(0.05)
+
+    async def wait_for(self, condition: Callable[[MetadataImage], bool]) -> MetadataImage:
+        """Wait until the node has applied metadata for which ``condition`` holds."""
+        found = trio.Event()
+
+        def published(delta: MetadataDelta, image: MetadataImage) -> None:
+            if condition(image):
+                found.set()
+
+        publisher = self.running_node.metadata.publisher
+        publisher.subscribe(published)
+        try:
+            await found.wait()
+        finally:
+            publisher.unsubscribe(published)
+        return self.image
 
     async def _serve(self, world: SimulatedWorld) -> None:
         open_directories(world.storage, [DATA], self.number, new_id=world.uuid, cluster_id=CLUSTER_ID)
@@ -116,12 +162,21 @@ class SimulatedNode:
 
 
 class SimulatedCluster:
-    """The nodes 1 to ``count``. Create it, `start` it, and `stop` it at the end of the test."""
+    """The nodes 1 to ``count``. Create it, `start` it, and `stop` it at the end of the test.
 
-    def __init__(self, simulation: Simulation, count: int = 3, **settings: Any) -> None:
+    Args:
+        roles: the roles of each node; by default all nodes have both.
+        settings: further settings of every node.
+    """
+
+    def __init__(
+        self, simulation: Simulation, count: int = 3, *, roles: Sequence[Sequence[str]] = (), **settings: Any
+    ) -> None:
         self.simulation = simulation
-        self.nodes = [SimulatedNode(simulation, number, count, settings) for number in range(1, count + 1)]
-        self.bootstrap = ",".join(node.address for node in self.nodes)
+        numbered = list(enumerate(roles or (BOTH,) * count, start=1))
+        voters = [f"{number}@node-{number}:9093" for number, own in numbered if "controller" in own]
+        self.nodes = [SimulatedNode(simulation, number, own, voters, settings) for number, own in numbered]
+        self.bootstrap = ",".join(node.address for node in self.nodes if node.is_broker)
         self._clients = 0
 
     def client_world(self, name: str = "") -> SimulatedWorld:
@@ -138,6 +193,20 @@ class SimulatedCluster:
         """End all nodes."""
         for node in self.nodes:
             await node.kill()
+
+    async def wait_started(self) -> None:
+        """Wait until all nodes serve."""
+        for node in self.nodes:
+            await node.wait_started()
+
+    async def wait_active(self) -> SimulatedNode:
+        """Wait until one controller is active, for at most a simulated minute."""
+        with trio.fail_after(60):
+            while True:
+                active = [one for one in self.nodes if one.node is not None and one.node.is_active_controller]
+                if len(active) == 1:  # a former one may not know yet that it is none
+                    return active[0]
+                await trio.sleep(0.05)
 
     def admin(self) -> triokafka.AdminClient:
         """An admin client on a host of its own."""
@@ -222,3 +291,15 @@ class SimulatedCluster:
                 logs = {node.name: node.log_bytes(TopicPartition(name, number)) for node in self.nodes}
                 sizes = {node: len(log) for node, log in logs.items()}
                 assert len(set(logs.values())) == 1, f"the replicas of {name}-{number} differ: {sizes}"
+
+
+@asynccontextmanager
+async def running_nodes(
+    simulation: Simulation, roles: Sequence[Sequence[str]] = (BOTH, BOTH, BOTH), **settings: Any
+) -> AsyncIterator[SimulatedCluster]:
+    """Run nodes with these roles for the length of the block."""
+    cluster = SimulatedCluster(simulation, roles=roles, **settings)
+    cluster.start()
+    await cluster.wait_started()
+    yield cluster
+    await cluster.stop()

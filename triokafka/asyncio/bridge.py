@@ -179,24 +179,59 @@ def settle(answer: asyncio.Future[T], value: T, error: BaseException | None) -> 
         answer.set_exception(error)
 
 
-async def reach(servers: list[str], seconds: float) -> None:
-    """Connect to one of the bootstrap servers, to fail early if none is there. In the loop thread.
+class Opening:
+    """The start of a client's task in the Trio loop, for the coroutine that waits until its client is connected."""
 
-    Raises:
-        KafkaConnectionError: none accepted a connection within ``seconds``.
-    """
-    failures = []
-    with trio.move_on_after(seconds):
-        for server in servers:
-            host, _, port = server.rpartition(":")
-            try:
-                stream = await trio.open_tcp_stream(host.strip("[]"), int(port))
-            except OSError as error:
-                failures.append(f"{server}: {error}")
-            else:
-                await stream.aclose()
-                return
-    raise KafkaConnectionError(f"Unable to bootstrap from {servers}: {'; '.join(failures) or 'no answer in time'}")
+    def __init__(self) -> None:
+        self._scope = trio.CancelScope()
+        self._over = trio.Event()
+        self._error: Exception | None = None
+
+    @property
+    def scope(self) -> trio.CancelScope:
+        """The scope of the task; it is cancelled with `wait`."""
+        return self._scope
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client is usable, or its start has failed."""
+        return self._over.is_set()
+
+    def cancel(self) -> None:
+        """End the task, unless the client is usable."""
+        if not self._over.is_set():
+            self._scope.cancel()
+
+    async def connect(self, network: Any, servers: list[str]) -> None:
+        """Connect and log in to one of the bootstrap servers, each of which is tried once. In the task.
+
+        Raises:
+            KafkaConnectionError: none accepted the connection or the login, which is the cause.
+        """
+        try:
+            await network.connect()
+        except KafkaError as error:
+            raise KafkaConnectionError(f"Unable to bootstrap from {servers}: {error}") from error
+
+    def done(self) -> None:
+        """The client is usable. In the task."""
+        self._over.set()
+
+    def ended(self, error: Exception | None) -> None:
+        """The task ends; that matters if it was not `done`. In the task."""
+        if not self._over.is_set():
+            self._error = error or ClosedError("the client was closed while it started")
+            self._over.set()
+
+    async def wait(self) -> None:
+        """Wait until the client is usable. Raises the error of its start."""
+        try:
+            await self._over.wait()
+        except trio.Cancelled:
+            self._scope.cancel()
+            raise
+        if self._error is not None:
+            raise self._error
 
 
 def usable_error(error: BaseException) -> KafkaError:

@@ -123,6 +123,8 @@ class GuestLoop:
             return
         self._is_working = True
         timeout = NEVER
+        if self._timer is not None and self._loop.time() >= self._timer_at:
+            wait = 0  # the loop was busy for long: sockets first, or else answers that have arrived count as missing
         try:
             for _ in range(_MOST_STEPS):
                 timeout = self._step(wait)
@@ -149,18 +151,23 @@ class GuestLoop:
             if not self._calls:
                 return NEVER
             run = self._run = self._begin()
-        timeout = run.step(self._calls, wait=wait)
-        if run.is_over:
-            self._forget(run)
-        return timeout
+        try:
+            return run.step(self._calls, wait=wait)
+        finally:
+            if run.is_over:
+                self._forget(run)
 
     def _make_posted(self) -> None:
-        while self._posted:
-            do, arguments = self._posted.popleft()
-            try:
-                do(*arguments)
-            except Exception as error:
-                self._loop.call_exception_handler({"message": f"Exception in {do!r}", "exception": error})
+        try:
+            while self._posted:
+                do, arguments = self._posted.popleft()
+                try:
+                    do(*arguments)
+                except Exception as error:
+                    self._loop.call_exception_handler({"message": f"Exception in {do!r}", "exception": error})
+        finally:
+            if self._posted:  # an interruption
+                self._loop.call_soon(self._make_posted)
 
     def _set_timer(self, timeout: float) -> None:
         # An earlier timer stays: a needless step costs less than a timer for each.
@@ -213,7 +220,7 @@ class GuestLoop:
         The asyncio loop is closed.
         """
         run = self._run
-        if run is None or self._is_working:
+        if run is None or self._is_working or run.is_of_another_process:
             return
         self._is_working = True
         self._calls.append((run.cancel, ()))

@@ -41,6 +41,7 @@ class SteppedRun:
     def __init__(self) -> None:
         parts: Any = import_module("trio._core._run")
         self.is_over = False
+        self._process = os.getpid()
         self._context: Any = parts.GLOBAL_RUN_CONTEXT
         self._library: Any = parts.sniffio_library
         self._tasks = 0
@@ -138,10 +139,10 @@ class SteppedRun:
             self._runner.guest_tick_scheduled = timeout <= 0
         except StopIteration:
             self.is_over = True
+            _raise_interruption(getattr(self._runner.main_task_outcome, "error", None))
         except trio.TrioInternalError as error:
             self.is_over = True
-            if isinstance(error.__cause__, (KeyboardInterrupt, SystemExit)):
-                raise error.__cause__ from None
+            _raise_interruption(error.__cause__)
             logger.exception("Trio failed")
         finally:
             self._leave(before)
@@ -154,6 +155,11 @@ class SteppedRun:
                 do(*arguments)
             except Exception:
                 logger.exception("a call of the loop failed")
+
+    @property
+    def is_of_another_process(self) -> bool:
+        """Whether the process was forked since; the sockets belong to its parent."""
+        return self._process != os.getpid()
 
     def close(self) -> None:
         """Give back the descriptors. Tasks that have not ended are dropped."""
@@ -185,6 +191,15 @@ class SteppedRun:
         active.clear()
         active.update(before[0])
         self._library.name = before[1]
+
+
+def _raise_interruption(error: BaseException | None) -> None:
+    """Raise the `KeyboardInterrupt` or `SystemExit` that ended a run, which Trio may have put into groups."""
+    while isinstance(error, BaseExceptionGroup):
+        interruptions, _ = error.split((KeyboardInterrupt, SystemExit))
+        error = None if interruptions is None else interruptions.exceptions[0]
+    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        raise error.with_traceback(None) from None
 
 
 @functools.cache

@@ -157,6 +157,36 @@ class NetworkClient:
         for listener in self._listeners:
             listener()
 
+    async def connect(self, *, timeout_ms: float | None = None) -> None:
+        """Connect and log in to one of the known brokers, and get the cluster's metadata from it.
+
+        Without this call, the first request connects. Tries every broker once, one after the other, in all at most
+        ``timeout_ms`` (default ``request_timeout_ms``).
+
+        Raises:
+            AuthenticationError: client and broker do not accept each other; the client is unusable.
+            KafkaConnectionError: no broker accepts connections; the message names every address tried.
+            KafkaTimeoutError: no broker has sent metadata in time.
+        """
+        limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        give_up_at = self.world.now() + limit
+        failures: list[str] = []
+        nodes = list(self._brokers.candidates())
+        first = self.world.random.randrange(len(nodes))
+        for node_id in nodes[first:] + nodes[:first]:
+            try:
+                await self._connector.connection_to(node_id, "", max(0.0, give_up_at - self.world.now()))
+            except AuthenticationError:
+                raise
+            except KafkaError as error:
+                self.check_usable()
+                failures.append(str(error))
+            else:
+                # A listener with SASL answers ApiVersions to any client, and ends the connection at the next request.
+                await self._updater.refresh((give_up_at - self.world.now()) * 1000)
+                return
+        raise KafkaConnectionError("; ".join(failures))
+
     # ---------------------------------------------------------------- nodes
 
     @property

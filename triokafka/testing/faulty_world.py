@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import trio
@@ -17,8 +18,12 @@ from triokafka.testing.faulty_stream import FaultyStream
 from triokafka.testing.gate import BothGates, Gate
 from triokafka.testing.gated_listener import GatedListener
 from triokafka.testing.guarded_storage import GuardedStorage
+from triokafka.testing.held_ports import HeldPorts
 from triokafka.world import Listener, Storage, Stream, World
 from triokafka.world.system import RealWorld
+
+if TYPE_CHECKING:
+    from triokafka.world.process_usage import ProcessUsage
 
 T = TypeVar("T")
 
@@ -35,6 +40,8 @@ class ClockShift:
 
 class FaultyWorld(World):
     """Another world, with faults that can be switched on. ``is_real``: the other world is the operating system.
+
+    If that is so, no other program gets the port of a listener after it has closed, until ``held_ports`` releases it.
 
     Args:
         world: the other world.
@@ -54,6 +61,7 @@ class FaultyWorld(World):
         self.random = world.random
         self.cpus = world.cpus
         self.is_real = isinstance(world, RealWorld)
+        self.held_ports = HeldPorts()
         self._world = world
         self._clock = ClockShift() if clock is None else clock
         self._disk_room = DiskRoom()
@@ -187,6 +195,7 @@ class FaultyWorld(World):
         receive_buffer_bytes: int = -1,
         backlog: int = 1024,
     ) -> Listener:
+        self.held_ports.release(host, port)
         listener = await self._world.listen(
             host,
             port,
@@ -194,7 +203,14 @@ class FaultyWorld(World):
             receive_buffer_bytes=receive_buffer_bytes,
             backlog=backlog,
         )
-        return GatedListener(listener, gate=self._wait_reachable, wrap=self._wrap)
+        if not self.is_real:
+            return GatedListener(listener, gate=self._wait_reachable, wrap=self._wrap)
+        hold = partial(self.held_ports.hold, host, listener.address[1])
+        return GatedListener(listener, gate=self._wait_reachable, wrap=self._wrap, closed=hold)
+
+    def process_usage(self) -> ProcessUsage | None:
+        """See `World`."""
+        return self._world.process_usage()
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
         if not self._flowing.is_open:

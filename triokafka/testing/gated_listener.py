@@ -10,14 +10,24 @@ from triokafka.world import Listener, Stream
 
 
 class GatedListener(Listener):
-    """Another listener, whose connections wait for ``gate`` and are then wrapped by ``wrap``."""
+    """Another listener, whose connections wait for ``gate`` and are then wrapped by ``wrap``.
+
+    Args:
+        closed: called once, when it has closed.
+    """
 
     def __init__(
-        self, listener: Listener, *, gate: Callable[[], Awaitable[None]], wrap: Callable[[Stream], Stream]
+        self,
+        listener: Listener,
+        *,
+        gate: Callable[[], Awaitable[None]],
+        wrap: Callable[[Stream], Stream],
+        closed: Callable[[], object] = lambda: None,
     ) -> None:
         self._listener = listener
         self._gate = gate
         self._wrap = wrap
+        self._closed = closed
 
     async def accept(self) -> Stream:
         stream = await self._listener.accept()
@@ -30,6 +40,8 @@ class GatedListener(Listener):
 
     def close(self) -> None:
         self._listener.close()
+        closed, self._closed = self._closed, lambda: None
+        closed()
 
     @property
     def address(self) -> tuple[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -68,7 +67,6 @@ class NodeProcess:
         self._scram_credentials = scram_credentials
         self._life: _Life | None = None
         self._changing = trio.Lock()
-        self._held_ports: list[socket.socket] = []
         self.addresses = ""
         """HOST:PORT of the listeners for clients; the same before and after a restart."""
         self._failure: Exception | None = None
@@ -199,7 +197,6 @@ class NodeProcess:
                 elects_at_once=self._elects_at_once,
                 scram_credentials=self._scram_credentials,
             )
-            self._release_ports()
             with life.scope:
                 async with node:
                     self._keep_ports(node)
@@ -215,9 +212,7 @@ class NodeProcess:
                         world.thaw()
                     if life.kills:
                         await node.kill()
-            self._hold_ports()
         except Exception as error:
-            self._hold_ports()  # it could not start again, and is stopped still
             if life.started.is_set():
                 raise
             life.error = error
@@ -239,10 +234,6 @@ class NodeProcess:
 
     # Its ports
 
-    def take_port(self, placeholder: socket.socket) -> None:
-        """Hold a port for the next start."""
-        self._held_ports.append(placeholder)
-
     def _keep_ports(self, node: Node) -> None:
         """Take the ports that the node got for its own from now on."""
         self.addresses = node.addresses
@@ -253,34 +244,9 @@ class NodeProcess:
             listeners.append(f"{listener.name}://{address_text(listener.host, port)}")
         others = [spec for spec in self.config.listeners if spec.partition("://")[0] not in sockets.listeners]
         self.config = replace(self.config, listeners=(*listeners, *others))
-
-    def _hold_ports(self) -> None:
-        """Nobody else is to get the ports meanwhile: also not a client that tries to connect, for its own end."""
-        if not self.machine.world.is_real or not self.addresses:
-            return
-        for listener in (*self.config.broker_listeners, *self.config.controller_listeners):
-            placeholder = hold_port(listener.host, listener.port) if listener.port else None
-            if placeholder is not None:  # otherwise another program listens there: the next start raises
-                self._held_ports.append(placeholder)
-
-    def _release_ports(self) -> None:
-        for placeholder in self._held_ports:
-            placeholder.close()
-        self._held_ports.clear()
+        self.machine.world.held_ports.release_all()  # those of listeners that it no longer has
 
     async def end(self) -> None:
         """Stop the node for good, as the last of its cluster or with all others, and let its ports go."""
         await self.stop(cluster_ends=True)
-        self._release_ports()
-
-
-def hold_port(host: str, port: int) -> socket.socket | None:
-    """Take a port, a free one if it is 0, without listening on it. Returns None if it is in use."""
-    placeholder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    placeholder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        placeholder.bind((host, port))
-    except OSError:
-        placeholder.close()
-        return None
-    return placeholder
+        self.machine.world.held_ports.release_all()

@@ -14,14 +14,12 @@ from triokafka.testing.faulty_world import ClockShift, FaultyWorld
 from triokafka.testing.links import Links, NodeLinks, SimulatedLinks
 from triokafka.testing.machine import LocalMachine, Machine, SimulatedMachine
 from triokafka.testing.members import Members
-from triokafka.testing.node_process import NodeProcess, hold_port
+from triokafka.testing.node_process import NodeProcess
 from triokafka.testing.running import RunningBroker
 from triokafka.world.memory import MemoryStorage
 from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
-    import socket
-
     import trio
 
     from triokafka.broker_stub.config import BrokerConfig
@@ -60,7 +58,6 @@ async def new_cluster(
     ids = range(config.node_id, config.node_id + nodes)
     machines: list[Machine] = []
     links: NodeLinks
-    held: list[socket.socket] = []
     if simulation is not None:
         names = {node_id: f"node-{node_id}" for node_id in ids}
         links = SimulatedLinks(simulation.network, names)
@@ -73,7 +70,7 @@ async def new_cluster(
             gate_to = partial(own.gate_to, node_id)
             of = _in_memory() if world is None else world
             machines.append(LocalMachine(nursery, FaultyWorld(of, clock=clock, gate_to=gate_to)))
-        addresses = [await _free_address(machines[number].world, held) for number in range(voters)]
+        addresses = [await _free_address(machines[number].world) for number in range(voters)]
     configs = node_configs(config, nodes, addresses)
     if simulation is not None:
         configs = [_on_host(one, names[one.node_id]) for one in configs]
@@ -93,8 +90,6 @@ async def new_cluster(
             elects_at_once=number == 0 and voters > 1,
             scram_credentials=None if security is None else security.scram_credentials,
         )
-        if held:
-            process.take_port(held.pop(0))
         brokers.append(RunningBroker(process, own_faults, members, security))
         brokers[-1].place()
     return RunningCluster(faults, members, brokers)
@@ -106,7 +101,7 @@ def _in_memory() -> RealWorld:
     return world
 
 
-async def _free_address(world: FaultyWorld, held: list[socket.socket]) -> tuple[str, int]:
+async def _free_address(world: FaultyWorld) -> tuple[str, int]:
     """Return a free address of the machine for a controller; a real one is held until the node listens on it.
 
     Raises:
@@ -116,12 +111,10 @@ async def _free_address(world: FaultyWorld, held: list[socket.socket]) -> tuple[
         listener = await world.listen(_LOOPBACK, 0)
         listener.close()
         return listener.address
-    placeholder = hold_port(_LOOPBACK, 0)
-    if placeholder is None:
+    address = world.held_ports.hold(_LOOPBACK, 0)
+    if address is None:
         raise ConfigurationError(f"no port of {_LOOPBACK} is free for a controller")
-    held.append(placeholder)
-    host, port = placeholder.getsockname()[:2]
-    return host, port
+    return address
 
 
 def _on_host(config: BrokerConfig, host: str) -> BrokerConfig:

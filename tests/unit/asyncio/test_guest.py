@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -198,3 +200,118 @@ def test_runs_follow_each_other() -> None:
         return found
 
     assert sorted(asyncio.run(program())) == list(range(60))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_interruption_of_a_task_reaches_the_program_and_the_loop_works_afterwards(
+    new_loop: NewLoop, error: type[BaseException]
+) -> None:
+    ended: list[str] = []
+
+    async def interrupt() -> None:
+        await trio.sleep(0.01)
+        raise error
+
+    async def other() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append("cleanly")
+
+    async def begin() -> None:
+        guest_of_this_loop().start(other, name="other")
+        guest_of_this_loop().start(interrupt, name="interrupted")
+        await asyncio.sleep(30)
+
+    async def number() -> int:
+        return 5
+
+    async def call() -> int:
+        return await Bridge(asyncio.get_running_loop(), 40_000, beside=True).call(number)
+
+    before = open_files()
+    loop = new_loop()
+    with pytest.raises(error):
+        loop.run_until_complete(begin())
+    assert ended == ["cleanly"]
+    assert loop.run_until_complete(call()) == 5
+    loop.close()
+    assert open_files() == before
+
+
+def test_interruption_of_a_callback_leaves_the_others(new_loop: NewLoop) -> None:
+    called: list[int] = []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    async def work() -> None:
+        guest = guest_of_this_loop()
+        guest.post(called.append, 1)
+        guest.post(interrupt)
+        guest.post(called.append, 2)
+
+    async def program() -> None:
+        guest_of_this_loop().start(work, name="posting")
+        await asyncio.sleep(30)
+
+    async def rest() -> None:
+        await until(lambda: called == [1, 2])
+
+    loop = new_loop()
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(program())
+    loop.run_until_complete(rest())
+    loop.close()
+
+
+def test_answer_that_arrived_while_the_loop_was_busy_comes_before_the_deadline(new_loop: NewLoop) -> None:
+    async def receive(stream: trio.SocketStream) -> bytes:
+        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(0.05):
+            return await stream.receive_some()
+        return b"too late"
+
+    async def program() -> bytes:
+        bridge = Bridge(asyncio.get_running_loop(), 40_000, beside=True)
+        here, there = socket.socketpair()
+        here.setblocking(False)
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(here))
+        answer = asyncio.create_task(bridge.call(receive, stream))
+        await asyncio.sleep(0.01)
+        there.send(b"in time")
+        time.sleep(0.1)  # the loop is busy
+        guest_of_this_loop().now(lambda: None)
+        received = await answer
+        here.close()
+        there.close()
+        return received
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(program()) == b"in time"
+
+
+def test_forked_child_leaves_the_sockets_of_its_parent_alone() -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append("cleanly")
+
+    async def program() -> None:
+        guest_of_this_loop().start(work, name="open")
+        await asyncio.sleep(0.01)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(program())
+    child = os.fork()
+    if not child:
+        try:
+            loop.close()
+        finally:
+            os._exit(1 if ended else 0)
+    assert os.waitpid(child, 0)[1] == 0
+    loop.close()
+    assert ended == ["cleanly"]

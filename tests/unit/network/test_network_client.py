@@ -74,6 +74,28 @@ async def test_unreachable_brokers_are_named_with_address_and_reason() -> None:
             await client.refresh_metadata(timeout_ms=3000)
 
 
+@simulated
+async def test_connect_tries_every_broker_once_and_learns_the_cluster() -> None:
+    nobody = [("127.0.0.1", 1), ("127.0.0.1", 2)]
+    async with client_of(bootstrap=nobody) as (cluster, client):
+        begun = trio.current_time()
+        with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1:[12]: .*refused.*127\.0\.0\.1:[12]: .*refused"):
+            await client.connect()
+        assert trio.current_time() - begun < 1
+        reachable = [*nobody, *addresses(cluster)]
+    async with client_of(bootstrap=reachable) as (cluster, client):
+        await client.connect()
+        assert client.node_ids() == [1]
+
+
+@simulated
+async def test_connect_gives_up_at_a_broker_that_sends_no_metadata() -> None:
+    async with client_of() as (cluster, client):
+        cluster.brokers[1].script(MetadataRequest, SILENCE)
+        with pytest.raises(KafkaTimeoutError, match="no metadata within"):
+            await client.connect(timeout_ms=3_000)
+
+
 class _ManyAddresses(RealWorld):
     """A name with three addresses, of which only the last answers."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -198,3 +199,28 @@ async def test_bytes_of_a_dripping_connection_survive_a_cancelled_receive() -> N
 def test_rate_of_a_drip_is_above_zero(rate: float) -> None:
     with pytest.raises(ValueError, match="more than 0 bytes a second"):
         FaultyWorld(RealWorld()).drip(rate)
+
+
+async def test_port_is_held_until_a_listener_takes_it_and_after_that_has_closed() -> None:
+    world = FaultyWorld(RealWorld())
+    address = world.held_ports.hold("127.0.0.1", 0)
+    assert address is not None
+    assert not is_free(address)
+    for _ in range(2):
+        listener = await world.listen(*address)
+        listener.close()
+        listener.close()
+        assert not is_free(address)
+        with pytest.raises(OSError, match="refused"):
+            await world.connect(*address)
+    world.held_ports.release_all()
+    assert is_free(address)
+
+
+def is_free(address: tuple[str, int]) -> bool:
+    with socket.socket() as other:
+        try:
+            other.bind(address)
+        except OSError:
+            return False
+    return True

@@ -20,7 +20,7 @@ from triokafka.asyncio.admin.responses import (
     TopicErrors,
 )
 from triokafka.asyncio.admin.types import ConfigResource, NewPartitions, NewTopic, RecordsToDelete
-from triokafka.asyncio.bridge import Bridge, reach, running_loop
+from triokafka.asyncio.bridge import Bridge, Opening, running_loop
 from triokafka.asyncio.options import network_options
 from triokafka.asyncio.structs import OffsetAndMetadata
 from triokafka.client import admin as sdk
@@ -63,7 +63,6 @@ class AIOKafkaAdminClient:
                 stacklevel=2,
             )
         self._bridge = Bridge(running_loop() if loop is None else loop, request_timeout_ms)
-        self._timeout_ms = request_timeout_ms
         self._options = network_options(
             self._bridge,
             bootstrap_servers=bootstrap_servers,
@@ -90,10 +89,15 @@ class AIOKafkaAdminClient:
             session.abandon()
 
     async def start(self) -> None:
-        """Connect to the cluster. A second call does nothing. Raises `KafkaConnectionError` without a broker."""
+        """Connect to the cluster. A second call does nothing.
+
+        Raises:
+            KafkaConnectionError: no broker of ``bootstrap_servers`` accepts the connection, or the login, whose error
+                is then the cause. Nothing is left open, and `start` may be called again.
+        """
         if self._session is None:
             session = _Session(self._bridge, self._options)
-            await self._bridge.call(session.open, self._timeout_ms / 1000)
+            await self._bridge.call(session.open)
             self._session = session
 
     async def close(self) -> None:
@@ -293,26 +297,30 @@ class _Session:
         self._closing = trio.Event()
         self._closed = trio.Event()
 
-    async def open(self, seconds: float) -> None:
-        """Open the client. Raises `KafkaConnectionError` without a broker."""
+    async def open(self) -> None:
+        """Open the client. Raises `KafkaConnectionError` if no broker accepts it."""
         options = {name: value for name, value in self._options.items() if name != "close_timeout_ms"}
         options["default_api_timeout_ms"] = options["request_timeout_ms"]
         admin = triokafka.AdminClient(**options)
-        await reach(options["bootstrap_servers"], seconds)
-        opened = trio.Event()
-        self._bridge.trio_loop.start(self._run, admin, opened, name="kafka admin client")
-        await opened.wait()
+        opening = Opening()
+        self._bridge.trio_loop.start(self._run, admin, opening, name="kafka admin client")
+        await opening.wait()
 
-    async def _run(self, admin: triokafka.AdminClient, opened: trio.Event) -> None:
+    async def _run(self, admin: triokafka.AdminClient, opening: Opening) -> None:
+        failure: Exception | None = None
         try:
-            async with admin:
-                self._admin = admin
-                opened.set()
-                await self._closing.wait()
+            with opening.scope:
+                async with admin:
+                    await opening.connect(admin.network, self._options["bootstrap_servers"])
+                    self._admin = admin
+                    opening.done()
+                    await self._closing.wait()
+        except errors.KafkaError as error:
+            failure = error
         finally:
             self._admin = None
-            opened.set()
             self._closed.set()
+            opening.ended(failure)
 
     async def do(self, work: Callable[[triokafka.AdminClient], Awaitable[Any]]) -> Any:
         """Run ``work`` with the client."""

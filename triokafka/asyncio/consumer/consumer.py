@@ -176,27 +176,31 @@ class AIOKafkaConsumer:
     # ---------------------------------------------------------------- starting and stopping
 
     async def start(self) -> None:
-        """Connect to the cluster; with topics, also wait until partitions are assigned.
+        """Connect to the cluster; with topics, or a pattern and a group, also wait until partitions are assigned.
 
         Raises:
-            KafkaConnectionError: no broker of ``bootstrap_servers`` accepts connections.
+            ConsumerStoppedError: the consumer was stopped.
+            KafkaConnectionError: no broker of ``bootstrap_servers`` accepts the connection, or the login, whose error
+                is then the cause. Nothing is left open, and `start` may be called again.
             ConfigurationError: an option is invalid.
             ValueError: ``isolation_level`` is unknown.
             KafkaError: the group refuses this member, or a topic does not exist.
         """
         assert self._loop is running_loop(), "Please create objects with the same loop as running with"
         assert not self._started, "Did you call `start` twice?"
+        if self._closed:
+            raise ConsumerStoppedError()
         session = self._session
         level = session.options["isolation_level"]
         if level not in ("read_uncommitted", "read_committed"):
             raise ValueError(f"Incorrect isolation level {level}")
-        await self._bridge.call(session.open, session.options["bootstrap_servers"], self._request_timeout)
+        await self._bridge.call(session.open)
         self._started = True
         if self._mode == "assigned":
             session.soon(session.assign, list(self._local.assignment))
         elif self._mode:
             self._subscribe_session()
-            if self._mode == "topics":
+            if self._mode == "topics" or self._group_id is not None:
                 while not self._local.assigned:
                     self._raise_errors(in_start=True)
                     await self._local.changed(None)
@@ -232,7 +236,11 @@ class AIOKafkaConsumer:
         await self._bridge.call(self._session.end)
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(

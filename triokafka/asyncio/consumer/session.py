@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import trio
 
 import triokafka
-from triokafka.asyncio.bridge import Bridge, reach, settle, usable_error
+from triokafka.asyncio.bridge import Bridge, Opening, settle, usable_error
 from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.errors import ConsumerStoppedError
 from triokafka.errors import (
@@ -77,7 +77,9 @@ class ConsumerSession:
         self._listening = 0
         self._holding = False
         self._closing = False
+        self._opening = Opening()
         self._ended = trio.Event()
+        self._ended.set()
         self._failure: Exception | None = None
         self._assignment: frozenset[TopicPartition] | None = None
         self._epochs: dict[TopicPartition, int] = {}
@@ -92,7 +94,6 @@ class ConsumerSession:
         self._pattern = False
         self._unassigned_polls = 0
         self._seeks = 0
-        self._begun = False
         self._epoch = 0.0
 
     @property
@@ -133,41 +134,46 @@ class ConsumerSession:
 
     # ---------------------------------------------------------------- lifetime
 
-    async def open(self, servers: list[str], seconds: float) -> None:
-        """Construct the SDK's consumer and see that a broker is there. For `Bridge.call`.
+    async def open(self) -> None:
+        """Construct the SDK's consumer, and connect it. After a failure nothing is left, and it may be called again.
+
+        For `Bridge.call`.
 
         Raises:
             ConfigurationError: an option is invalid.
-            KafkaConnectionError: no broker accepted a connection within ``seconds``.
+            KafkaConnectionError: no broker accepted the connection, or the login.
         """
         consumer = triokafka.Consumer(**self.options)
-        await reach(servers, seconds)
-        opened = trio.Event()
-        self._begun = True
-        self.bridge.trio_loop.start(self._run, consumer, opened, name=f"kafka {self.options['client_id']}")
-        await opened.wait()
+        opening = self._opening = Opening()
+        self._closing, self._failure = False, None
+        self._ended = trio.Event()
+        self.bridge.trio_loop.start(self._run, consumer, opening, name=f"kafka {self.options['client_id']}")
+        await opening.wait()
 
-    async def _run(self, consumer: Consumer, opened: trio.Event) -> None:
+    async def _run(self, consumer: Consumer, opening: Opening) -> None:
         try:
-            async with consumer:
-                self._consumer = consumer
-                self._epoch = time.time() - trio.current_time()
-                opened.set()
-                await self._serve()
+            with opening.scope:
+                async with consumer:
+                    await opening.connect(consumer.engine.network, self.options["bootstrap_servers"])
+                    self._consumer = consumer
+                    self._epoch = time.time() - trio.current_time()
+                    opening.done()
+                    await self._serve()
         except Exception as error:
             self._failure = error
-            logger.warning("the consumer ended with an error: %s", error)
-            if self.local is not None and not self._closing:
-                self.bridge.post(self.local.fail, error)
+            if opening.is_over:
+                logger.warning("the consumer ended with an error: %s", error)
+                if self.local is not None and not self._closing:
+                    self.bridge.post(self.local.fail, error)
         finally:
             self._consumer = None
             self._closing = True
-            opened.set()
             while self._questions:
                 self._answer(self._questions.popleft(), None, ConsumerStoppedError())
-            if self.local is not None:
+            if self.local is not None and opening.is_over:
                 self.bridge.post(self.local.stop)
             self._ended.set()
+            opening.ended(self._failure)
 
     async def close(self, positions: Any) -> None:
         """Commit the positions, if auto-commit is on, and end."""
@@ -179,8 +185,7 @@ class ConsumerSession:
     async def end(self) -> None:
         """End, if `open` got so far; wait until the consumer has left its group. For `Bridge.call`."""
         self._abandon()
-        if self._begun:
-            await self._ended.wait()
+        await self._ended.wait()
 
     def abandon(self) -> None:
         """End, because the `AIOKafkaConsumer` was garbage-collected. From any thread."""
@@ -189,6 +194,7 @@ class ConsumerSession:
     def _abandon(self) -> None:
         self._commits = False
         self._closing = True
+        self._opening.cancel()
         self._interrupt()
 
     # ---------------------------------------------------------------- the task

@@ -205,15 +205,20 @@ class AIOKafkaProducer:
     # ---------------------------------------------------------------- starting and stopping
 
     async def start(self) -> None:
-        """Connect to the cluster.
+        """Connect to the cluster; with ``transactional_id``, also get the producer id. A second call does nothing.
 
         Raises:
-            KafkaConnectionError: no broker of ``bootstrap_servers`` accepts connections.
+            ProducerClosed: the producer was stopped.
+            KafkaConnectionError: no broker of ``bootstrap_servers`` accepts the connection, or the login, whose error
+                is then the cause. Nothing is left open, and `start` may be called again.
             ConfigurationError: an option is invalid.
+            KafkaError: the cluster gives no producer id, such as `TransactionalIdAuthorizationFailed`.
         """
         assert self._loop is running_loop(), "Please create objects with the same loop as running with"
-        options = self._session.options
-        await self._bridge.call(self._session.open, options["bootstrap_servers"], self._request_timeout)
+        if self._closed:
+            raise ProducerClosed()
+        if not self._session.is_open:
+            await self._bridge.call(self._session.open)
 
     async def flush(self) -> None:
         """Wait until all records sent so far are acknowledged or have failed."""
@@ -233,7 +238,11 @@ class AIOKafkaProducer:
         await asyncio.shield(self._bridge.call(self._session.close, True))
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import trio
 
 import triokafka
-from triokafka.asyncio.bridge import Bridge, reach, usable_error
+from triokafka.asyncio.bridge import Bridge, Opening, usable_error
 from triokafka.asyncio.errors import ProducerClosed
 from triokafka.asyncio.producer.outcomes import settle_part
 from triokafka.asyncio.producer.sending import Chunk
@@ -53,48 +53,55 @@ class ProducerSession:
         self._progress = trio.Event()
         self._received = self._accepted = 0
         self._unsettled = 0
-        self._begun = self._closing = False
+        self._closing = False
+        self._opening = Opening()
         self._closed = trio.Event()
+        self._closed.set()
         self._outcomes: deque[Callable[[], None]] = deque()
         self._failure: Exception | None = None
 
     # ---------------------------------------------------------------- lifetime
 
-    async def open(self, servers: list[str], seconds: float) -> None:
-        """Construct the SDK's producer, and see that a broker is there.
+    @property
+    def is_open(self) -> bool:
+        """Whether the producer is usable."""
+        return self._producer is not None
+
+    async def open(self) -> None:
+        """Construct the SDK's producer, and connect it. After a failure nothing is left, and it may be called again.
 
         Raises:
             ConfigurationError: an option is invalid.
-            KafkaConnectionError: no broker accepted a connection within ``seconds``.
+            KafkaConnectionError: no broker accepted the connection, or the login.
+            KafkaError: the producer gets no producer id for its ``transactional_id``.
         """
         producer = triokafka.Producer(**self.options)
-        await reach(servers, seconds)
-        opened = trio.Event()
-        self._begun = True
-        self.bridge.trio_loop.start(self._run, producer, opened, name=f"kafka {self.options['client_id']}")
-        await opened.wait()
-        if self._transactional and self._producer is not None:
-            try:
-                await self._producer.init_transactions()  # fences older producers from here on, as in aiokafka
-            except KafkaError as error:
-                logger.warning("no producer id yet: %s", error)  # `begin` raises
+        opening = self._opening = Opening()
+        self._closing, self._failure = False, None
+        self._closed = trio.Event()
+        self.bridge.trio_loop.start(self._run, producer, opening, name=f"kafka {self.options['client_id']}")
+        await opening.wait()
 
-    async def _run(self, producer: Producer, opened: trio.Event) -> None:
+    async def _run(self, producer: Producer, opening: Opening) -> None:
         try:
-            async with producer:
-                self._producer = producer
-                opened.set()
-                await self._serve(producer)
+            with opening.scope:
+                async with producer:
+                    await opening.connect(producer.network, self.options["bootstrap_servers"])
+                    if self._transactional:
+                        await producer.init_transactions()  # fences older producers from here on, as in aiokafka
+                    self._producer = producer
+                    opening.done()
+                    await self._serve(producer)
         except* Exception as group:
             # Failed records: their futures report them. Anything else is the reason why the session ended.
-            self._failure = group.exceptions[0]
+            self._failure = _first_error(group)
             logger.debug("the producer ended with %r", group)
         finally:
             self._producer = None
             self._closing = True
-            opened.set()
             self._fail_queued()
             self._closed.set()
+            opening.ended(self._failure)
 
     async def _serve(self, producer: Producer) -> None:
         while not self._closing:
@@ -127,9 +134,9 @@ class ProducerSession:
                 logger.warning("closed after a failure: %s", error)
         self._closing = True
         self._arrived.set()
-        if self._begun:
-            with trio.CancelScope(shield=True):
-                await self._closed.wait()
+        self._opening.cancel()
+        with trio.CancelScope(shield=True):
+            await self._closed.wait()
 
     def abandon(self) -> None:
         """End soon, because the `AIOKafkaProducer` was garbage-collected or its loop closed. From any thread."""
@@ -142,6 +149,7 @@ class ProducerSession:
             self._closing = True
             self._arrived.set()
 
+        self._opening.cancel()
         if not self._closed.is_set():
             self.bridge.trio_loop.start(end, name="abandoned kafka producer")
 
@@ -303,6 +311,13 @@ class ProducerSession:
     async def send_offsets(self, offsets: dict[Any, Any], group_id: str) -> None:
         """Make offsets of a group part of the transaction."""
         await self._transaction.send_offsets(offsets=offsets, group=group_id)
+
+
+def _first_error(group: ExceptionGroup[Exception]) -> Exception:
+    found: Exception = group
+    while isinstance(found, ExceptionGroup):
+        found = found.exceptions[0]
+    return found
 
 
 def _first(column: list[Any] | None) -> Any:

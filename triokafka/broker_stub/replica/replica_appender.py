@@ -91,6 +91,7 @@ class ReplicaAppender:
         guard: VerificationGuard | None,
     ) -> AppendOutcome:
         partition = self._hosted.online.get(topic_partition)
+        hosted = None if partition is None else topic_partition.topic
         try:
             if topic_partition.topic in INTERNAL_TOPICS:
                 raise errors.InvalidTopicError(f"{topic_partition.topic} is internal: clients may not write to it")
@@ -98,7 +99,7 @@ class ReplicaAppender:
                 partition = self._partition(topic_partition)
             info = partition.append(batches, required_acks=required_acks, now_ms=now_ms, guard=guard)
         except errors.BrokerResponseError as error:
-            self._traffic.refused()
+            self._traffic.refused(hosted, _size(batches), error_code=error.code)
             log_start_offset = partition.log.log_start_offset if partition is not None else -1
             return AppendOutcome(
                 error_code=error.code,
@@ -108,10 +109,9 @@ class ReplicaAppender:
             )
         except OSError as error:
             logger.error("%s: append failed: %s", topic_partition, error)
-            self._traffic.refused()
+            self._traffic.refused(hosted, _size(batches), error_code=errors.KafkaStorageError.code)
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
-        size = len(batches.data if isinstance(batches, PrevalidatedBatch) else batches)
-        self._traffic.appended(topic_partition.topic, size, info.last_offset - info.first_offset + 1)
+        self._traffic.appended(topic_partition.topic, _size(batches), info.last_offset - info.first_offset + 1)
         self._hosted.appended(partition)
         return AppendOutcome(
             base_offset=info.first_offset,
@@ -175,3 +175,7 @@ class ReplicaAppender:
             and partition.high_watermark > outcome.last_offset
             and partition.enough_replicas
         )
+
+
+def _size(batches: Buffer | PrevalidatedBatch) -> int:
+    return len(batches.data if isinstance(batches, PrevalidatedBatch) else batches)

@@ -114,6 +114,11 @@ class AdminClient:
         await self._client.__aexit__(*raised)
         self._metrics.close()
 
+    @property
+    def network(self) -> NetworkClient:
+        """The client's connections, for the adapters of other libraries' interfaces."""
+        return self._client
+
     def kafka_metrics(self) -> dict[MetricName, float]:
         """Return Kafka's metrics by name, group and tags: rates and averages of the last minute, and totals."""
         return self._metrics.values()

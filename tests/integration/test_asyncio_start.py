@@ -1,0 +1,198 @@
+"""`start` connects and logs in, or raises and leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.integration.test_asyncio_leaks import settle_to, settled
+from tests.support.asyncio_programs import run
+from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer
+from triokafka.asyncio.admin import AIOKafkaAdminClient
+from triokafka.asyncio.errors import KafkaConnectionError, SaslAuthenticationFailed, TransactionalIdAuthorizationFailed
+from triokafka.errors import SecurityProtocolMismatchError, TlsAuthenticationError
+from triokafka.testing.blocking import BlockingBroker, running_broker
+
+PROMPTLY = 15.0
+"""Seconds within which a refusal must reach the program, on a busy machine."""
+
+CLIENTS: dict[str, Callable[..., Any]] = {
+    "producer": AIOKafkaProducer,
+    "transactional producer": lambda **options: AIOKafkaProducer(transactional_id="orders", **options),
+    "consumer": AIOKafkaConsumer,
+    "consumer of a topic": lambda **options: AIOKafkaConsumer("orders", group_id="cooks", **options),
+    "admin": AIOKafkaAdminClient,
+}
+
+
+@pytest.fixture(params=list(CLIENTS))
+def new_client(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Return the constructor of a client."""
+    return CLIENTS[request.param]
+
+
+async def end(client: Any) -> None:
+    """Stop a client."""
+    await (client.close() if isinstance(client, AIOKafkaAdminClient) else client.stop())
+
+
+async def refused(new_client: Callable[..., Any], options: dict[str, Any]) -> KafkaConnectionError:
+    """Start a client twice, which fails; return the error. Checks that nothing is left."""
+    before = settled()
+    client = new_client(**options)
+    for _ in range(2):
+        async with asyncio.timeout(PROMPTLY):
+            with pytest.raises(KafkaConnectionError, match="Unable to bootstrap from") as caught:
+                await client.start()
+        await settle_to(before)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await end(client)
+    if not isinstance(client, AIOKafkaAdminClient):
+        with pytest.raises(KafkaConnectionError):
+            async with new_client(**options):
+                raise AssertionError("the client has started")
+    await settle_to(before)
+    return caught.value
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """Yield the address of a server that accepts connections and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(100)
+        yield "{}:{}".format(*listener.getsockname())
+
+
+@contextmanager
+def unused_address() -> Iterator[str]:
+    """Yield an address where nothing listens."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        yield "{}:{}".format(*unused.getsockname())
+
+
+def test_start_without_a_broker_raises(new_client: Callable[..., Any]) -> None:
+    with unused_address() as first, unused_address() as second:
+        error = run(refused(new_client, {"bootstrap_servers": [first, second]}))
+        assert first in str(error)
+        assert second in str(error)
+
+
+def test_start_at_a_silent_server_raises(new_client: Callable[..., Any]) -> None:
+    with silent_server() as address:
+        run(refused(new_client, {"bootstrap_servers": address, "request_timeout_ms": 500}))
+
+
+def test_start_takes_another_broker_that_accepts(bootstrap: str, new_client: Callable[..., Any]) -> None:
+    async def program(servers: list[str]) -> None:
+        client = CLIENTS["producer"](bootstrap_servers=servers)
+        await client.start()
+        await end(client)
+
+    with unused_address() as address:
+        run(program([address, bootstrap]))
+        run(program([bootstrap, address]))
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[BlockingBroker]:
+    """A broker with TLS and a user."""
+    with running_broker(tls=True, users={"alice": "secret"}, auto_create_topics_enable=True) as broker:
+        yield broker
+
+
+def secured_options(broker: BlockingBroker) -> dict[str, Any]:
+    """Return options with which a client is accepted."""
+    return {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "security_protocol": "SASL_SSL",
+        "ssl_context": ssl.create_default_context(cadata=broker.client_options()["ssl_cafile"]),
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "secret",
+    }
+
+
+@pytest.mark.parametrize(
+    ("differs", "cause"),
+    [
+        ({"sasl_plain_password": "guess"}, SaslAuthenticationFailed),
+        ({"sasl_mechanism": "PLAIN", "sasl_plain_password": "guess"}, SaslAuthenticationFailed),
+        ({"ssl_context": ssl.create_default_context()}, TlsAuthenticationError),
+        ({"security_protocol": "SASL_PLAINTEXT"}, SecurityProtocolMismatchError),
+    ],
+    ids=["password", "password of PLAIN", "certificate", "no TLS"],
+)
+def test_start_that_a_broker_refuses_raises(
+    secured: BlockingBroker, new_client: Callable[..., Any], differs: dict[str, Any], cause: type[Exception]
+) -> None:
+    error = run(refused(new_client, secured_options(secured) | differs))
+    assert isinstance(error.__cause__, cause)
+
+
+def test_start_without_a_login_raises(new_client: Callable[..., Any]) -> None:
+    with running_broker(users={"alice": "secret"}) as broker:
+        error = run(refused(new_client, {"bootstrap_servers": broker.bootstrap_servers}))
+        assert isinstance(error.__cause__, SecurityProtocolMismatchError)
+
+
+def test_start_may_be_called_again_after_a_failure(new_client: Callable[..., Any]) -> None:
+    async def program(broker: BlockingBroker) -> None:
+        client = new_client(bootstrap_servers=broker.bootstrap_servers)
+        await asyncio.to_thread(broker.stop)
+        with pytest.raises(KafkaConnectionError):
+            await client.start()
+        await asyncio.to_thread(broker.start)
+        await client.start()
+        if isinstance(client, AIOKafkaConsumer):
+            assert "orders" in await client.topics()
+        await end(client)
+
+    with running_broker(auto_create_topics_enable=True) as broker:
+        broker.create_topic("orders")
+        run(program(broker))
+
+
+def test_start_may_be_cancelled_and_stopped_while_it_connects(new_client: Callable[..., Any]) -> None:
+    async def program(address: str) -> None:
+        before = settled()
+        client = new_client(bootstrap_servers=address)
+        starting = asyncio.create_task(client.start())
+        await asyncio.sleep(0.05)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await settle_to(before)
+        starting = asyncio.create_task(client.start())
+        await asyncio.sleep(0.05)
+        async with asyncio.timeout(PROMPTLY):
+            await end(client)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await settle_to(before)
+
+    with silent_server() as address:
+        run(program(address))
+
+
+def test_start_of_a_transactional_producer_that_may_not_use_its_id_raises() -> None:
+    async def program(servers: str) -> None:
+        before = settled()
+        producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="orders")
+        with pytest.raises(TransactionalIdAuthorizationFailed):
+            await producer.start()
+        await settle_to(before)
+        await producer.start()
+        await producer.stop()
+        await settle_to(before)
+
+    with running_broker() as broker:
+        broker.fail_next("InitProducerId", TransactionalIdAuthorizationFailed)
+        run(program(broker.bootstrap_servers))
