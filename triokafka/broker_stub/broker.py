@@ -254,6 +254,7 @@ class Broker:
             coordinators=self.coordinators,
             assignments=self._assignments,
             reconfigure_security=self._reconfigure_security,
+            report_soon=self.lifecycle.report_soon,
         )
 
     # As the listener of its replicas
@@ -464,11 +465,10 @@ class Broker:
         return tuple(known for path, known in self._directory_ids().items() if path in self.config.cordoned_directories)
 
     async def _sign_off(self) -> None:
-        with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
-            try:
-                await self.lifecycle.leave()
-            except KafkaError as error:
-                logger.warning("could not sign off with the controller: %s", error)
+        try:
+            await self.lifecycle.leave()
+        except KafkaError as error:
+            logger.warning("could not sign off with the controller: %s", error)
 
     async def _serve(self) -> None:
         await self.sockets.run(self.dispatcher)

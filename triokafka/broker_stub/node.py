@@ -24,6 +24,7 @@ from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
@@ -408,8 +409,25 @@ class Node:
         if self.cluster_ends:
             return  # the requests in progress are those of the other nodes
         if not metadata.is_alone:
+            await self._release_stopping_brokers()
             await metadata.raft.shut_down(timeout=_STOP_TIMEOUT_MS / 1000)
         await server.stop(_STOP_TIMEOUT_MS)
+
+    async def _release_stopping_brokers(self) -> None:
+        """As the active controller, answer the brokers that ask to stop: without this node there may be no quorum."""
+        if not self.is_active_controller:
+            return
+        released = trio.Event()
+
+        def published(delta: MetadataDelta, image: MetadataImage) -> None:
+            if not any(broker.in_controlled_shutdown and not broker.fenced for broker in image.brokers.values()):
+                released.set()
+
+        publisher = self.metadata.publisher
+        publisher.subscribe(published)
+        with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
+            await released.wait()
+        publisher.unsubscribe(published)
 
     def clock_jumped(self, seconds: float) -> None:
         """The world's clock was put forward by so many seconds, on all nodes: do now what is due by it.

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from triokafka.errors import KafkaError, KafkaTimeoutError
+from triokafka.errors import AuthenticationError, KafkaError, KafkaTimeoutError
 from triokafka.hooks import Hooks
 from triokafka.structs import Node
 
@@ -67,8 +67,11 @@ class Reaching(Hooks):
         raise self.failure(failure)  # unwrapped, not in the nursery's group
 
     def failure(self, error: Exception) -> Exception:
-        """Return the error to raise for a client's error: "no broker has answered" if that is the cause."""
-        if self.answered:
+        """Return the error to raise for a client's error: "no broker has answered" if that is the cause.
+
+        A refusal by TLS or SASL says that a broker is there, and nothing was tried again.
+        """
+        if self.answered or _is_refusal(error):
             return error
         ours = (
             error.split(KafkaError)[1] is None if isinstance(error, ExceptionGroup) else isinstance(error, KafkaError)
@@ -95,3 +98,10 @@ def hooked(
     reaching = Reaching(shown, timeout_ms, names=names, limits=limits)
     options["hooks"] = reaching
     return reaching
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether a client's error, or each of a group, is about TLS or SASL."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_refusal(one) for one in error.exceptions)
+    return isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)

@@ -12,9 +12,10 @@ from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, needs_pre
 from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
-from triokafka.broker_stub.replica.delayed_produce import DelayedProduce
+from triokafka.broker_stub.replica.delayed_produce import committed, flushed
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.partitions_operation import PartitionsOperation
 from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.topic_names import INTERNAL_TOPICS
@@ -149,7 +150,7 @@ class ReplicaAppender:
 
     def delay_produce(
         self, outcomes: Mapping[TopicPartition, AppendOutcome], timeout_ms: int, *, required_acks: int = -1
-    ) -> DelayedProduce | None:
+    ) -> PartitionsOperation[AppendOutcome] | None:
         """Return an operation that waits until the appended records are committed; None when they are.
 
         With ``required_acks`` 1, it waits for the leader's flush.
@@ -161,7 +162,8 @@ class ReplicaAppender:
             else:
                 return None
         pending = [key for key, outcome in outcomes.items() if not outcome.error_code]
-        operation = DelayedProduce(max(timeout_ms, 0), outcomes, self._partition, required_acks=required_acks)
+        settled = flushed if required_acks == 1 else committed
+        operation = PartitionsOperation(max(timeout_ms, 0), outcomes, self._partition, settled)
         self._purgatory.try_complete_else_watch(operation, pending, monotonic_ms(self._world))
         return None if operation.completed else operation
 
