@@ -347,7 +347,7 @@ def draw(found: Findings) -> Any:
     better = sum(row.better > 1 for row in rows)
     title = f"Three nodes: better than Apache Kafka in {better} of {len(rows)} measurements"
     axis = "times better than Apache Kafka (longer is better; 1 is equal)"
-    return bars(title, axis, lambda row: (f"{row.measurement}", row.better), rows, even=1)
+    return bars(title, axis, lambda row: (f"{row.measurement} ({row.unit})", row.better), rows, even=1)
 
 
 def main() -> int:
