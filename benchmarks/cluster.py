@@ -57,7 +57,7 @@ class Plan(NamedTuple):
     partitions: int = 6
 
 
-QUICK: Final = Plan(rounds=1, megabytes=100, sizes=(1024,), latency_records=500, behind_megabytes=200)
+QUICK: Final = Plan(rounds=1, megabytes=100, sizes=(1024,), latency_records=500, behind_megabytes=500)
 """About three minutes."""
 
 
@@ -115,6 +115,7 @@ class _Cluster:
         found["acknowledgement, p99", "ms", False] = p99
         for what in ("leader", "controller", "leader and controller"):
             found[f"longest pause, {what} killed", "s", False] = self._failover(what)
+        found["longest pause, nodes restarted in turn", "s", False] = self._rolling_restart()
         found["catch-up of a follower", "MB/s", True] = self._catch_up()
         return found
 
@@ -143,12 +144,12 @@ class _Cluster:
         found = self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions.values()
         return bool(found) and all(p.leader >= 0 and len(p.isrs) == _NODES for p in found)
 
-    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+    def _wait(self, condition: Callable[[], bool], what: str, *, pause: float = 0.05) -> None:
         deadline = time.monotonic() + _TIMEOUT
         while not condition():
             if time.monotonic() > deadline:
                 raise MeasurementError(f"no {what} within {_TIMEOUT:.0f} s")
-            time.sleep(0.05)
+            time.sleep(pause)
 
     def _latency(self) -> tuple[float, float]:
         """Milliseconds from sending a record of 1 KB to its acknowledgement by all replicas, one at a time."""
@@ -185,6 +186,17 @@ class _Cluster:
         self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
         return heart.longest_pause
 
+    def _rolling_restart(self) -> float:
+        """The longest pause while every node is stopped and started, the next once the one before is in sync."""
+        topic = self._topic(1)
+        with _Heart(self.group.bootstrap, topic) as heart:
+            heart.beats(200)
+            for node in self.group.brokers:
+                node.restart(signal.SIGTERM)
+                self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
+            heart.beats(200)
+        return heart.longest_pause
+
     def _move_leader_to(self, topic: str, number: int) -> int:
         """Kill the leader's process until the wanted node leads; returns the leader at the end."""
         for _ in range(10):
@@ -204,21 +216,31 @@ class _Cluster:
         return trio.run(ask)
 
     def _catch_up(self) -> float:
-        """Megabytes a second at which a follower fetches the records of its downtime, until it is in sync."""
+        """Megabytes a second at which a follower fetches the records of its downtime, until it is in sync.
+
+        Counted from its first fetch: the start of a node is another measurement.
+        """
         topic = self._topic(1)
         leader = self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions[0].leader
         follower = next(node for node in self.group.brokers if node.number != leader)
         follower.end(signal.SIGTERM)
         records = self._plan.behind_megabytes * _MILLION // 10_240 // STRETCH * STRETCH
         run_load("produce", Load(self._bootstrap_without(follower), topic, records, 10_240, 1, 1))
+        (log,) = follower.data.glob(f"{topic}-0")
+        before = _bytes_of(log)
         follower.start()
-        follower.wait_until_listening()
+        self._wait(lambda: _bytes_of(log) > before, f"fetch of {topic}", pause=0.001)
         began = time.perf_counter()
         self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
         return records * 10_240 / _MILLION / (time.perf_counter() - began)
 
     def _bootstrap_without(self, down: Node) -> str:
         return ",".join(node.address for node in self.group.brokers if node is not down)
+
+
+def _bytes_of(log: Path) -> int:
+    """How many bytes of records a log directory has."""
+    return sum(file.stat().st_size for file in log.glob("*.log"))
 
 
 class _Heart:
@@ -325,7 +347,7 @@ def draw(found: Findings) -> Any:
     better = sum(row.better > 1 for row in rows)
     title = f"Three nodes: better than Apache Kafka in {better} of {len(rows)} measurements"
     axis = "times better than Apache Kafka (longer is better; 1 is equal)"
-    return bars(title, axis, lambda row: (f"{row.measurement}", row.better), rows, even=1)
+    return bars(title, axis, lambda row: (f"{row.measurement} ({row.unit})", row.better), rows, even=1)
 
 
 def main() -> int:

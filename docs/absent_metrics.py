@@ -11,7 +11,7 @@ _NO_SELECTOR: Final = "the event loop has no selector of its own for each client
 _NO_REAUTHENTICATION: Final = "authentication again is not counted apart"
 _CHANNELS: Final = (
     r"kafka\.server:type=(AddPartitionsManager-channel|Persister-channel|alter-partition|directory-assignments|forwarding|"
-    r"heartbeat|raft-channel|registration|txn-marker-channel)-metrics"
+    r"heartbeat|registration|txn-marker-channel)-metrics"
 )
 
 ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
@@ -41,6 +41,12 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
     (r".*[sS]hare.*|.*Persister.*", r".*", "share groups are not implemented (KIP-932)"),
     (r".*", r"(streams|share)-group.*", "groups of Streams and share groups are not implemented"),
     (_CHANNELS, r".*", "channels between nodes have no metrics of their own"),
+    (
+        r"kafka\.server:type=raft-channel-metrics",
+        r".*-rate|.*-ratio|.*-ns-.*|.*reauth.*|network-io-.*|request-(latency|size)-.*|select-.*|"
+        r"successful-authentication-total",
+        "Prometheus computes rates and averages; there is no selector",
+    ),
     (r"kafka\.server:type=ForwardingManager", r".*", "channels between nodes have no metrics of their own"),
     (
         r"kafka\.server:type=socket-server-metrics",
@@ -49,7 +55,7 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         r"kafka\.network:type=(Acceptor|Processor|RequestChannel|SocketServer).*,name=(AcceptorBlockedPercent|IdlePercent|"
-        r"ResponseQueueSize|NetworkProcessorAvgIdlePercent|ExpiredConnectionsKilledCount|MemoryPoolAvailable)",
+        r"ResponseQueueSize|ExpiredConnectionsKilledCount|MemoryPoolAvailable)",
         r".*",
         "there are no acceptor and processor threads; memory in use has a metric",
     ),
@@ -64,10 +70,14 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
         "the broker converts no records",
     ),
     (
-        r"kafka\.server:type=BrokerTopicMetrics,name=(BytesRejected|Invalid.*|NoKeyCompacted.*|ReassignmentBytesOut)PerSec"
-        r"|kafka\.server:type=BrokerTopicMetrics,name=(Invalid|NoKey).*",
+        r"kafka\.server:type=BrokerTopicMetrics,name=(Invalid(MagicNumber|OffsetOrSequence)Records|NoKeyCompacted.*)PerSec",
         r".*",
-        "refused batches are counted together in FailedProduceRequestsPerSec",
+        "other refused batches are counted together in FailedProduceRequestsPerSec",
+    ),
+    (
+        r"kafka\.server:type=BrokerTopicMetrics,name=ReassignmentBytesOutPerSec",
+        r".*",
+        "ReplicationBytesOutPerSec has them; the receiving broker counts ReassignmentBytesInPerSec",
     ),
     (
         r"kafka\.server:type=KafkaRequestHandlerPool,name=(Broker|Controller)RequestHandlerAvgIdlePercent",
@@ -81,9 +91,9 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (r"kafka\.server:type=(KafkaServer|ControllerServer),name=ClusterId", r".*", "a text is no value for Prometheus"),
     (
-        r"kafka\.server:type=(KafkaServer|ControllerServer),name=(linux-disk.*|yammer-metrics-count)",
+        r"kafka\.server:type=(KafkaServer|ControllerServer),name=yammer-metrics-count",
         r".*",
-        "node_exporter has the disk; the number of metrics is that of the lines",
+        "the number of metrics is that of the lines",
     ),
     (r"kafka\.server:type=client-metrics", r".*-rate", "Prometheus computes rates"),
     (r".*:type=kafka-metrics-count", r"count", "the number of metrics is that of the lines"),
@@ -93,26 +103,24 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
         "throttled connections do not queue; requests between brokers have no quota",
     ),
     (
-        r"kafka\.server:type=(AddPartitionsToTxnManager|AssignmentsManager|BrokerMetadataListener|SnapshotEmitter|"
-        r"node-metrics|transaction-coordinator-metrics)(,.*)?",
+        r"kafka\.server:type=BrokerMetadataListener,.*",
         r".*",
-        "not measured; RequestMetrics has the requests that they send",
+        "metadata is applied in changes, which have records of several batches",
     ),
     (
-        r"kafka\.server:type=MetadataLoader,name=(AvgIdleRatio|HandleLoadSnapshotCount)",
+        r"kafka\.server:type=MetadataLoader,name=AvgIdleRatio",
         r".*",
         "the loader has no thread of its own",
     ),
     (
         r"kafka\.server:type=broker-metadata-metrics",
-        r"ignored-static-voters|last-applied-record-(lag-ms|timestamp)|metadata-.*-error-count",
-        "a node that cannot apply a record stops",
+        r"metadata-load-error-count",
+        "a node that cannot read a committed record stops",
     ),
     (
         r"kafka\.server:type=raft-metrics",
-        r"append-.*|commit-.*|current-(state|vote.*)|election-.*|fetch-.*|number-(of-observers|unknown.*)|poll-.*|"
-        r"uncommitted-.*",
-        "`triokafka quorum` shows the state; times are not measured",
+        r"current-vote-directory-id|number-unknown-voter-connections",
+        "an id is no value for Prometheus; `triokafka quorum describe` shows the voters with their directories",
     ),
     (
         r"kafka\.server:type=group-coordinator-metrics",
@@ -126,22 +134,16 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
         "replicas do not move between data directories",
     ),
     (
-        r"kafka\.server:type=ReplicaFetcherManager,name=(DeadThreadCount|FailedPartitionsCount|MinFetchRate)",
+        r"kafka\.server:type=ReplicaFetcherManager,name=DeadThreadCount",
         r".*",
         "there are no fetcher threads",
     ),
     (
-        r"kafka\.controller:type=ControllerEventManager,name=AvgIdleRatio"
-        r"|kafka\.controller:type=KafkaController,name=(BrokerRegistrationState|IgnoredStaticVoters|LastAppliedRecordLagMs|"
-        r"LastAppliedRecordTimestamp|LastCommittedRecordOffset|MetadataErrorCount)",
+        r"kafka\.coordinator\.transaction:.*,name=LogAppendRetryQueueSize",
         r".*",
-        "raft-metrics has the committed end; a node that cannot apply a record stops",
+        "the coordinator appends at once, and gives up its partition when it cannot",
     ),
-    (r"kafka\.controller:type=ControllerEventManager,.*", r"\d+thPercentile", "count, sum and maximum are measured"),
-    (r"kafka\.coordinator\.transaction:.*", r".*", "not measured; `triokafka transactions` shows the states"),
     (r"kafka\.log:type=Log,name=RetentionSizeInPercent", r".*", "only remote storage uses it"),
     (r"kafka\.log:type=LogCleaner,name=DeadThreadCount", r".*", "the cleaner has no threads of its own"),
-    (r"kafka\.log:type=LogFlushStats,.*", r".*", "not measured; node_exporter has the disk"),
-    (r"kafka\.log:type=LogManager,name=LogDirectory(Cordoned|Offline)", r".*", "the numbers of directories are there"),
     (r"kafka\.utils:type=Throttler.*", r".*", "the cleaner's limit is a configuration"),
 )

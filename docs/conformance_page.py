@@ -39,13 +39,13 @@ def page(found: Mapping[str, Any]) -> str:
     parts = [
         "<!-- Made by `python -m tests.conformance.results` from what `make interop` found; change the scenarios. -->",
         "# Conformance",
-        f"{len(scenarios)} scenarios, each written once and carried out by other people's clients ({versions}) on "
-        "three brokers, by `make interop`. A scenario asks only for what Apache Kafka does, which is why it "
-        "is run there, too. A letter is a client with which the scenario passed; a letter ~~struck out~~ one with "
-        "which it did not. A client that is not named does not offer what the scenario needs, and counts for nobody.",
-        "The brokers have the same settings, which mainly make that happen soon that happens now and then (retention, "
-        "compaction); noida-db has no settings for that: what does not happen within thirty seconds "
-        "counts as not happening.",
+        "This page shows which Kafka clients work with triokafka's broker, case by case. "
+        f"{len(scenarios)} scenarios, each written once, run with four clients ({versions}) on three brokers; "
+        "`make interop` repeats them. A scenario demands only what Apache Kafka does, and therefore runs there, too. "
+        "A letter stands for a client with which the scenario passed, and a letter ~~struck out~~ for one with which "
+        "it failed. A client without a letter does not offer what the scenario needs; its totals leave that out.",
+        "All brokers have the same settings, which shorten intervals, for example of retention and compaction. "
+        "noida-db has no such settings: a scenario fails there if its effect takes longer than thirty seconds.",
         _table(["passed", *heads], [_totals(client, scenarios, brokers) for client in clients]),
     ]
     for area in found["areas"]:

@@ -71,6 +71,7 @@ def producer_page() -> str:
         written.rstrip(),
         _MADE_BELOW,
         "## Options",
+        "Keyword arguments of `triokafka.Producer`. `own`: Kafka has no such property.",
         options.options_table([row for row in ProducerOptions.describe() if row[0] not in shared], ProducerOptions),
         "Options of all clients:",
         options.options_table(ClientOptions.describe(), ClientOptions),

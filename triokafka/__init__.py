@@ -1,10 +1,14 @@
-"""Kafka for Trio: a client SDK, a broker and a Spark reader.
+"""A Kafka client and a Kafka broker in Python, for Trio, for asyncio and for code without an event loop.
 
-`Producer`, `Consumer` and `AdminClient` are the clients, `read_topic` reads a range of offsets as Arrow record batches.
-Beside them: ``triokafka.errors`` (all exceptions), ``triokafka.testing`` (brokers and faults for tests),
-``triokafka.blocking`` (kafka-python's classes, for code without Trio), ``triokafka.spark`` and ``triokafka.formats``.
+Under Trio, use `Producer`, `Consumer` and `AdminClient`. `read_topic` reads a range of offsets as Arrow record batches.
 
-Names load when they are first used, so that importing the package is quick and brings in no optional dependency.
+- ``triokafka.asyncio`` has the same clients with aiokafka's names, and ``triokafka.blocking`` with kafka-python's.
+- ``triokafka.testing`` runs brokers and clusters inside a test, injects faults, and simulates time.
+- ``triokafka.spark`` reads and writes topics from PySpark, and ``triokafka.formats`` decodes Avro, Protobuf and JSON.
+- ``triokafka.errors`` has all exceptions; `KafkaError` is their base class.
+- The command ``triokafka broker`` runs a broker, and ``triokafka cluster`` several.
+
+Names load when they are first used, so importing the package is quick and imports no optional dependency.
 """
 
 from __future__ import annotations

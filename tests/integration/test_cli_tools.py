@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -208,6 +211,58 @@ class TestFormats:
             assert shown == line + "\n"
         assert "no ';' where the format has it" in tool.fails("produce", "kcat", "-f", "%k;%s", stdin="nothing\n")
         assert "--format excludes" in tool.fails("consume", "kcat", "-f", "%s", "--json", status=2)
+
+    def test_start_and_end_are_those_that_kcat_has(self, tool: Tool) -> None:
+        tool.ok("topics", "create", "ends", "--partitions", "2")
+        for partition in ("0", "1"):
+            lines = "".join(f"{partition}-{number}\n" for number in range(5))
+            tool.ok("produce", "ends", "--partition", partition, "--timestamp", "1700000000000", stdin=lines)
+        tool.ok("produce", "ends", "--partition", "0", "--timestamp", "1700000009000", "--value", "late")
+
+        def read(*options: str) -> list[str]:
+            return sorted(tool.ok("consume", "ends", "--until-end", *options).splitlines())
+
+        assert len(read("--from-beginning")) == 11
+        assert read("--offset", "-2") == ["0-4", "1-3", "1-4", "late"]
+        assert read("--offset", "3") == ["0-3", "0-4", "1-3", "1-4", "late"]
+        assert read("--offset", "s@1700000000001") == ["late"]
+        assert read("--partition", "1", "--offset", "beginning", "--max-messages", "1") == ["1-0"]
+        assert read("--offset", "end") == []
+        assert len(read("--group", "kcat", "--from-beginning")) == 11
+
+        done = tool("consume", "ends", "--partition", "1", "--offset", "99", "-e")
+        assert (done.status, done.out) == (0, "")
+        assert "offset 99 is after the end of ends-1, 5: only new records are printed" in done.err
+        assert "needs --partition" in tool.fails("consume", "ends", "--offset", "1", "--group", "g", status=2)
+        assert "s@MS for a time, not 'now'" in tool.fails("consume", "ends", "--offset", "now", status=2)
+
+    def test_records_may_be_files_and_nulls_and_end_with_any_text(self, tool: Tool, tmp_path: Path) -> None:
+        file = tmp_path / "two.lines"
+        file.write_bytes(b"1\r\n2\r\n")
+        tool.ok("topics", "create", "odd")
+        tool.ok("produce", "odd", "--value-file", str(file))
+        tool.ok("produce", "odd", "-D", "||", "--null", "", "--key-separator", ":", stdin="k:a\nb||:||c||")
+        read = ["consume", "odd", "--from-beginning", "-e"]
+        assert tool.ok(*read, "-f", r"%k|%S|%s\n", "--null", "~") == "~|6|1\r\n2\r\n\nk|3|a\nb\n~|-1|~\n~|1|c\n"
+        assert tool.ok(*read, "--key-separator", "=", "--null", "NULL").splitlines()[-2:] == ["NULL=NULL", "NULL=c"]
+        assert json.loads(tool.ok(*read, "--formatter", "kcat-json").splitlines()[2])["payload"] is None
+        assert "two.lines.gone cannot be read" in tool.fails("produce", "odd", "--value-file", f"{file}.gone", status=2)
+
+    def test_silent_schema_registry_is_waited_for_aloud_and_left_at_once(self, tool: Tool) -> None:
+        tool.ok("topics", "create", "registered")
+        tool.ok("produce", "registered", "--value", "00000000017b7d", "--value-format", "hex")
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            where = ["--schema-registry", f"http://127.0.0.1:{silent.getsockname()[1]}", "--value-format", "registry"]
+            for words in (["produce", "registered", *where, "--value", "{}"],
+                          ["consume", "registered", *where, "--from-beginning"]):  # fmt: skip
+                process = tool.start(*words)
+                assert process.stderr is not None
+                assert process.stderr.readline().startswith(b"triokafka: waiting for the schema registry http://127")
+                process.send_signal(signal.SIGINT)
+                began = time.monotonic()
+                assert process.wait(30) == 130
+                assert time.monotonic() - began < 5  # the registry has ten seconds to answer
+                process.communicate()
 
     def test_packed_numbers_and_java_classes(self, tool: Tool) -> None:
         long = "org.apache.kafka.common.serialization.LongSerializer"

@@ -24,18 +24,32 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import triokafka
+from tests.integration.test_console import HOST, console
+from tests.support.asyncio_programs import run as run_asyncio
 from tests.support.broker_process import BrokerProcess
+from triokafka import blocking
+from triokafka.asyncio import AIOKafkaAdminClient, AIOKafkaConsumer, AIOKafkaProducer
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.broker import is_secret
 from triokafka.broker_stub.config.security_names import SECURITY_NAMES
+from triokafka.broker_stub.control.endpoint import ControlEndpoint
+from triokafka.broker_stub.metrics.prometheus import as_prometheus_text
 from triokafka.cli.app import run
 from triokafka.client.admin import ConfigResource, ConfigResourceType
 from triokafka.client.config import ConsumerOptions, ProducerOptions
+from triokafka.client.otel_metrics import OpenTelemetryMetrics
+from triokafka.console import ConsoleOptions
 from triokafka.errors import KafkaError
+from triokafka.mirror import Mirror, MirrorOptions
 from triokafka.security.java_names import SECRET_OPTIONS
 from triokafka.testing import running_broker
+from triokafka.testing.blocking import running_broker as blocking_broker
+from triokafka.testing.control import control_actions
+from triokafka.world.system import RealWorld
 
 PLANTED = "Pl4nted-s3cret-{}-value"
 
@@ -207,6 +221,96 @@ def test_every_secret_option_of_a_broker_stays_hidden(output: Output) -> None:
             output.raised(f"{name} refused", error, local_variables=False)
         else:
             output.saw(f"{name} taken", config)
+    assert output.leaks() == set()
+
+
+async def test_console_control_endpoint_and_metrics_show_no_secret(output: Output) -> None:
+    password = output.plant("password")
+    reader = InMemoryMetricReader()
+    async with running_broker(tls=True, users={"alice": password}) as broker:
+        good = broker.client_options("alice", mechanism="PLAIN")
+        wrong = {**good, "sasl_password": output.plant("wrong password")}
+        reporters = [OpenTelemetryMetrics(MeterProvider([reader]))]
+        async with triokafka.Producer(**good, metric_reporters=reporters) as producer:
+            await (await producer.send("orders", b"v"))
+            found = await trio.to_thread.run_sync(reader.get_metrics_data)
+            assert found is not None
+            output.saw("OpenTelemetry", found.to_json())
+        output.saw("Prometheus", as_prometheus_text(broker.broker.metrics()))
+        control = ControlEndpoint(broker.faults, RealWorld(), broker.broker.metrics, control_actions(broker))
+        for path in ("/brokers", "/metrics", "/faults"):
+            output.saw(f"control {path}", str(await control.carry_out("GET", path, b"")))
+        paths = ("overview", "brokers", f"brokers/{broker.node_id}/configs", "topics", "topics/orders", "access")
+        for login in (good, wrong):
+            output.saw("console options", ConsoleOptions(login, frozenset({HOST})))
+            async with console(login) as page:
+                for path in ("/", *(f"/api/{one}" for one in (*paths, "groups", "metrics", "transactions", "faults"))):
+                    response = await page.client.get(path, headers={"Host": HOST})
+                    output.saw(f"console {path}", await response.get_data(as_text=True))
+    assert output.leaks() == set()
+
+
+async def test_mirror_shows_no_secret(output: Output) -> None:
+    users = {"alice": output.plant("password")}
+    async with running_broker(users=users) as west, running_broker(users=users) as east:
+        good = east.client_options("alice", mechanism="PLAIN")
+        wrong = {**good, "sasl_password": output.plant("wrong password")}
+        for target in (good, wrong):
+            options = MirrorOptions(source=west.client_options("alice", mechanism="PLAIN"), target=target)
+            output.saw("mirror options", options)
+            mirror = Mirror(options)
+            output.saw("mirror variables", repr({name: repr(value) for name, value in _variables(mirror)}))
+            try:
+                with trio.fail_after(60):
+                    await mirror.run(until_caught_up=True)
+            except KafkaError as error:
+                output.raised("mirror error", error)
+            else:
+                assert target is good
+    assert output.leaks() == set()
+
+
+def test_blocking_and_asyncio_clients_show_no_secret(output: Output) -> None:
+    with blocking_broker(users={"alice": output.plant("password")}) as broker:
+        good: dict[str, Any] = {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_plain_username": "alice",
+            "sasl_plain_password": output.secrets["password"],
+        }
+        wrong = {**good, "sasl_plain_password": output.plant("wrong password")}
+        makers = (blocking.KafkaProducer, blocking.KafkaConsumer, blocking.KafkaAdminClient)
+        asynchronous = (AIOKafkaProducer, AIOKafkaConsumer, AIOKafkaAdminClient)
+
+        async def use(make: Any, options: dict[str, Any]) -> None:
+            client = make(**options)
+            output.saw(f"{make.__name__} repr", client)
+            try:
+                await client.start()
+                output.saw(f"{make.__name__} variables", repr({name: repr(one) for name, one in _variables(client)}))
+            finally:
+                await (client.close() if make is AIOKafkaAdminClient else client.stop())
+
+        for options in (good, wrong):
+            for make in makers:
+                try:
+                    client: Any = make(**options)
+                except KafkaError as error:
+                    output.raised(f"{make.__name__} refused", error, local_variables=False)
+                else:
+                    output.saw(f"{make.__name__} repr", client)
+                    output.saw(
+                        f"{make.__name__} variables", repr({name: repr(one) for name, one in _variables(client)})
+                    )
+                    if make is not blocking.KafkaAdminClient:
+                        output.saw(f"{make.__name__} metrics", repr(client.metrics()))
+                    client.close()
+            for other in asynchronous:
+                try:
+                    run_asyncio(use(other, options))
+                except KafkaError as error:
+                    output.raised(f"{other.__name__} refused", error, local_variables=False)
     assert output.leaks() == set()
 
 

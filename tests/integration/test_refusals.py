@@ -15,6 +15,7 @@ import trio
 import trustme
 
 import triokafka
+from tests.support.refusals import check_command, read_with_spark
 from triokafka import blocking
 from triokafka.asyncio import AIOKafkaAdminClient, AIOKafkaConsumer, AIOKafkaProducer
 from triokafka.asyncio.abc import AbstractTokenProvider
@@ -182,6 +183,7 @@ CLIENTS: dict[str, Callable[[dict[str, Any]], object]] = {
     "asyncio producer": lambda options: asyncio.run(_aio_producer(options)),
     "asyncio consumer": lambda options: asyncio.run(_aio_consumer(options)),
     "asyncio admin": lambda options: asyncio.run(_aio_admin(options)),
+    "Spark": read_with_spark,
 }
 
 
@@ -197,6 +199,22 @@ def test_every_client_names_a_refusal_at_once(brokers: Brokers, case: str) -> No
         assert seconds < PATIENCE / 2
         chain = [raised.value, raised.value.__cause__]
         assert any(isinstance(one, expected) for one in chain), (name, raised.value)
+
+
+SENTENCES = {
+    "wrong password": "Invalid username or password",
+    "expired token": "expired",
+    "expired certificate": "certificate has expired",
+    "foreign certificate": "self-signed certificate in certificate chain",
+    "wrong host name": "127.0.0.1",
+    "plaintext to TLS": "SASL_SSL",
+    "TLS to plaintext": "SASL_PLAINTEXT",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_command_ends_with_a_sentence_about_the_refusal(brokers: Brokers, case: str) -> None:
+    check_command(CASES[case][0](brokers), SENTENCES[case])
 
 
 def test_mechanism_that_a_listener_does_not_offer_is_named_by_every_client() -> None:
@@ -218,3 +236,4 @@ def test_mechanism_that_a_listener_does_not_offer_is_named_by_every_client() -> 
                 use(given)
             chain = [raised.value, raised.value.__cause__]
             assert any(isinstance(one, UnsupportedSaslMechanismError) for one in chain), (name, raised.value)
+        check_command(given, "SCRAM-SHA-256")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 import time
@@ -266,6 +267,27 @@ async def test_listener_that_requires_a_certificate_maps_it_to_a_principal() -> 
             await admin.list_topics()
             principals = {connection.principal for connection in running.broker.sockets._connections}
             assert "User:ORDERS-APP" in principals
+
+
+async def test_certificate_without_a_rule_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    authority = trustme.CA()
+    server, client = authority.issue_cert("127.0.0.1"), authority.issue_cert("app@example.org", common_name="app")
+    texts = {
+        "ssl.keystore.key": server.private_key_pem.bytes().decode(),
+        "ssl.keystore.certificate.chain": server.cert_chain_pems[0].bytes().decode(),
+        "ssl.truststore.certificates": authority.cert_pem.bytes().decode(),
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^OU=([^,]+)$/$1/",
+    }
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    client.configure_cert(context)
+    async with broker(tls=True, sasl=False, security=texts) as running:
+        host, port = running.bootstrap_servers.split(":")
+        stream = await trio.open_ssl_over_tcp_stream(host, int(port), ssl_context=context)
+        with trio.fail_after(30), contextlib.suppress(trio.BrokenResourceError):
+            assert await stream.receive_some(1) == b""
+    assert "no rule of ssl.principal.mapping.rules applies to 'CN=app," in caplog.text
 
 
 async def test_own_context_is_used_as_it_is() -> None:

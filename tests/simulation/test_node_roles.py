@@ -125,6 +125,30 @@ async def test_stopped_active_controller_hands_the_quorum_over_at_once() -> None
 
 
 @simulated
+async def test_node_that_stops_is_fenced_before_it_ends_and_is_soon_back() -> None:
+    """Clients and followers do not wait for the end of its session, whichever node is the active controller."""
+    async with running_nodes(current_simulation()) as cluster:
+        first = await cluster.wait_active()
+        await create(cluster, first, "orders", replicas=3)
+        for node in (first, cluster.nodes[first.number % 3]):
+            node_id, other = node.number, cluster.nodes[node.number % 3]
+            await other.wait_for(lambda image: not any(broker.fenced for broker in image.brokers.values()))
+            await trio.sleep(1)
+            began = trio.current_time()
+            await node.stop()
+            assert trio.current_time() - began < 1
+            image = await other.wait_for(lambda image, gone=node_id: image.brokers[gone].fenced)  # type: ignore[misc]
+            assert trio.current_time() - began < 1
+            partitions = image.topics["orders"].partitions
+            assert all(one.leader != node_id and node_id not in one.isr for one in partitions.values())
+            node.start()
+            await other.wait_for(
+                lambda image: all(len(one.isr) == 3 for one in image.topics["orders"].partitions.values())
+            )
+            assert trio.current_time() - began < 3
+
+
+@simulated
 async def test_without_a_quorum_a_change_fails_at_its_time_limit() -> None:
     async with running_nodes(current_simulation()) as cluster:
         first = await cluster.wait_active()

@@ -10,11 +10,7 @@ import pytest
 
 from docs import measured
 
-PAGES = [
-    path
-    for path in (measured.ROOT / "README.md", *sorted((measured.ROOT / "docs").rglob("*.md")))
-    if re.search("<!-- (?:number|measured): ", path.read_text(encoding="utf-8"))
-]
+PAGES = [path for path in measured.pages() if re.search("<!-- (?:number|measured): ", path.read_text(encoding="utf-8"))]
 FILES = sorted(measured.NUMBERS.glob("*.json"))
 
 
@@ -38,9 +34,9 @@ def test_figures_of_a_page_are_those_of_the_files(page: Path) -> None:
     assert measured.problems(page.read_text(encoding="utf-8")) == [], "run `python -m docs.measured`"
 
 
-@pytest.mark.parametrize("name", measured.COVERED)
-def test_a_page_has_no_measured_comparison_without_a_file(name: str) -> None:
-    assert measured.unmarked_claims((measured.ROOT / name).read_text(encoding="utf-8")) == []
+@pytest.mark.parametrize("page", measured.pages(), ids=lambda page: str(page.relative_to(measured.ROOT)))
+def test_a_page_has_no_measured_comparison_without_a_file(page: Path) -> None:
+    assert measured.unmarked_claims(page.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -43,8 +43,6 @@ def is_here(mbean: str, tags: str, attribute: str) -> bool:
         )
     declared = DECLARED.get(mbean)
     if declared is not None:
-        if mbean.startswith("kafka.controller:type=ControllerEventManager"):
-            return attribute in ("Count", "Max")
         return attribute in _OF_KIND[declared.kind]
     return f"{mbean},name={attribute}" in DECLARED  # of Kafka's own library: the attribute is the name
 
@@ -80,12 +78,15 @@ def test_own_names_are_kafkas() -> None:
     """Except those of this package, of kafka_exporter, and of data that Kafka shows only when it exists."""
     theirs = {mbean for mbean in KAFKA} | {f"{mbean},name={name}" for mbean, _, name in of_kafka()}
     unknown = {
-        name for name in DECLARED if name not in theirs and not name.startswith(("triokafka:", "kafka_exporter:"))
+        name
+        for name in DECLARED
+        if name not in theirs and not name.startswith(("triokafka:", "kafka_exporter:", "process:"))
     }
     of_quotas = ("byte-rate", "throttle-time")  # of clients that have one
     assert unknown == {
         "kafka.network:type=SocketServer,name=MemoryPoolDepletedWaiting",
         "kafka.server:type=DelayedDeleteRecordsMetrics,name=ExpiresPerSec",
+        "kafka.server:type=FetcherLagMetrics,name=ConsumerLag",
         *(f"kafka.server:type={kind},name={name}" for kind in ("Produce", "Fetch") for name in of_quotas),
         "kafka.server:type=Request,name=request-time",
         "kafka.server:type=Request,name=throttle-time",

@@ -18,6 +18,7 @@ _OUTSIDE_ANY_WORLD = {
     "world/http.py": "the door to identity providers, in a worker thread",
     "world/socket_stream.py": "asks a socket of the operating system for its queue",
     "world/process_memory.py": "memory of this process, and the limit of its control group",
+    "world/process_usage.py": "what this process uses, from the files of the operating system's kernel",
     "world/system.py": "the number of processors and the kernel's randomness",
     "asyncio/stepped_run.py": "copies the descriptor of Trio's epoll, for the asyncio loop",
     "kernels.py": "runs at import, before there is any world: looks whether compiled modules are up to date",

@@ -1,8 +1,8 @@
 """aiokafka's interface over the SDK, for asyncio: ``from triokafka.asyncio import AIOKafkaProducer``.
 
 Names, arguments, defaults and behaviour are those of aiokafka 0.14, so that replacing ``from aiokafka import`` is the
-whole migration; submodules have aiokafka's names, too. All clients of a process share one Trio loop in a thread of its
-own. Names load when they are first used.
+whole migration; submodules have aiokafka's names, too. A producer runs in the thread of the asyncio loop (on Linux).
+Consumers and admin clients of a process share one Trio loop in a thread of its own. Names load at their first use.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Any
 
 from triokafka.asyncio.abc import AbstractTokenProvider
 from triokafka.asyncio.bridge import Bridge, TokenProvider
+from triokafka.security.java_names import with_hidden_secrets
 
 
 def network_options(
@@ -44,7 +45,7 @@ def network_options(
         "retry_backoff_max_ms": max(1_000, retry_backoff_ms),
         "connections_max_idle_ms": -1 if connections_max_idle_ms is None else connections_max_idle_ms,
         "close_timeout_ms": request_timeout_ms,
-        **secured,
+        **with_hidden_secrets(secured),
     }
 
 

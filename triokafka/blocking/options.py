@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
+from triokafka.security.java_names import with_hidden_secrets
 
 log = logging.getLogger(__name__)
 
@@ -160,4 +161,4 @@ def take(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
         text = config["api_version"]
         config["api_version"] = None if text == "auto" else tuple(map(int, text.split(".")))
         log.warning('use api_version=%s [tuple] -- "%s" as str is deprecated', config["api_version"], text)
-    return config
+    return with_hidden_secrets(config)

@@ -60,6 +60,7 @@ from triokafka.world import World
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+    from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
     from triokafka.broker_stub.metrics.sample import Sample
     from triokafka.broker_stub.network.listener_security import ListenerSecurity
     from triokafka.broker_stub.replica.read_result import ReadOutcome
@@ -133,7 +134,8 @@ class Broker:
         self._peer_security = self._security_of_peers(config)
         self._storage = storage
         self._controller = controller
-        self.controller_metrics: Callable[[], Iterable[Sample]] | None = None
+        self.node_metrics: Callable[[], Iterable[Sample]] | None = None
+        self._metrics: BrokerMetrics | None = None
         """Returns the metrics of the controller in this process, if there is one; the node sets it."""
         self._directory_ids: Callable[[], Mapping[str, UUID]] = lambda: controller.identity.directory_ids
         self.configuration = EffectiveConfiguration(config)
@@ -252,6 +254,7 @@ class Broker:
             coordinators=self.coordinators,
             assignments=self._assignments,
             reconfigure_security=self._reconfigure_security,
+            report_soon=self.lifecycle.report_soon,
         )
 
     # As the listener of its replicas
@@ -334,15 +337,17 @@ class Broker:
         from triokafka.broker_stub.gateway.broker_lifecycle import STATE_NUMBERS
         from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
 
-        metrics = BrokerMetrics(
-            self.dispatcher,
-            self.sockets,
-            self.cleaner,
-            started_at=self._made_at,
-            broker_state=lambda: STATE_NUMBERS[self.lifecycle.state],
-        )
-        of_controller = () if self.controller_metrics is None else self.controller_metrics()
-        return [*metrics.samples(), *of_controller]
+        if self._metrics is None:
+            self._metrics = BrokerMetrics(
+                self.dispatcher,
+                self.sockets,
+                self.cleaner,
+                self._assignments,
+                started_at=self._made_at,
+                broker_state=lambda: STATE_NUMBERS[self.lifecycle.state],
+            )
+        of_node = () if self.node_metrics is None else self.node_metrics()
+        return [*self._metrics.samples(), *of_node]
 
     # Life
 
@@ -460,11 +465,10 @@ class Broker:
         return tuple(known for path, known in self._directory_ids().items() if path in self.config.cordoned_directories)
 
     async def _sign_off(self) -> None:
-        with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
-            try:
-                await self.lifecycle.leave()
-            except KafkaError as error:
-                logger.warning("could not sign off with the controller: %s", error)
+        try:
+            await self.lifecycle.leave()
+        except KafkaError as error:
+            logger.warning("could not sign off with the controller: %s", error)
 
     async def _serve(self) -> None:
         await self.sockets.run(self.dispatcher)

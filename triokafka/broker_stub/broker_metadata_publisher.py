@@ -27,7 +27,11 @@ from triokafka.world import World
 
 
 class BrokerMetadataPublisher:
-    """Keeps the parts of a broker in step with the image, with its logs, and with each other."""
+    """Keeps the parts of a broker in step with the image, with its logs, and with each other.
+
+    Args:
+        report_soon: called when the controller waits for this broker's metadata offset.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class BrokerMetadataPublisher:
         coordinators: CoordinatorRegistry,
         assignments: DirectoryAssignments,
         reconfigure_security: Callable[[BrokerConfig], None],
+        report_soon: Callable[[], None],
     ) -> None:
         self._world = world
         self._config = config
@@ -57,6 +62,7 @@ class BrokerMetadataPublisher:
         self._coordinators = coordinators
         self._assignments = assignments
         self._reconfigure_security = reconfigure_security
+        self._report_soon = report_soon
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Partitions, logs, coordinators and configuration follow the image."""
@@ -72,6 +78,8 @@ class BrokerMetadataPublisher:
         changes = self._replicas.apply(delta, image)
         self._coordinators.replicas_changed(changes, delta)
         self._assignments.metadata_changed(delta, image)
+        if any(image.brokers[number].in_controlled_shutdown for number in delta.changed_brokers & image.brokers.keys()):
+            self._report_soon()  # that broker stops once all others are known to have these metadata
 
     def _reconfigure(self, image: MetadataImage) -> None:
         config = self._configuration.broker_config(image)

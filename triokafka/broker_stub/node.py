@@ -24,6 +24,7 @@ from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
@@ -40,8 +41,10 @@ from triokafka.world.system import RealWorld
 if TYPE_CHECKING:
     from triokafka.broker_stub.controller_server import ControllerServer
     from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
+    from triokafka.broker_stub.metrics.node_catalogue import NodeMetrics
     from triokafka.broker_stub.metrics.sample import Sample
     from triokafka.network.node_channel import NodeChannel
+    from triokafka.network.traffic import ChannelTotals
     from triokafka.security.client_security import ClientSecurity
     from triokafka.security.scram_credentials import ScramCredentials
 
@@ -97,6 +100,8 @@ class Node:
         self.world = world
         self._scram_credentials = scram_credentials
         self._controller_security = self._security_of_controllers(config)
+        self._raft_traffic = self._new_raft_traffic(config)
+        self._metrics: NodeMetrics | None = None
         self.storage = NodeStorage(config, world)
         follower = self.storage if config.is_broker else None
         self.metadata = NodeMetadata(
@@ -106,7 +111,7 @@ class Node:
             follower=follower,
             endpoints=self._controller_endpoints,
             elects_at_once=elects_at_once,
-            new_client=partial(quorum_client, security=self._controller_security),
+            new_client=partial(quorum_client, security=self._controller_security, traffic=self._raft_traffic),
         )
         self.cluster_ends = False
         """Set it before the node's block is left when all nodes of the cluster stop: this node hands nothing over."""
@@ -131,8 +136,7 @@ class Node:
                 faults=faults,
                 scram_credentials=scram_credentials,
             )
-            if self._controller is not None:
-                self._broker.controller_metrics = self._controller_samples
+            self._broker.node_metrics = self._node_samples
         self._tasks = NodeTasks(self._stop_listening) if self._broker is None else self._broker.tasks
 
     @property
@@ -150,12 +154,23 @@ class Node:
 
         server = self._server
         assert server is not None  # a node without the broker role has controller listeners
-        return [*request_samples(server.dispatcher), *network_samples(server.sockets), *self._controller_samples()]
+        return [*request_samples(server.dispatcher), *network_samples(server.sockets), *self._node_samples()]
 
-    def _controller_samples(self) -> Iterable[Sample]:
-        from triokafka.broker_stub.metrics.controller_catalogue import controller_samples, raft_samples
+    def _node_samples(self) -> Iterable[Sample]:
+        """Return the metrics of what every node has, and those of the controller role."""
+        from triokafka.broker_stub.metrics.node_catalogue import NodeMetrics
 
-        return [*controller_samples(self.controller), *raft_samples(self.metadata.raft)]
+        if self._metrics is None:
+            self._metrics = NodeMetrics(self.world, self.config, self.metadata, self._controller, self._raft_traffic)
+        return self._metrics.samples()
+
+    @staticmethod
+    def _new_raft_traffic(config: BrokerConfig) -> ChannelTotals | None:
+        if not has_other_nodes(config):
+            return None
+        from triokafka.network.traffic import ChannelTotals  # a quorum of one needs no network client
+
+        return ChannelTotals()
 
     def _gateway(self) -> ControllerGateway:
         """Return the gateway to the active controller, wherever it can be."""
@@ -394,8 +409,25 @@ class Node:
         if self.cluster_ends:
             return  # the requests in progress are those of the other nodes
         if not metadata.is_alone:
+            await self._release_stopping_brokers()
             await metadata.raft.shut_down(timeout=_STOP_TIMEOUT_MS / 1000)
         await server.stop(_STOP_TIMEOUT_MS)
+
+    async def _release_stopping_brokers(self) -> None:
+        """As the active controller, answer the brokers that ask to stop: without this node there may be no quorum."""
+        if not self.is_active_controller:
+            return
+        released = trio.Event()
+
+        def published(delta: MetadataDelta, image: MetadataImage) -> None:
+            if not any(broker.in_controlled_shutdown and not broker.fenced for broker in image.brokers.values()):
+                released.set()
+
+        publisher = self.metadata.publisher
+        publisher.subscribe(published)
+        with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
+            await released.wait()
+        publisher.unsubscribe(published)
 
     def clock_jumped(self, seconds: float) -> None:
         """The world's clock was put forward by so many seconds, on all nodes: do now what is due by it.

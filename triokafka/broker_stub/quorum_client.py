@@ -12,7 +12,8 @@ from triokafka.broker_stub.raft.raft_log import RaftLog
 from triokafka.structs import Node
 from triokafka.world import World
 
-if TYPE_CHECKING:  # imported when a listener has TLS or SASL
+if TYPE_CHECKING:  # imported when there are other nodes, or when a listener has TLS or SASL
+    from triokafka.network.traffic import ChannelTotals
     from triokafka.security.client_security import ClientSecurity
 
 
@@ -24,10 +25,11 @@ def quorum_client(
     listener: RaftListener,
     *,
     security: ClientSecurity | None = None,
+    traffic: ChannelTotals | None = None,
 ) -> RaftClient:
     """Return a client that reaches the other nodes over `NodeChannel`. Raises as `RaftClient`.
 
-    ``security`` is that of the controllers' listener; PLAINTEXT when None.
+    ``security`` is that of the controllers' listener; PLAINTEXT when None. ``traffic`` counts requests and responses.
     """
 
     def connect(node: Node) -> PeerChannel:
@@ -35,7 +37,12 @@ def quorum_client(
 
         client_id = f"raft-client-{config.node_id}"
         return NodeChannel(
-            node, world=world, client_id=client_id, request_timeout_ms=config.request_timeout_ms, security=security
+            node,
+            world=world,
+            client_id=client_id,
+            request_timeout_ms=config.request_timeout_ms,
+            security=security,
+            traffic=traffic,
         )
 
     return RaftClient(world, config, log, quorum_state, listener, connect)

@@ -22,10 +22,13 @@ logger = logging.getLogger(__name__)
 class SnapshotGenerator:
     """Writes the committed image as a snapshot after a number of bytes, or after an interval. Every node has one.
 
-    `metadata_changed` is a subscriber of the node's publisher.
+    `metadata_changed` is a subscriber of the node's publisher. ``newest_bytes`` is the size of the newest snapshot of
+    this run, 0 before the first, and ``newest_at`` its time, or the time of the start, on the world's clock.
     """
 
     def __init__(self, world: World, config: BrokerConfig, files: MetadataLogFiles, raft: RaftClient) -> None:
+        self.newest_bytes = 0
+        self.newest_at = world.now()
         self._world = world
         self._config = config
         self._files = files
@@ -90,6 +93,7 @@ class SnapshotGenerator:
                 await self._world.run_in_thread(
                     lambda: _write(writer, image, first_offset=first_offset, timestamp_ms=timestamp_ms)
                 )
+            self.newest_bytes, self.newest_at = writer.size, self._world.now()
         self._schedule.taken(files.bytes_since(snapshot_id.end_offset), self._world.now())
         logger.info("wrote the snapshot %s", snapshot_id.file_name)
         dropped = files.clean(

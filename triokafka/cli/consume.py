@@ -8,13 +8,14 @@ import re
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from triokafka.cli.completing import group_names, topic_names
 from triokafka.cli.connection import bootstrap_option, client_options, read_properties, read_properties_text, setting
+from triokafka.cli.consume_start import Position, parse_position, seek
 from triokafka.cli.counting import counted
 from triokafka.cli.format_options import format_options, registry_options
 from triokafka.cli.formatters import Formatter, make_formatter
@@ -24,8 +25,10 @@ from triokafka.cli.progress import Advance, progress, shows_progress
 from triokafka.cli.reaching import SILENCE, Reaching, hooked
 from triokafka.cli.record_codecs import REGISTRY_FORMATS, decoder
 from triokafka.cli.record_format import FormatFormatter
-from triokafka.cli.values import INT64, PARTITION, Number, Whole, configured, whole_number
+from triokafka.cli.slow_work import SlowWork
+from triokafka.cli.values import PARTITION, Number, Whole, configured
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from triokafka import Consumer
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 5  # seconds between reports of a failure
 _JOINING_MS: Final = 15_000
 """Time for joining the group, during which --timeout-ms does not count."""
+_END_MS: Final = 100
 _NEW_TOPIC_SECONDS: Final = 0.3
 """How long other brokers may not know a topic that was just created."""
 
@@ -45,6 +49,7 @@ _NEW_TOPIC_SECONDS: Final = 0.3
         "triokafka consume orders --from-beginning --json --max-messages 10",
         "triokafka consume orders --group audit --property print.key=true",
         "triokafka consume orders --partition 3 --offset 12345",
+        "triokafka consume orders --offset -10 --until-end",
         r"triokafka consume orders --from-beginning -f '%t [%p] at offset %o: key %k: %s\n'",
         "triokafka consume orders --value-format registry --schema-registry http://localhost:8081",
     ),
@@ -58,7 +63,12 @@ _NEW_TOPIC_SECONDS: Final = 0.3
 @click.option("--wait-for-topic", is_flag=True, help="Wait for a TOPIC that does not exist instead of failing.")
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest record if the group has no committed offset.")
 @click.option("--partition", type=PARTITION, help="Read only this partition of TOPIC.")
-@click.option("--offset", metavar="OFFSET", help="With --partition: earliest, latest or a number.  [default: latest]")
+@click.option(
+    "--offset", metavar="OFFSET",
+    help="Where to start in each partition: earliest, latest, an offset, -N for the last N records, or s@MS for the "
+    "first record at or after a time in milliseconds since 1970.  [default: latest]",
+)  # fmt: skip
+@click.option("-e", "--until-end", is_flag=True, help="End at the records that were the last ones at the start.")
 @click.option(
     "--max-messages", "--max-records", "limit", type=Whole(min=1), metavar="COUNT", help="End after this many records."
 )
@@ -72,9 +82,10 @@ _NEW_TOPIC_SECONDS: Final = 0.3
     help="read_committed skips records of open and aborted transactions.",
 )
 @click.option("--key-separator", metavar="TEXT", help="Print the key, this separator, and the value.")
+@click.option("--null", "null", metavar="TEXT", help="Printed for a null.  [default: null; with --format, nothing]")
 @click.option(
     "--formatter", default="default", show_default=True, metavar="NAME",
-    help="default, json, logging, noop, checksum, offsets, group-metadata, or your own MODULE:CLASS.",
+    help="default, json, kcat-json, logging, noop, checksum, offsets, group-metadata, or your own MODULE:CLASS.",
 )  # fmt: skip
 @click.option(
     "--property", "--formatter-property", "properties", multiple=True, metavar="NAME=VALUE",
@@ -111,7 +122,9 @@ def command(
     wait_for_topic: bool,
     as_json: bool,
     isolation_level: str | None,
+    until_end: bool,
     key_separator: str | None,
+    null: str | None,
     formatter: str,
     properties: tuple[str, ...],
     formatter_config: str | None,
@@ -137,11 +150,15 @@ def command(
     if as_json:
         if formatter != "default":
             raise click.UsageError("--json and --formatter exclude each other.")
+        if null is not None:
+            raise click.UsageError("--json and --null exclude each other: null is null in JSON.")
         formatter = "json"
     printing = {} if formatter_config is None else read_properties_text(formatter_config)
     printing.update(pairs_or_empty("--property", properties))
     if key_separator is not None:
         printing.update({"print.key": "true", "key.separator": key_separator, "null.literal": ""})
+    if null is not None and text_format is None:
+        printing["null.literal"] = null
     for name, value in (("key.deserializer", key_deserializer), ("value.deserializer", value_deserializer)):
         if value is not None:
             printing[name] = value
@@ -158,7 +175,7 @@ def command(
         options["isolation_level"] = isolation_level
     if include is not None:
         options.setdefault("exclude_internal_topics", True)
-    start = _Start(topic, include, partition, offset or "latest", waits=wait_for_topic)
+    start = _Start(topic, include, partition, None if offset is None else parse_position(offset), waits=wait_for_topic)
     known = registry_options(registry)
     decode_key = decoder("--key-format", key_format, known)
     decode_value = decoder("--value-format", value_format, known)
@@ -167,9 +184,9 @@ def command(
     else:
         if printing or formatter != "default":
             raise click.UsageError("--format excludes --formatter, --json, --key-separator and --property.")
-        shown = FormatFormatter(text_format, decode_key, decode_value)
-    blocks = bool({key_format, value_format} & {*REGISTRY_FORMATS})
-    run = _Run(start, options, shown, skips_errors=skip_message_on_error, blocks=blocks)
+        shown = FormatFormatter(text_format, decode_key, decode_value, null=(null or "").encode())
+    slow = SlowWork.of_registry(known) if {key_format, value_format} & {*REGISTRY_FORMATS} else None
+    run = _Run(start, options, shown, skips_errors=skip_message_on_error, slow=slow, until_end=until_end)
     status = trio.run(run.main, limit, None if timeout_ms is None or timeout_ms < 0 else timeout_ms)
     if enable_systest_events:
         click.echo("shutdown_complete")
@@ -182,7 +199,7 @@ class _Start(NamedTuple):
     topic: str | None
     include: str | None
     partition: int | None
-    offset: str
+    position: Position | None
     waits: bool
 
 
@@ -206,12 +223,12 @@ def _check(
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs TOPIC.")
     if offset is not None:
-        if partition is None:
-            raise click.UsageError("--offset needs --partition.")
+        if topic is None:
+            raise click.UsageError("--offset needs TOPIC.")
+        if group is not None and partition is None:
+            raise click.UsageError("--offset with --group needs --partition: a group has offsets of its own.")
         if from_beginning:
             raise click.UsageError("--offset and --from-beginning exclude each other.")
-        if offset not in ("earliest", "latest") and whole_number(offset, INT64) is None:
-            raise click.UsageError(f"--offset takes earliest, latest or a number, not {offset!r}.")
 
 
 class UnknownTopicError(KafkaError):
@@ -232,14 +249,16 @@ class _Run:
         formatter: Formatter,
         *,
         skips_errors: bool,
-        blocks: bool = False,
+        slow: SlowWork | None = None,
+        until_end: bool = False,
     ) -> None:
         self._start = start
         self._options = dict(options)
         self._reaching: Reaching = hooked(self._options, self._options["default_api_timeout_ms"])
         self._formatter = formatter
         self._skips_errors = skips_errors
-        self._blocks = blocks  # formatting may wait for a schema registry
+        self._slow = slow  # formatting may wait for a schema registry
+        self._ends: dict[TopicPartition, int] | None = {} if until_end else None
         self._signal: int | None = None
         self._broken = False
         self._problem: Exception | None = None
@@ -264,6 +283,8 @@ class _Run:
                         nursery.start_soon(self._stop_at_signal, signals, scope)
                         nursery.start_soon(self._stop_without_reader, scope)
                         nursery.start_soon(self._reaching.report)
+                        if self._slow is not None:
+                            nursery.start_soon(self._slow.report)
                         try:
                             await self._begin(consumer)
                             self._began = True
@@ -292,10 +313,10 @@ class _Run:
             consumer.subscribe(pattern=start.include)
             return
         known = await self._partitions_of(consumer, start.topic)
-        if start.partition is None:
+        if start.partition is None and start.position is None:
             consumer.subscribe([start.topic])
         else:
-            self._assign(consumer, start.topic, start.partition, known)
+            await self._assign(consumer, start.topic, start.partition, known)
 
     async def _partitions_of(self, consumer: Consumer, topic: str) -> list[int] | None:
         """Return the topic's partitions; None for a missing topic that the run waits for or has created."""
@@ -323,21 +344,14 @@ class _Run:
             f"unknown topic {topic}; {hint} (triokafka topics create {topic}) or wait for it (--wait-for-topic)"
         )
 
-    def _assign(self, consumer: Consumer, topic: str, partition: int, known: list[int] | None) -> None:
-        from triokafka.structs import TopicPartition
-
-        tp = TopicPartition(topic, partition)
-        if known is not None and partition not in known:
+    async def _assign(self, consumer: Consumer, topic: str, partition: int | None, known: list[int] | None) -> None:
+        if known is not None and partition is not None and partition not in known:
             has = counted(len(known), "partition")
-            raise UnknownTopicOrPartitionError(f"topic {topic!r} has {has} and no {tp}")
-        consumer.assign([tp])
-        position = whole_number(self._start.offset, INT64)
-        if position is not None:
-            consumer.seek(tp, position)
-        elif self._start.offset == "earliest" or self._options["auto_offset_reset"] == "earliest":
-            consumer.seek_to_beginning(tp)
-        else:
-            consumer.seek_to_end(tp)
+            raise UnknownTopicOrPartitionError(f"topic {topic!r} has {has} and no {TopicPartition(topic, partition)}")
+        numbers = [partition] if partition is not None else known or [0]
+        wanted = [TopicPartition(topic, number) for number in numbers]
+        consumer.assign(wanted)
+        await seek(consumer, wanted, self._start.position or Position(self._options["auto_offset_reset"]))
 
     async def _stop_at_signal(self, signals: AsyncIterator[int], scope: Any) -> None:
         async for number in signals:
@@ -368,6 +382,8 @@ class _Run:
         while True:
             await trio.sleep(min(SILENCE, _PATIENCE))
             late = trio.current_time() - began_at >= _PATIENCE
+            if self._slow is not None and self._slow.is_running:
+                continue  # records have come
             if not announced and not self._printed and (consumer.assignment() or late):
                 announced = True
                 click.echo(self._waiting(assigned=bool(consumer.assignment())), err=True)
@@ -387,7 +403,7 @@ class _Run:
             return f"waiting for partitions of {what} …{why}"
         if start.partition is not None:
             what = f"{what}, partition {start.partition}"
-        if self._options["auto_offset_reset"] == "latest" and start.offset == "latest":
+        if self._options["auto_offset_reset"] == "latest" and start.position in (None, Position("latest")):
             old = "" if "group_id" in self._options else "; --from-beginning prints those that are there already"
             return f"waiting for new records of {what} …{old}"
         return f"waiting for records of {what} …"
@@ -398,9 +414,12 @@ class _Run:
         out = sys.stdout.buffer
         left = limit
         joining_until = trio.current_time() + _JOINING_MS / 1000
-        while left is None or left > 0:
-            found = await consumer.poll(timeout_ms=1_000 if timeout_ms is None else timeout_ms, max_records=left)
-            if not found and timeout_ms is not None:
+        while (left is None or left > 0) and not await self._is_at_end(consumer):
+            wait_ms = 1_000 if timeout_ms is None else timeout_ms
+            if self._ends is not None:
+                wait_ms = min(wait_ms, _END_MS)  # the last offsets may have no records
+            found = await consumer.poll(timeout_ms=wait_ms, max_records=left)
+            if not found and timeout_ms is not None and self._ends is None:
                 # Joining a group may take longer than --timeout-ms.
                 if not consumer.assignment() and trio.current_time() < joining_until:
                     continue
@@ -413,11 +432,12 @@ class _Run:
                         f"topic {self._missing!r} does not exist in this cluster. {advice}"
                     )
                 return
-            for records in found.values():
-                if self._blocks:
-                    lines, problem = await trio.to_thread.run_sync(self._lines, records)
+            for partition, records in found.items():
+                shown = self._before_end(partition, records)
+                if self._slow is not None:
+                    lines, problem = await self._slow.run(self._lines, shown)
                 else:
-                    lines, problem = self._lines(records)
+                    lines, problem = self._lines(shown)
                 self._printed += len(lines)
                 self._advance(len(lines))
                 left = None if left is None else left - len(lines)
@@ -429,6 +449,22 @@ class _Run:
                     return
                 if problem is not None:
                     raise problem
+
+    async def _is_at_end(self, consumer: Consumer) -> bool:
+        """Whether everything was read that was there at the start, with ``--until-end``."""
+        if self._ends is None:
+            return False
+        assigned = consumer.assignment()
+        if new := [partition for partition in assigned if partition not in self._ends]:
+            self._ends.update(await consumer.end_offsets(new))
+        for partition in assigned:
+            if await consumer.position(partition) < self._ends[partition]:
+                return False
+        return bool(assigned)
+
+    def _before_end(self, partition: TopicPartition, records: Sequence[Any]) -> Sequence[Any]:
+        end = None if self._ends is None else self._ends.get(partition)
+        return records if end is None else [record for record in records if record.offset < end]
 
     def _lines(self, records: Iterable[Any]) -> tuple[list[bytes], _UnprintableError | None]:
         """Return the printed records, and the error of the record behind them that cannot be printed."""

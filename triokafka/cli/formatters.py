@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("triokafka.consume")
 
 _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
+_KCAT_TIMESTAMP_TYPES: Final = {0: "create", 1: "logappend"}
 
 
 class Record(Protocol):
@@ -196,6 +197,41 @@ class JsonFormatter:
             return {f"{name}_base64": b64encode(found).decode()}
 
 
+class KcatJsonFormatter:
+    """Prints a line of JSON for each record with the fields of kcat's ``-J``, without the number of the broker.
+
+    ``ts`` and ``tstype`` are the timestamp and its source, ``headers`` a flat list of names and values, ``payload`` the
+    value. Bytes that are not UTF-8 become replacement characters: use `JsonFormatter` for them.
+    """
+
+    PROPERTIES: Final = frozenset({"key.deserializer", "value.deserializer"})
+
+    def __init__(self, properties: Mapping[str, str], key: Decode | None = None, value: Decode | None = None) -> None:
+        check_properties(properties, self.PROPERTIES)
+        self._key = _deserializer(properties, "key.deserializer", key)
+        self._value = _deserializer(properties, "value.deserializer", value)
+
+    def __call__(self, record: Record) -> bytes:
+        document: dict[str, Any] = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+        kind = _KCAT_TIMESTAMP_TYPES.get(record.timestamp_type)
+        if kind is not None:
+            document["tstype"], document["ts"] = kind, record.timestamp
+        if record.headers:
+            document["headers"] = [part for name, value in record.headers for part in (name, self._text("", value))]
+        document["key"] = self._text(record.topic, record.key, self._key)
+        document["payload"] = self._text(record.topic, record.value, self._value)
+        return (
+            json.dumps(document, ensure_ascii=False, default=str, separators=(",", ":")).encode(errors="replace")
+            + b"\n"
+        )
+
+    def _text(self, topic: str, data: Buffer | None, deserialize: Callable[[str, bytes], Any] | None = None) -> Any:
+        if data is None:
+            return None
+        found = bytes(data) if deserialize is None else deserialize(topic, bytes(data))
+        return found.decode(errors="replace") if isinstance(found, bytes) else found
+
+
 class LoggingFormatter(DefaultFormatter):
     """Prints as `DefaultFormatter` does, and logs a line for each record."""
 
@@ -285,6 +321,7 @@ class GroupMetadataFormatter:
 _KINDS: Final[Mapping[str, Callable[[Mapping[str, str]], Formatter]]] = {
     "default": DefaultFormatter,
     "json": JsonFormatter,
+    "kcat-json": KcatJsonFormatter,
     "logging": LoggingFormatter,
     "noop": NoOpFormatter,
     "checksum": ChecksumFormatter,
@@ -292,7 +329,7 @@ _KINDS: Final[Mapping[str, Callable[[Mapping[str, str]], Formatter]]] = {
     "group-metadata": GroupMetadataFormatter,
 }
 _DECODING: Final[Mapping[str, Callable[..., Formatter]]] = {
-    "default": DefaultFormatter, "json": JsonFormatter, "logging": LoggingFormatter,
+    "default": DefaultFormatter, "json": JsonFormatter, "kcat-json": KcatJsonFormatter, "logging": LoggingFormatter,
 }  # fmt: skip
 # The names in Kafka's tool.
 _CLASS_NAMES: Final = {

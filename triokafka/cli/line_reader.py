@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -27,31 +27,45 @@ Reader = Callable[[bytes, int], Item]
 class Lines:
     """Splits input into lines without their endings; the time is proportional to the length of a line.
 
-    Of a line above ``longest`` bytes it keeps only the length. Binary input without line endings therefore takes
-    bounded memory.
+    ``delimiter`` ends a line. Of a line above ``longest`` bytes it keeps only the length. Binary input without line
+    endings therefore takes bounded memory.
     """
 
-    def __init__(self, longest: int) -> None:
+    def __init__(self, longest: int, delimiter: bytes = b"\n") -> None:
         self.longest = longest
+        self._delimiter = delimiter
+        self._cut = b""  # the start of a delimiter at the end of the input so far
         self._begun: list[bytes] = []
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | int]:
         """Yield the lines that end in ``data``; the number of bytes for a line that is too long."""
-        first, *others = data.split(b"\n")
-        self._begin(first)
+        data, self._cut = self._cut + data, b""
+        first, *others = data.split(self._delimiter)
         if not others:
+            self._begin(self._without_cut(first))
             return []
+        self._begin(first)
         whole = [line if len(line) <= self.longest else len(line) for line in others[:-1]]
         ended = [self.end(), *whole]
-        self._begin(others[-1])
+        self._begin(self._without_cut(others[-1]))
         return ended
 
     def end(self) -> bytes | int:
         """Return the unfinished line, empty if there is none, and start a new one."""
+        self._begin(self._cut)
+        self._cut = b""
         line = b"".join(self._begun) if self._size <= self.longest else self._size
         self._begun, self._size = [], 0
         return line
+
+    def _without_cut(self, data: bytes) -> bytes:
+        """Put aside what may be the start of a delimiter; return the data before it."""
+        for size in range(min(len(self._delimiter) - 1, len(data)), 0, -1):
+            if self._delimiter.startswith(data[-size:]):
+                self._cut = data[-size:]
+                return data[:-size]
+        return data
 
     def _begin(self, data: bytes) -> None:
         self._size += len(data)
@@ -133,6 +147,25 @@ def make_reader(name: str | None, properties: Mapping[str, str]) -> Reader:
         raise click.UsageError(f"--line-reader takes module:Class, not {name!r}.")
     reader: Reader = made("--line-reader", imported("--line-reader", name), properties)
     return reader
+
+
+def nulling_reader(read: Reader, null: str | None) -> Reader:
+    """Return a line reader whose keys, values and header values are null if they are the text ``null``."""
+    if null is None:
+        return read
+    marker = null.encode()
+
+    def nulled(line: bytes, number: int) -> Any:
+        item = read(line, number)
+        if not isinstance(item, Item):
+            return item  # the caller reports it
+        return item._replace(
+            key=None if item.key == marker else item.key,
+            value=None if item.value == marker else item.value,
+            headers=tuple((name, None if value == marker else value) for name, value in item.headers),
+        )
+
+    return nulled
 
 
 def _cut(text: bytes, separator: bytes, what: str) -> tuple[bytes, bytes]:

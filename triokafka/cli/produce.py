@@ -22,13 +22,15 @@ from triokafka.cli.connection import (
 )
 from triokafka.cli.counting import counted
 from triokafka.cli.format_options import format_options, registry_options
-from triokafka.cli.line_reader import Item, Lines, Reader, make_reader
+from triokafka.cli.formatters import text_of
+from triokafka.cli.line_reader import Item, Lines, Reader, make_reader, nulling_reader
 from triokafka.cli.output import examples
 from triokafka.cli.progress import progress, shows_progress, size_of_input
 from triokafka.cli.reaching import SILENCE, hooked
 from triokafka.cli.record_codecs import REGISTRY_FORMATS, encoder
 from triokafka.cli.record_format import FormatReader, encode_text, encoding_reader
-from triokafka.cli.values import PARTITION, Number, Whole, configured
+from triokafka.cli.slow_work import SlowWork
+from triokafka.cli.values import PARTITION, Number, Whole, bytes_of_file, configured
 from triokafka.errors import KafkaError, MessageSizeTooLargeError
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
         "triokafka produce orders --key 'table 4' --value 'two coffees'",
         "triokafka produce orders --property parse.key=true --property key.separator=: < pairs.txt",
         r"triokafka produce orders -f '%k;%p;%s\n' < triples.txt",
+        "triokafka produce orders --key photo-7 --value-file photo.jpg",
         "triokafka produce orders --value-format avro --value-schema order.avsc --schema-registry http://localhost:8081",
     ),
 )
@@ -56,6 +59,12 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 @bootstrap_option(timeout_names=("--broker-timeout",))
 @click.option("-k", "--key", metavar="TEXT", help="Key of every record.")
 @click.option("--value", metavar="TEXT", help="Send one record with this value instead of standard input.")
+@click.option("--value-file", metavar="FILE", help="Send one record with the content of this file as its value.")
+@click.option("--null", "null", metavar="TEXT", help="A key or value that is this text is null; the text may be empty.")
+@click.option(
+    "-D", "--delimiter", metavar="TEXT", default=r"\n", show_default=r"\n",
+    help=r"What ends a record in standard input, with the escapes \n, \r, \t and \0.",
+)  # fmt: skip
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Add a header to every record.")
 @click.option("--partition", type=PARTITION, help="Partition of every record.  [default: by key]")
 @click.option("--key-separator", metavar="TEXT", help="Separator between key and value in a line.")
@@ -159,6 +168,9 @@ def command(
     headers: tuple[str, ...],
     partition: int | None,
     key_separator: str | None,
+    value_file: str | None,
+    null: str | None,
+    delimiter: str,
     properties: tuple[str, ...],
     reader_config: str | None,
     line_reader: str | None,
@@ -187,7 +199,12 @@ def command(
     registry = registry_options(named)
     encode_key = encoder("--key-format", key_format, registry, topic=topic, is_key=True)
     encode_value = encoder("--value-format", value_format, registry, topic=topic, is_key=False)
-    reader = encoding_reader(reader, encode_key, encode_value)
+    reader = encoding_reader(nulling_reader(reader, null), encode_key, encode_value)
+    ends_with = text_of({"": delimiter}, "", "")
+    if not ends_with:
+        raise click.UsageError("--delimiter: the text is empty.")
+    if value is not None and value_file is not None:
+        raise click.UsageError("--value and --value-file exclude each other.")
     if key is not None and reading.get("parse.key") == "true":
         raise click.UsageError("--key and a key in each line exclude each other.")
     named["compression_type"] = named.pop("compression")
@@ -208,9 +225,10 @@ def command(
         partition,
         timestamp,
     )
-    blocks = bool({key_format, value_format} & {*REGISTRY_FORMATS})
-    run = _Run(topic, options, reader, common, sync=sync, blocks=blocks)
-    return trio.run(run.main, None if value is None else value.encode())
+    slow = SlowWork.of_registry(registry) if {key_format, value_format} & {*REGISTRY_FORMATS} else None
+    run = _Run(topic, options, reader, common, ends_with, sync=sync, slow=slow)
+    one = None if value is None else value.encode()
+    return trio.run(run.main, one if value_file is None else bytes_of_file(value_file, "--value-file"))
 
 
 def pairs_or_empty(option: str, texts: tuple[str, ...]) -> dict[str, str]:
@@ -231,7 +249,15 @@ class _Run:
     """One run of the command."""
 
     def __init__(
-        self, topic: str, options: Mapping[str, Any], reader: Reader, common: _Common, *, sync: bool, blocks: bool
+        self,
+        topic: str,
+        options: Mapping[str, Any],
+        reader: Reader,
+        common: _Common,
+        delimiter: bytes,
+        *,
+        sync: bool,
+        slow: SlowWork | None,
     ) -> None:
         self._topic = topic
         self._options = dict(options)
@@ -240,7 +266,8 @@ class _Run:
         self._common = common
         self._reader = reader
         self._sync = sync
-        self._blocks = blocks  # reading a line may wait for a schema registry
+        self._delimiter = delimiter
+        self._slow = slow  # reading a line may wait for a schema registry
         self._acknowledged = 0
         self._failed = 0
         self._line = 0
@@ -256,6 +283,8 @@ class _Run:
         async with configured(triokafka.Producer, **self._options) as producer, trio.open_nursery() as telling:
             telling.start_soon(self._reaching.report)
             telling.start_soon(self._report, producer)
+            if self._slow is not None:
+                telling.start_soon(self._slow.report)
             with trio.CancelScope() as reading, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._stop_at_signal, signals, reading)
@@ -312,7 +341,7 @@ class _Run:
         source: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         prompt = sys.stdin.isatty()
         size = size_of_input()
-        lines = Lines(max(_LONGEST_LINE, self._options.get("max_request_size", 0)))
+        lines = Lines(max(_LONGEST_LINE, self._options.get("max_request_size", 0)), self._delimiter)
         with progress("sending", size, shown=size is not None and shows_progress(), unit="bytes") as advance:
             while True:
                 if prompt:
@@ -321,10 +350,13 @@ class _Run:
                 if not data:
                     break
                 for line in lines.feed(data):
-                    await self._send(producer, line)
+                    await self._send(producer, self._without_return(line))
                 advance(len(data))
         if rest := lines.end():
-            await self._send(producer, rest)
+            await self._send(producer, self._without_return(rest))
+
+    def _without_return(self, line: bytes | int) -> bytes | int:
+        return line.removesuffix(b"\r") if isinstance(line, bytes) and self._delimiter == b"\n" else line
 
     def _read(self, line: bytes, number: int) -> Item:
         """Return the record of a line. Raises `ValueError`, also for any error of a user's line reader."""
@@ -341,7 +373,6 @@ class _Run:
         return item
 
     async def _send(self, producer: Producer, line: bytes | int) -> None:
-        import trio
 
         self._line += 1
         number = self._line
@@ -357,8 +388,7 @@ class _Run:
         if isinstance(line, int):
             note(None, MessageSizeTooLargeError(f"it has {line:,} bytes, more than the maximum record size"))
             return
-        line = line.removesuffix(b"\r")
-        item = await trio.to_thread.run_sync(self._read, line, number) if self._blocks else self._read(line, number)
+        item = self._read(line, number) if self._slow is None else await self._slow.run(self._read, line, number)
         try:
             delivery = await producer.send(
                 self._topic,

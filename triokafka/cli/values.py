@@ -46,16 +46,23 @@ SIZE: Final = Whole(min=1, max=104_857_600)
 """Size of a record in bytes, at most the default of socket.request.max.bytes."""
 
 
-def text_of_file(path: str, option: str = "") -> str:
-    """Read a UTF-8 file. An unreadable file is a usage error of ``option``."""
+def bytes_of_file(path: str, option: str = "") -> bytes:
+    """Read a file. An unreadable file is a usage error of ``option``."""
     from triokafka.world.system import RealWorld
 
     try:
-        return RealWorld().storage.read_file(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        problem = f"it is not UTF-8 text: {error.reason} at byte {error.start}."
+        return RealWorld().storage.read_file(path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         problem = f"{getattr(error, 'strerror', None) or error}."
+    raise click.UsageError(f"{option}: {path} cannot be read: {problem}".removeprefix(": "))
+
+
+def text_of_file(path: str, option: str = "") -> str:
+    """Read a UTF-8 file. An unreadable file is a usage error of ``option``."""
+    try:
+        return bytes_of_file(path, option).decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem = f"it is not UTF-8 text: {error.reason} at byte {error.start}."
     raise click.UsageError(f"{option}: {path} cannot be read: {problem}".removeprefix(": "))
 
 

@@ -32,6 +32,7 @@ from triokafka.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
+from triokafka.security.java_names import with_hidden_secrets
 from triokafka.world import World
 
 COOKIE: Final = "triokafka_session"
@@ -70,6 +71,9 @@ class ConsoleOptions:
     """Metrics of brokers, by a name for people."""
     faults: FaultSwitches | None = None
     """Fault switches of a test cluster; the page shows them to everybody who may see it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "client", with_hidden_secrets(self.client))
 
 
 class _Refused(Exception):

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from triokafka.errors import ConfigurationError, InvalidTopicError
 from triokafka.mirror.filters import EXCLUDED_GROUPS, EXCLUDED_TOPICS, NameFilter
 from triokafka.mirror.naming import IdentityNaming, Naming, PrefixNaming
+from triokafka.security.java_names import with_hidden_secrets
 from triokafka.topic_names import check_topic_name
 
 EXCLUDED_CONFIGS: Final = (
@@ -99,6 +100,8 @@ class MirrorOptions:
     """More options of the producer to the target."""
 
     def __post_init__(self) -> None:
+        for name in ("source", "target"):
+            object.__setattr__(self, name, with_hidden_secrets(getattr(self, name)))
         for name in ("source_alias", "target_alias"):
             try:
                 check_topic_name(getattr(self, name))

@@ -25,6 +25,7 @@ from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Connection
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.response_waiter import ResponseWaiter
+from triokafka.network.traffic import Traffic
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node
 from triokafka.world import World
@@ -62,6 +63,7 @@ class NodeChannel:
         max_response_bytes: a larger response ends the connection.
         pool: the buffers of large responses; its own when None.
         security: TLS and SASL of the other node's listener; PLAINTEXT when None.
+        traffic: counts requests, responses and connections.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class NodeChannel:
         max_response_bytes: int = 256 << 20,
         pool: ReceivePool | None = None,
         security: ClientSecurity | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self.node = node
         self._world = world
@@ -95,6 +98,7 @@ class NodeChannel:
             max_in_flight_requests_per_connection=max_in_flight,
             receive_message_max_bytes=max_response_bytes,
             security=security,
+            traffic=traffic,
         )
         self._request_timeout_ms = request_timeout_ms
         self._channel = BrokerChannel(

@@ -71,3 +71,27 @@ class Traffic:
         """Give everything to the metrics."""
         self.due = now + PORTION_SECONDS
         self.on_due()
+
+
+class ChannelTotals(Traffic):
+    """The traffic of the channels between nodes, summed up since the start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests = self.request_bytes = self.responses = self.response_bytes = 0
+        self.connections_opened = self.connections_closed = self.connections_refused = 0
+        self.on_due = self._sum_up
+
+    def _sum_up(self) -> None:
+        for node in self.nodes.values():
+            self.requests += len(node.sizes)
+            self.request_bytes += sum(node.sizes)
+            self.responses += len(node.answers)
+            self.response_bytes += sum(size for _, size, _ in node.answers)
+            for values in (node.sizes, node.answers, node.throttles):
+                values.clear()
+        self.connections_opened += len(self.opened)
+        self.connections_closed += len(self.closed)
+        self.connections_refused += len(self.refused)
+        for times in (self.opened, self.closed, self.refused):
+            times.clear()

@@ -13,6 +13,12 @@ _SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0
 _EXTENSIONS: Final = 0xA3
 _OCTETS: Final = 0x04
+_TEXTS: Final = {
+    **dict.fromkeys((0x0C, 0x12, 0x13, 0x14, 0x16), "utf-8"),
+    0x1C: "utf-32-be",
+    0x1E: "utf-16-be",
+}
+"""Encodings of the types of text, by their tag in DER. Java reads those of one byte as UTF-8, whatever they are."""
 _ALTERNATIVE_NAMES: Final = bytes.fromhex("0603551d11")
 _END: Final = "-----END CERTIFICATE-----"
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
@@ -38,17 +44,50 @@ def identity_of(chain: bytes) -> CertificateIdentity:
         raise ConfigurationError("the certificate cannot be read") from None
 
 
-def _identity(certificate: bytes) -> CertificateIdentity:
+def subject_of(certificate: bytes) -> bytes:
+    """Return the subject of a certificate; both in DER. Raises `ValueError` or `IndexError` if it is damaged."""
+    return _fields(certificate)[4]
+
+
+def attributes_of(name: bytes) -> list[list[tuple[bytes, bytes]]]:
+    """Return the parts of a name in DER, each with its attributes: the content of the identifier, and the value."""
+    parts = []
+    for relative in _elements(_content(name)):
+        pairs = (tuple(_elements(_content(attribute))) for attribute in _elements(_content(relative)))
+        parts.append([(_content(kind), value) for kind, value in pairs])
+    return parts
+
+
+def text_of(value: bytes) -> str | None:
+    """Return the text of a value in DER; None if it is no text."""
+    encoding = _TEXTS.get(value[0])
+    return None if encoding is None else _content(value).decode(encoding, "replace")
+
+
+def dotted(kind: bytes) -> str:
+    """Return an object identifier, given its content in DER, as numbers with dots."""
+    numbers, number = [], 0
+    for byte in kind:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+
+
+def _fields(certificate: bytes) -> list[bytes]:
+    """Return the fields of a certificate after the version."""
     (signed, *_) = _elements(_content(certificate))
     fields = list(_elements(_content(signed)))
-    if fields[0][0] == _VERSION:
-        del fields[0]
-    _, _, _, _, subject = fields[:5]
-    names = []
-    for relative in _elements(_content(subject)):
-        for attribute in _elements(_content(relative)):
-            kind, value = _elements(_content(attribute))
-            names.append((kind, b" ".join(_content(value).lower().split())))
+    return fields[1:] if fields[0][0] == _VERSION else fields
+
+
+def _identity(certificate: bytes) -> CertificateIdentity:
+    fields = _fields(certificate)
+    names = [
+        (kind, b" ".join(_content(value).lower().split())) for part in attributes_of(fields[4]) for kind, value in part
+    ]
     alternatives: frozenset[bytes] = frozenset()
     for field in fields[5:]:
         if field[0] == _EXTENSIONS:

@@ -38,6 +38,14 @@ SECRET_OPTIONS: Final = frozenset(
 """Options of clients whose values are secret."""
 
 
+def with_hidden_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a client's options with texts of `SECRET_OPTIONS` as `Secret`, so that a representation hides them."""
+    return {
+        name: Secret(value) if name in SECRET_OPTIONS and type(value) is str else value
+        for name, value in options.items()
+    }
+
+
 def is_javas(name: str) -> bool:
     """Whether ``name``, in snake_case, is an option in Java with another name here: of TLS, or the login file."""
     return name in _RENAMED or name in (_HOST_NAMES, _CIPHERS) or name in _CONTENT_DECIDES

@@ -8,64 +8,49 @@ from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
+from triokafka.security.certificate_identity import attributes_of, dotted, text_of
+from triokafka.security.java_replacement import Replacement
 
 _SHORT: Final = {
-    "commonName": "CN",
-    "countryName": "C",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "streetAddress": "STREET",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "domainComponent": "DC",
-    "userId": "UID",
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
 }
 """The attributes that RFC 2253 names; others appear by their number and encoding, as Java has it."""
-_NUMBERS: Final = {
-    "emailAddress": "1.2.840.113549.1.9.1",
-    "serialNumber": "2.5.4.5",
-    "title": "2.5.4.12",
-    "givenName": "2.5.4.42",
-    "surname": "2.5.4.4",
-}
-_IA5: Final = 0x16
-_PRINTABLE: Final = 0x13
-_UTF8: Final = 0x0C
 _RULE: Final = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|(DEFAULT)")
 _MOST_NAME: Final = 4096
+"""Longest name that rules are applied to: bounds the time of a pattern that goes back and forth."""
 
 
-def distinguished_name(subject: Iterable[Iterable[tuple[str, str]]]) -> str:
-    """Return the name of a certificate's ``subject``, as `ssl.SSLSocket.getpeercert` has it, by RFC 2253."""
-    parts = ["+".join(_attribute(name, value) for name, value in relative) for relative in subject]
+def distinguished_name(name: bytes) -> str:
+    """Return a name in DER, such as that of a certificate's subject, by RFC 2253."""
+    parts = ["+".join(_attribute(dotted(kind), value) for kind, value in part) for part in attributes_of(name)]
     return ",".join(reversed(parts))
 
 
-def _attribute(name: str, value: str) -> str:
-    short = _SHORT.get(name)
-    if short is not None:
-        return f"{short}={_escaped(value)}"
-    number = _NUMBERS.get(name)
-    if number is None:
-        return f"{name}={_escaped(value)}"
-    raw = value.encode()
-    kind = _IA5 if name == "emailAddress" else _PRINTABLE if raw.isascii() else _UTF8
-    length = bytes([len(raw)]) if len(raw) < 0x80 else b"\x82" + len(raw).to_bytes(2, "big")
-    return f"{number}=#{(bytes([kind]) + length + raw).hex()}"
+def _attribute(kind: str, value: bytes) -> str:
+    short, text = _SHORT.get(kind), text_of(value)
+    if short is None or text is None:
+        return f"{short or kind}=#{value.hex()}"
+    return f"{short}={_escaped(text)}"
 
 
 def _escaped(value: str) -> str:
-    text = re.sub(r'([,+"\\<>;])', r"\\\1", value)
-    if text[:1] in ("#", " "):
-        text = "\\" + text
-    if text.endswith(" ") and len(value) > 1:
-        text = text[:-1] + "\\ "
-    return text
+    text = re.sub(r'([,+"\\<>;=#])', r"\\\1", value)  # more than RFC 2253 demands, as in Java
+    return re.sub("^ +| +$", lambda spaces: "\\ " * len(spaces[0]), text)
 
 
 class _Rule(NamedTuple):
-    pattern: re.Pattern[str] | None
-    replacement: str = ""
+    """One rule; without a ``pattern`` it is DEFAULT."""
+
+    pattern: re.Pattern[str] | None = None
+    replacement: Replacement | None = None
     case: str = ""
 
 
@@ -79,27 +64,18 @@ class PrincipalMapping:
     def __init__(self, rules: str = "DEFAULT") -> None:
         self._rules = tuple(_parse(rules))
 
-    def principal(self, name: str) -> str:
-        """Return the principal for a distinguished name; the name itself when no rule matches."""
+    def principal(self, name: str) -> str | None:
+        """Return the principal for a distinguished name; None when no rule applies, as for a name that is too long."""
+        if len(name) > _MOST_NAME:
+            return None
         for rule in self._rules:
-            if rule.pattern is None:
+            if rule.pattern is None or rule.replacement is None:
                 return name
-            match = rule.pattern.fullmatch(name[:_MOST_NAME])
-            if match is None:
-                continue
-            mapped = _fill_in(rule.replacement, match)
-            return mapped.lower() if rule.case == "L" else mapped.upper() if rule.case == "U" else mapped
-        return name
-
-
-def _fill_in(replacement: str, match: re.Match[str]) -> str:
-    """Replace ``$1`` and so on by the groups of ``match``."""
-
-    def group(reference: re.Match[str]) -> str:
-        number = int(reference[1])
-        return match.group(number) or "" if number <= match.re.groups else ""
-
-    return re.sub(r"\$(\d)", group, replacement)
+            if rule.pattern.fullmatch(name) is not None:
+                # As in Kafka, the whole name must match, and then each match within it is replaced.
+                mapped = rule.replacement.replace(name)
+                return mapped.lower() if rule.case == "L" else mapped.upper() if rule.case == "U" else mapped
+        return None
 
 
 def _parse(text: str) -> Iterable[_Rule]:
@@ -112,13 +88,16 @@ def _parse(text: str) -> Iterable[_Rule]:
                 " RULE:pattern/replacement/[LU] or DEFAULT"
             )
         if found[4]:
-            yield _Rule(None)
+            yield _Rule()
         else:
             try:
-                pattern = re.compile(found[1].replace("\\/", "/"))
+                pattern = re.compile(found[1])
+                replacement = Replacement(pattern, found[2])
             except re.error as error:
                 raise ConfigurationError(f"ssl.principal.mapping.rules: {found[1]!r} is no pattern: {error}") from None
-            yield _Rule(pattern, found[2], found[3])
+            except ValueError as error:
+                raise ConfigurationError(f"ssl.principal.mapping.rules: {found[0]!r}: {error}") from None
+            yield _Rule(pattern, replacement, found[3])
         position = found.end()
         rest_match = re.compile(r"\s*,\s*").match(rest, position)
         if rest_match is None and position < len(rest):

@@ -1,8 +1,8 @@
 """Kafka as a data source and sink of Spark, without a connector jar: ``spark.read.format("triokafka")``.
 
-`options` parses the read options, `schema` defines the columns, `reader` plans and reads ranges, `writer` writes,
-`java` finds a Java, `home` speeds up the start of Spark's Python processes, `doctor` diagnoses the setup. Spark finds
-the format by itself through the top-level module ``pyspark_triokafka``.
+`planning` parses options and resolves offsets to tasks, `reading` reads them in Spark's workers, `writing` writes,
+`listener` reports lag, `schema` defines the columns, `java` finds a Java, `home` speeds up the start of Spark's Python
+processes, `doctor` diagnoses the setup. Spark finds the format by itself through the module ``pyspark_triokafka``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import trio
@@ -21,6 +21,9 @@ from triokafka.testing.guarded_storage import GuardedStorage
 from triokafka.testing.held_ports import HeldPorts
 from triokafka.world import Listener, Storage, Stream, World
 from triokafka.world.system import RealWorld
+
+if TYPE_CHECKING:
+    from triokafka.world.process_usage import ProcessUsage
 
 T = TypeVar("T")
 
@@ -204,6 +207,10 @@ class FaultyWorld(World):
             return GatedListener(listener, gate=self._wait_reachable, wrap=self._wrap)
         hold = partial(self.held_ports.hold, host, listener.address[1])
         return GatedListener(listener, gate=self._wait_reachable, wrap=self._wrap, closed=hold)
+
+    def process_usage(self) -> ProcessUsage | None:
+        """See `World`."""
+        return self._world.process_usage()
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
         if not self._flowing.is_open:

@@ -8,11 +8,12 @@ from typing import Final
 
 from triokafka.testing.disk_room import DiskRoom, LimitedFile
 from triokafka.world import File, Storage
+from triokafka.world.forwarding_storage import ForwardingStorage
 
 _QUORUM_STATE: Final = "quorum-state"
 
 
-class GuardedStorage(Storage):
+class GuardedStorage(ForwardingStorage):
     """Another storage, with a check before every call.
 
     Args:
@@ -37,39 +38,6 @@ class GuardedStorage(Storage):
         if read_only or self._room is None or os.path.basename(path).startswith(_QUORUM_STATE):
             return file
         return LimitedFile(self._room, file, path)
-
-    def exists(self, path: str) -> bool:
-        return self._storage.exists(path)
-
-    def is_dir(self, path: str) -> bool:
-        return self._storage.is_dir(path)
-
-    def list_dir(self, path: str) -> list[str]:
-        return self._storage.list_dir(path)
-
-    def make_dirs(self, path: str) -> None:
-        self._storage.make_dirs(path)
-
-    def rename(self, source: str, target: str) -> None:
-        self._storage.rename(source, target)
-
-    def remove(self, path: str) -> None:
-        self._storage.remove(path)
-
-    def remove_tree(self, path: str) -> None:
-        self._storage.remove_tree(path)
-
-    def modified_ms(self, path: str) -> int:
-        return self._storage.modified_ms(path)
-
-    def set_modified_ms(self, path: str, at_ms: int) -> None:
-        self._storage.set_modified_ms(path, at_ms)
-
-    def sync_dir(self, path: str) -> None:
-        self._storage.sync_dir(path)
-
-    def lock(self, path: str) -> Callable[[], None]:
-        return self._storage.lock(path)
 
     def space(self, path: str) -> tuple[int, int]:
         total, free = self._storage.space(path)

@@ -2,53 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from triokafka.world.file import File
+from triokafka.world.forwarding_storage import ForwardingStorage
 from triokafka.world.storage import Storage
 
 
-class PrivateStorage(Storage):
+class PrivateStorage(ForwardingStorage):
     """Another storage that creates every file for its owner alone. The mode of files that exist does not change."""
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+        self._shared = storage
+
+    @property
+    def _storage(self) -> Storage:
+        return self._shared
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False, private: bool = True) -> File:
-        return self._storage.open(path, create=create, read_only=read_only, private=True)
-
-    def exists(self, path: str) -> bool:
-        return self._storage.exists(path)
-
-    def is_dir(self, path: str) -> bool:
-        return self._storage.is_dir(path)
-
-    def list_dir(self, path: str) -> list[str]:
-        return self._storage.list_dir(path)
-
-    def make_dirs(self, path: str) -> None:
-        self._storage.make_dirs(path)
-
-    def rename(self, source: str, target: str) -> None:
-        self._storage.rename(source, target)
-
-    def remove(self, path: str) -> None:
-        self._storage.remove(path)
-
-    def remove_tree(self, path: str) -> None:
-        self._storage.remove_tree(path)
-
-    def modified_ms(self, path: str) -> int:
-        return self._storage.modified_ms(path)
-
-    def set_modified_ms(self, path: str, at_ms: int) -> None:
-        self._storage.set_modified_ms(path, at_ms)
-
-    def sync_dir(self, path: str) -> None:
-        self._storage.sync_dir(path)
-
-    def lock(self, path: str) -> Callable[[], None]:
-        return self._storage.lock(path)
-
-    def space(self, path: str) -> tuple[int, int]:
-        return self._storage.space(path)
+        return self._shared.open(path, create=create, read_only=read_only, private=True)

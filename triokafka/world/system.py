@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
@@ -23,6 +23,9 @@ from triokafka.world.socket_stream import SocketListener, SocketStream
 from triokafka.world.stream import Stream
 from triokafka.world.threads import in_thread, own_thread_limiter
 from triokafka.world.world import World
+
+if TYPE_CHECKING:
+    from triokafka.world.process_usage import ProcessUsage
 
 T = TypeVar("T")
 
@@ -119,6 +122,11 @@ class RealWorld(World):
 
     def available_memory(self) -> int:
         return process_memory.available_memory()
+
+    def process_usage(self) -> ProcessUsage | None:
+        from triokafka.world.process_usage import process_usage  # only a broker whose metrics are read needs it
+
+        return process_usage()
 
     def keep_little_free_memory(self) -> None:
         process_memory.keep_little_free_memory()

@@ -7,12 +7,15 @@ import random
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from triokafka.world.doorbell import Doorbell
 from triokafka.world.listener import Listener
 from triokafka.world.storage import Storage
 from triokafka.world.stream import Stream
+
+if TYPE_CHECKING:
+    from triokafka.world.process_usage import ProcessUsage
 
 T = TypeVar("T")
 
@@ -95,6 +98,10 @@ class World(ABC):
     def available_memory(self) -> int:
         """Return how many bytes of memory this process may use in total."""
         return _MEMORY_OF_A_WORLD
+
+    def process_usage(self) -> ProcessUsage | None:
+        """Return what this process uses, and the thread that calls; None in a simulated world."""
+        return None
 
     def keep_little_free_memory(self) -> None:
         """Return large pieces of freed memory to the operating system from now on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from triokafka.cli.consume import _Run, _Start
+from triokafka.cli.consume_start import Position
 from triokafka.cli.formatters import make_formatter
 
 
@@ -12,31 +13,31 @@ from triokafka.cli.formatters import make_formatter
     ("start", "more", "assigned", "expected"),
     [
         (
-            _Start("orders", None, None, "latest", waits=False),
+            _Start("orders", None, None, None, waits=False),
             {},
             True,
             "waiting for new records of orders …; --from-beginning prints those that are there already",
         ),
         (
-            _Start("orders", None, 2, "earliest", waits=False),
+            _Start("orders", None, 2, Position("earliest"), waits=False),
             {},
             True,
             "waiting for records of orders, partition 2 …",
         ),
         (
-            _Start("orders", None, None, "latest", waits=False),
+            _Start("orders", None, None, None, waits=False),
             {"group_id": "audit"},
             True,
             "waiting for new records of orders …",
         ),
         (
-            _Start(None, "ord.*", None, "latest", waits=False),
+            _Start(None, "ord.*", None, None, waits=False),
             {},
             False,
             "waiting for partitions of topics that match ord.* …",
         ),
         (
-            _Start("orders", None, None, "latest", waits=False),
+            _Start("orders", None, None, None, waits=False),
             {"group_id": "audit"},
             False,
             "waiting for partitions of orders …; group audit has not assigned any to this consumer yet",

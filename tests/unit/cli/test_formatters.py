@@ -50,6 +50,16 @@ def test_logging_formatter_also_logs(caplog: pytest.LogCaptureFixture) -> None:
     assert "CreateTime:5, key:b'k', value:b'v'" in caplog.text
 
 
+def test_json_of_kcat_has_its_fields() -> None:
+    assert printed("kcat-json", record(headers=(("a", b"1"), ("b", None)))) == (
+        b'{"topic":"t","partition":3,"offset":17,"tstype":"create","ts":5,'
+        b'"headers":["a","1","b",null],"key":"k","payload":"v"}\n'
+    )
+    assert printed("kcat-json", record(None, None, timestamp_type=-1)) == (
+        b'{"topic":"t","partition":3,"offset":17,"key":null,"payload":null}\n'
+    )
+
+
 def test_checksum_depends_on_every_part() -> None:
     sums = {
         printed("checksum", one)

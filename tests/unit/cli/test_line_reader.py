@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from triokafka.cli.configs import split_configs
 from triokafka.cli.connection import pair, parsed
-from triokafka.cli.line_reader import Item, LineReader, Lines, make_reader
+from triokafka.cli.line_reader import Item, LineReader, Lines, make_reader, nulling_reader
 
 HEADERS = {"parse.headers": "true", "parse.key": "true"}
 
 
-@given(st.lists(st.text("ab\n").map(str.encode)), st.integers(0, 5))
-def test_lines_are_cut_alike_however_the_input_comes_in(pieces: list[bytes], longest: int) -> None:
-    lines = Lines(longest)
+@given(st.lists(st.text("ab\n").map(str.encode)), st.integers(0, 5), st.sampled_from([b"\n", b"ab", b"aab", b"a\na"]))
+def test_lines_are_cut_alike_however_the_input_comes_in(pieces: list[bytes], longest: int, delimiter: bytes) -> None:
+    lines = Lines(longest, delimiter)
     found = [line for piece in pieces for line in lines.feed(piece)]
-    whole = [line if len(line) <= longest else len(line) for line in b"".join(pieces).split(b"\n")]
+    whole = [line if len(line) <= longest else len(line) for line in b"".join(pieces).split(delimiter)]
     assert [*found, lines.end()] == whole
 
 
@@ -40,6 +40,13 @@ def test_line_is_the_value_unless_told_otherwise() -> None:
 def test_key_is_what_stands_before_the_first_separator(key: bytes, value: bytes) -> None:
     reader = LineReader({"parse.key": "true", "key.separator": "::"})
     assert reader(key + b"::" + value, 1) == Item(key, value)
+
+
+def test_text_that_stands_for_null_may_be_empty() -> None:
+    reader = nulling_reader(LineReader({"parse.key": "true", "parse.headers": "true"}), "")
+    assert reader(b"a:,b:1\t\t", 1) == Item(None, None, (("a", None), ("b", b"1")))
+    assert nulling_reader(LineReader({}), "NULL")(b"NULL", 1) == Item(None, None)
+    assert nulling_reader(LineReader({}), None)(b"", 1) == Item(None, b"")
 
 
 def test_separator_at_the_end_is_an_empty_value() -> None:

@@ -34,7 +34,9 @@ def test_first_rule_that_applies_gives_the_name(rules: str, principal: str, name
     assert LocalNames(rules, "REALM.COM").name(principal) == name
 
 
-@pytest.mark.parametrize("rules", ["nonsense", "RULE:[1:$1](", "DEFAULT DEFAULT", "RULE:[1:$1]([)"])
+@pytest.mark.parametrize(
+    "rules", ["nonsense", "RULE:[1:$1](", "DEFAULT DEFAULT", "RULE:[1:$1]([)", "RULE:[1:$2]", "RULE:[1:$1]s/a/$1/"]
+)
 def test_unreadable_rules_are_refused(rules: str) -> None:
     with pytest.raises(ConfigurationError, match=r"principal\.to\.local\.rules"):
         LocalNames(rules, "R")

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
 from triokafka.errors import ConfigurationError
 from triokafka.security.principal_mapping import PrincipalMapping, distinguished_name
 
-SUBJECT = ((("countryName", "CN"),), (("organizationName", "Shop, Inc."),), (("commonName", "kafka-1"),))
+
+def named(*parts: list[tuple[x509.ObjectIdentifier, str]]) -> str:
+    relative = [x509.RelativeDistinguishedName([x509.NameAttribute(*one) for one in part]) for part in parts]
+    return distinguished_name(x509.Name(relative).public_bytes())
 
 
 def test_name_is_that_of_rfc_2253() -> None:
-    assert distinguished_name(SUBJECT) == "CN=kafka-1,O=Shop\\, Inc.,C=CN"
-    assert distinguished_name([[("commonName", "a"), ("userId", "#b ")]]) == "CN=a+UID=\\#b\\ "
-    assert distinguished_name([[("emailAddress", "a@b")]]) == "1.2.840.113549.1.9.1=#1603614062"
+    shop = [(NameOID.ORGANIZATION_NAME, "Shop, Inc.")]
+    assert named([(NameOID.COUNTRY_NAME, "CN")], shop, [(NameOID.COMMON_NAME, "kafka-1")]) == (
+        "CN=kafka-1,O=Shop\\, Inc.,C=CN"
+    )
+    both = named([(NameOID.COMMON_NAME, "a"), (NameOID.USER_ID, "#b  ")])
+    assert sorted(both.split("+")) == ["CN=a", "UID=\\#b\\ \\ "]
+    assert named([(NameOID.COMMON_NAME, "\N{SNOWMAN}")]) == "CN=\N{SNOWMAN}"
+
+
+def test_attributes_without_a_short_name_appear_as_they_are_encoded() -> None:
+    assert named([(NameOID.EMAIL_ADDRESS, "a@b")]) == "1.2.840.113549.1.9.1=#1603614062"
+    assert named([(NameOID.TITLE, "ab")]) == "2.5.4.12=#0c026162"
+    assert distinguished_name(bytes.fromhex("300b3109300706035504030500")) == "CN=#0500"
+
+
+def test_name_that_is_too_long_has_no_principal() -> None:
+    name = "CN=" + "a" * 4093
+    assert PrincipalMapping("RULE:CN=(a*).*/$1/").principal(name) == "a" * 4093
+    assert PrincipalMapping("RULE:CN=(a*).*/$1/").principal(name + ",OU=other") is None
 
 
 @pytest.mark.parametrize(
@@ -24,14 +45,22 @@ def test_name_is_that_of_rfc_2253() -> None:
         ("RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/L, DEFAULT", "duke@serviceusers"),
         ("RULE:^CN=(.*?),.*$/$1/U", "DUKE"),
         ("RULE:^nothing$/x/,DEFAULT", "CN=Duke,OU=ServiceUsers,O=Org"),
-        ("RULE:^CN=(.*?),.*$/a$2b/", "ab"),
+        ("RULE:^CN=(.*?),.*$/a\\$$1\\/b/L", "a$duke/b"),
+        ("RULE:CN=(.*?),OU=(.*?),.*/$2/,DEFAULT", "ServiceUsers"),
+        ("RULE:(CN)=.*|(O)=.*/$2x$1/", "xCN"),
+        ("RULE:.*/x/", "xx"),
+        ("RULE:^nothing$/x/", None),
+        ("", None),
     ],
 )
-def test_first_matching_rule_decides(rules: str, principal: str) -> None:
+def test_first_matching_rule_decides(rules: str, principal: str | None) -> None:
     assert PrincipalMapping(rules).principal("CN=Duke,OU=ServiceUsers,O=Org") == principal
 
 
-@pytest.mark.parametrize("rules", ["RULE:a", "RULE:(/x/", "NOTHING", "DEFAULT DEFAULT", "RULE:a/b/X"])
+BROKEN = ("RULE:a", "RULE:(/x/", "NOTHING", "DEFAULT DEFAULT", "RULE:a/b/X", "RULE:a/$1/", "RULE:a/$/")
+
+
+@pytest.mark.parametrize("rules", BROKEN)
 def test_broken_rules_are_refused(rules: str) -> None:
     with pytest.raises(ConfigurationError, match=r"ssl\.principal\.mapping\.rules"):
         PrincipalMapping(rules)

@@ -9,6 +9,7 @@ from collections import Counter
 
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage
+from triokafka.metrics.durations import Durations
 from triokafka.named_tuple import NamedTuple
 
 
@@ -36,21 +37,6 @@ class ElectionCounts:
                 self.from_eligible_replicas += 1
             else:
                 self.unclean += 1
-
-
-class Durations:
-    """The number, the sum and the maximum of durations in seconds."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
-        self.most = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Add a duration."""
-        self.count += 1
-        self.total += seconds
-        self.most = max(self.most, seconds)
 
 
 class EventQueueMetrics:

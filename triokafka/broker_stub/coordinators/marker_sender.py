@@ -57,6 +57,11 @@ class MarkerSender:
         """Return the number of transactions whose markers are being written."""
         return len(self._queue)
 
+    @property
+    def without_leader(self) -> int:
+        """The number of markers whose partition has no leader."""
+        return self._queue.without_leader
+
     def add(self, completion: Completion) -> None:
         """See `Completions`."""
         self._queue.add(completion)

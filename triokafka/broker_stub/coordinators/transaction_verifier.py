@@ -16,6 +16,7 @@ from triokafka.broker_stub.coordinators.node_requests import NodeRequests
 from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.metrics.durations import Durations
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.topic_names import TRANSACTION_STATE_TOPIC
@@ -61,6 +62,8 @@ class TransactionVerifier:
     Args:
         entry: the transaction coordinator of this broker.
         enabled: whether ``transaction.partition.verification.enable`` is on.
+
+    ``durations`` has the times of the questions to coordinators, ``failures`` counts the partitions that they refused.
     """
 
     def __init__(
@@ -73,6 +76,8 @@ class TransactionVerifier:
         nodes: NodeRequests,
         enabled: Callable[[], bool],
     ) -> None:
+        self.durations = Durations()
+        self.failures = 0
         self._world = world
         self._node_id = node_id
         self._replicas = replicas
@@ -94,8 +99,12 @@ class TransactionVerifier:
         for _ in range(_MOST_QUESTIONS):
             if not asked:
                 break
-            for key, code in (await self._ask(producer, asked)).items():
+            began = self._world.now()
+            answers = await self._ask(producer, asked)
+            self.durations.add(self._world.now() - began)
+            for key, code in answers.items():
                 if code:
+                    self.failures += 1
                     refused[key] = _for_client(code, producer)
             # Meanwhile the marker of the producer's previous transaction may have removed the verification. Then the
             # answer proves nothing, because the marker could also be this transaction's: ask again.

@@ -15,6 +15,7 @@ from uuid import UUID
 import trio
 
 from triokafka import errors
+from triokafka.broker_stub.gateway.controller_channel import NodeStopsError
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.world import World
@@ -24,7 +25,8 @@ logger = logging.getLogger(__name__)
 _EAGER_SECONDS: Final = 0.010
 """Interval between heartbeats while the broker starts, so that it learns soon that it is unfenced."""
 _LEAVING_SECONDS: Final = 0.050
-"""Delay before the second heartbeat that asks for a controlled shutdown."""
+"""Interval between heartbeats that ask for a controlled shutdown."""
+_LONGEST_SHUTDOWN: Final = 300.0
 _FIRST_BACKOFF: Final = 0.100
 
 
@@ -55,7 +57,8 @@ class Lifecycle:
 
     Args:
         heartbeat_interval: ``broker.heartbeat.interval.ms``, in seconds.
-        max_backoff: the longest wait after failures: the session timeout.
+        max_backoff: the longest wait after failures: the session timeout. A broker without a registration waits for
+            one heartbeat interval at most.
     """
 
     def __init__(self, *, heartbeat_interval: float, max_backoff: float) -> None:
@@ -64,7 +67,6 @@ class Lifecycle:
         self._interval = heartbeat_interval
         self._max_backoff = max_backoff
         self._failures = 0
-        self._asked_to_leave = False
 
     @property
     def registered(self) -> bool:
@@ -102,17 +104,24 @@ class Lifecycle:
                 if reply.should_shut_down:
                     self.state = LifecycleState.SHUTTING_DOWN
                     return 0.0
-                first, self._asked_to_leave = not self._asked_to_leave, True
-                return _LEAVING_SECONDS if first else self._interval
+                return _LEAVING_SECONDS
             case _:
                 return self._interval
 
     def failed(self, error: errors.KafkaError) -> float:
-        """Back off after a failed request, longer each time. A broker whose registration was lost registers again."""
-        if isinstance(error, errors.BrokerIdNotRegisteredError) and self.state is not LifecycleState.SHUTTING_DOWN:
+        """Back off after a failed request, longer each time.
+
+        A broker whose registration was lost registers again, unless it leaves.
+        """
+        if self.wants_shut_down:
+            if isinstance(error, (errors.BrokerIdNotRegisteredError, errors.StaleBrokerEpochError)):
+                self.state = LifecycleState.SHUTTING_DOWN  # another process has taken its place
+        elif isinstance(error, errors.BrokerIdNotRegisteredError):
             self.broker_epoch = -1
         self._failures += 1
-        return float(min(_FIRST_BACKOFF * 2 ** min(self._failures - 1, 16), self._max_backoff))
+        # The process before this one may have a session yet: this one waits for its end, not for long after it.
+        longest = self._max_backoff if self.registered else self._interval
+        return float(min(_FIRST_BACKOFF * 2 ** min(self._failures - 1, 16), longest))
 
     def leave(self) -> None:
         """Request a controlled shutdown; a broker that never ran stops without one."""
@@ -153,7 +162,9 @@ class BrokerLifecycle:
         self._cordoned_directories = cordoned_directories
         self._core = Lifecycle(heartbeat_interval=heartbeat_interval_ms / 1000, max_backoff=session_timeout_ms / 1000)
         self._registration: BrokerRegistration | None = None
+        self._patience = session_timeout_ms / 2000
         self._wait = 0.0
+        self._report_due = trio.Event()
         self._one_at_a_time = trio.Lock()
 
     @property
@@ -190,26 +201,47 @@ class BrokerLifecycle:
     async def run(self) -> None:
         """Send heartbeats until cancelled. A failure is logged, and the next heartbeat follows after a back-off."""
         while True:
-            await trio.sleep(self._wait)
+            with trio.move_on_after(self._wait):
+                await self._report_due.wait()
+            self._report_due = trio.Event()
             if self._core.state is LifecycleState.SHUTTING_DOWN:
                 await trio.sleep_forever()
             failure = await self._communicate()
             if failure is not None:
                 logger.warning("The heartbeat to the controller failed and is retried: %s", failure)
 
+    def report_soon(self) -> None:
+        """Send the next heartbeat of `run` now: another broker waits until this one is known to have some metadata."""
+        if self._core.state is LifecycleState.RUNNING:
+            self._report_due.set()
+
     async def leave(self) -> None:
         """Do a controlled shutdown: leaderships move, then the controller fences the broker. Returns once it is fenced.
 
+        Retries after errors, until no controller has answered for half a session timeout, which an election takes at
+        most. The controller waits for the other brokers to apply the new leaders; this method waits for that for at
+        most five minutes, as Apache Kafka does.
+
         Raises:
-            KafkaError: the controller is unreachable, or failed.
+            KafkaError: the error of the last attempt.
         """
         self._core.leave()
-        while self._core.wants_shut_down:
-            failure = await self._communicate()
-            if failure is not None:
-                raise failure
-            if self._core.wants_shut_down:
-                await trio.sleep(self._wait)
+        world, began = self._world, self._world.now()
+        failure: errors.KafkaError = errors.KafkaTimeoutError("the other brokers do not apply the metadata")
+        with trio.CancelScope(deadline=world.deadline(began + self._patience)) as patience:
+            while self._core.wants_shut_down:
+                error = await self._communicate()
+                if isinstance(error, NodeStopsError):
+                    raise error
+                elif error is not None:
+                    failure = error
+                else:
+                    give_up_at = min(world.now() + self._patience, began + _LONGEST_SHUTDOWN)
+                    patience.deadline = world.deadline(give_up_at)
+                if self._core.wants_shut_down:
+                    await trio.sleep(self._wait)
+        if patience.cancelled_caught:
+            raise failure
 
     async def _communicate(self) -> errors.KafkaError | None:
         """Send one request, the registration or a heartbeat; return its error."""

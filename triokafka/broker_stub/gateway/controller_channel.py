@@ -23,6 +23,10 @@ _FIRST_BACKOFF: Final = 0.020
 _MAX_BACKOFF: Final = 0.500
 
 
+class NodeStopsError(errors.NotControllerError):
+    """This node stops: no later attempt of it reaches the controller."""
+
+
 class ControllerChannel:
     """Sends requests to the active controller.
 
@@ -87,7 +91,7 @@ class ControllerChannel:
         if channel is None or channel.node != node:
             self._close()
             if self._nursery is None:
-                raise errors.NotControllerError("this node stops")
+                raise NodeStopsError("this node stops")
             channel = self._channel = self._connect(node)
             self._nursery.start_soon(channel.run)
         return channel
@@ -111,7 +115,7 @@ class ControllerChannel:
             RequestTimedOutError: no answer in time; the message has the last failure. The controller may have executed
                 the request.
             UnsupportedVersionError: the controller does not serve the request.
-            NotControllerError: this node stops.
+            NodeStopsError: this node stops.
         """
         limit = (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
         give_up_at = self._world.now() + limit
@@ -138,7 +142,7 @@ class ControllerChannel:
                 if self._find() != node:
                     failures = 0
         if self._ended:
-            raise errors.NotControllerError("this node stops")
+            raise NodeStopsError("this node stops")
         raise errors.RequestTimedOutError(
             f"the active controller did not answer within {limit * 1000:.0f} ms: {failure}"
         )

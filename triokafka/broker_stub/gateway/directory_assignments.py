@@ -52,6 +52,10 @@ class DirectoryAssignments:
         self._waiting: dict[TopicPartition, None] = {}
         self._changed = trio.Event()
 
+    def __len__(self) -> int:
+        """Return the number of replicas that wait to be reported."""
+        return len(self._waiting)
+
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Look at the replicas that are new or changed; the broker has applied ``image``."""
         newly_known = assigns_directories(image) and not assigns_directories(self._image)

@@ -14,6 +14,7 @@ import trio
 
 from triokafka.broker_stub.log.disk_guard import out_of_files
 from triokafka.errors import KafkaError
+from triokafka.metrics.durations import Durations
 from triokafka.world import World
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class FlushScheduler:
     Args:
         flushed: called when a log's recovery point has moved.
         failed: called when a log could not be synced.
+
+    ``durations`` has the times of the syncs that succeeded.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class FlushScheduler:
         flushed: Callable[[LogFlusher], None],
         failed: Callable[[LogFlusher, OSError], None],
     ) -> None:
+        self.durations = Durations()
         self._world = world
         self._flushed = flushed
         self._failed = failed
@@ -104,6 +108,7 @@ class FlushScheduler:
             return
         if job is None:
             return
+        began = self._world.now()
         try:
             await self._world.run_in_thread(job.run)
         except OSError as error:
@@ -113,5 +118,6 @@ class FlushScheduler:
             else:
                 self._failed(log, error)
         else:
+            self.durations.add(self._world.now() - began)
             log.flushed(job)
             self._flushed(log)

@@ -114,6 +114,7 @@ class LogManager:
         """Set by `run` once it has checked for missing offsets between segments."""
         self.lock = registry.lock
         self.offline_directories = registry.offline
+        self.flush_times = self._scheduler.durations
         self.data_directory = registry.get
         self.find_folders = registry.find_folders
         self.run_until_all_offline = registry.run_until_all_offline

@@ -47,7 +47,8 @@ class MetadataLoader:
 
     ``image`` is the image published last. ``next_offset`` is the offset of the next record to replay. ``kraft_version``
     is the newest committed one that was replayed. ``removed_topics`` are the ids of topics that replayed records
-    removed, until `forget_removed_topics`.
+    removed, until `forget_removed_topics`. ``applied_ms`` is the time, in milliseconds since 1970, at which the last
+    published record was written by another node; -1 before the first. ``snapshots`` counts the loaded snapshots.
 
     The records of an unfinished metadata transaction (KIP-868) are held back, and the image stays before them, so that
     no snapshot ends inside a transaction.
@@ -58,11 +59,14 @@ class MetadataLoader:
         self.kraft_version = 0
         self.next_offset = 0
         self.removed_topics: set[UUID] | None = set()
+        self.applied_ms = -1
+        self.snapshots = 0
         self._publisher = publisher
         self._delta = MetadataDelta(EMPTY_IMAGE)
         self._count = 0
         self._transaction = TransactionFilter()
         self._settled = (EMPTY_IMAGE.offset, EMPTY_IMAGE.epoch)
+        self._settled_ms = -1
 
     @property
     def in_transaction(self) -> bool:
@@ -94,6 +98,7 @@ class MetadataLoader:
                 self.kraft_version = batch.kraft_version
             if not self._transaction.is_open:
                 self._settled = (batch.last_offset, batch.epoch)
+                self._settled_ms = batch.timestamp_ms
             yield max(1, len(batch.records))
             if self._count >= MAX_RECORDS:
                 break
@@ -116,7 +121,9 @@ class MetadataLoader:
             return None
         whole = MetadataDelta(EMPTY_IMAGE)
         kraft_version = 0
+        timestamp_ms = -1
         for batch in batches:
+            timestamp_ms = max(timestamp_ms, batch.timestamp_ms)
             for record in batch.records:
                 whole.replay(record)
             kraft_version = kraft_version if batch.kraft_version is None else batch.kraft_version
@@ -133,7 +140,8 @@ class MetadataLoader:
         self.next_offset = snapshot_id.end_offset
         self._transaction = TransactionFilter()
         self._delta, self._count = delta, 0
-        self._settled = (after.offset, after.epoch)
+        self._settled, self._settled_ms = (after.offset, after.epoch), timestamp_ms
+        self.snapshots += 1
         return LoadedChange(delta, delta.image(*self._settled))
 
     def publish_own(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -147,6 +155,7 @@ class MetadataLoader:
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Make a committed change that this loader has returned the image, and hand it to the subscribers."""
         self.image = image
+        self.applied_ms = self._settled_ms
         self.next_offset = max(self.next_offset, image.offset + 1)
         self._settled = (image.offset, image.epoch)
         self._delta, self._count = MetadataDelta(image), 0

@@ -30,11 +30,12 @@ class Follower(Protocol):
 class MetadataPublisher:
     """Calls its subscribers with every committed change of the metadata, in the order of the log.
 
-    ``image`` is the image published last, None before the first.
+    ``image`` is the image published last, None before the first. ``failures`` counts the subscribers that failed.
     """
 
     def __init__(self) -> None:
         self.image: MetadataImage | None = None
+        self.failures = 0
         self._subscribers: list[Subscriber] = []
 
     def subscribe(self, subscriber: Subscriber) -> None:
@@ -43,7 +44,7 @@ class MetadataPublisher:
         """
         self._subscribers.append(subscriber)
         if self.image is not None:
-            _call(subscriber, MetadataDelta.from_nothing(self.image), self.image)
+            self._call(subscriber, MetadataDelta.from_nothing(self.image), self.image)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """Stop calling ``subscriber``; do nothing if it never subscribed."""
@@ -54,12 +55,12 @@ class MetadataPublisher:
         """Call every subscriber with a committed change. A failing subscriber does not affect the others."""
         self.image = image
         for subscriber in self._subscribers:
-            _call(subscriber, delta, image)
+            self._call(subscriber, delta, image)
 
-
-def _call(subscriber: Subscriber, delta: MetadataDelta, image: MetadataImage) -> None:
-    try:
-        subscriber(delta, image)
-    except Exception:
-        # The change is committed, so a subscriber cannot reject it.
-        logger.exception("%r failed to apply the metadata at offset %d", subscriber, image.offset)
+    def _call(self, subscriber: Subscriber, delta: MetadataDelta, image: MetadataImage) -> None:
+        try:
+            subscriber(delta, image)
+        except Exception:
+            # The change is committed, so a subscriber cannot reject it.
+            self.failures += 1
+            logger.exception("%r failed to apply the metadata at offset %d", subscriber, image.offset)

@@ -12,6 +12,7 @@ from typing import Final
 
 import trio
 
+from triokafka.broker_stub.gateway.directory_assignments import DirectoryAssignments
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.metrics.partition_catalogue import (
     client_samples,
@@ -20,7 +21,8 @@ from triokafka.broker_stub.metrics.partition_catalogue import (
     producer_samples,
     topic_samples,
 )
-from triokafka.broker_stub.metrics.sample import Sample
+from triokafka.broker_stub.metrics.recent_share import RecentShare
+from triokafka.broker_stub.metrics.sample import Sample, duration_samples
 from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
@@ -84,6 +86,7 @@ class BrokerMetrics:
         dispatcher: Dispatcher,
         sockets: SocketServer,
         cleaner: LogCleaner,
+        assignments: DirectoryAssignments,
         *,
         started_at: float,
         broker_state: Callable[[], int],
@@ -92,7 +95,8 @@ class BrokerMetrics:
         self._services = dispatcher.services
         self._sockets = sockets
         self._cleaner = cleaner
-        self._started_at = started_at
+        self._assignments = assignments
+        self._handlers = RecentShare(started_at)
         self._broker_state = broker_state
 
     def samples(self) -> Iterator[Sample]:
@@ -105,6 +109,7 @@ class BrokerMetrics:
         yield from self._of_cleaner()
         yield from self._of_logs()
         yield from self._of_groups()
+        yield from self._of_transactions()
         yield from self._of_state()
         yield from partition_samples(self._services)
         yield from producer_samples(self._services)
@@ -119,14 +124,12 @@ class BrokerMetrics:
         yield Sample("kafka.log:type=LogManager,name=OfflineLogDirectoryCount", {}, len(offline))
         cordoned = self._services.logs.cordoned
         yield Sample("kafka.log:type=LogManager,name=CordonedLogDirectoryCount", {}, len(cordoned))
-        image = self._services.metadata.image
-        prefix = "kafka.server:type=broker-metadata-metrics,name="
-        yield Sample(f"{prefix}last-applied-record-offset", {}, image.offset)
-        for feature, level in sorted(image.features.items()):
-            tags = {"featureName": feature}
-            yield Sample("kafka.server:type=MetadataLoader,name=FinalizedLevel", tags, level)
-        level = image.features.get("metadata.version", 0)
-        yield Sample("kafka.server:type=MetadataLoader,name=CurrentMetadataVersion", {}, level)
+        for directory in self._services.config.current.data_directories:
+            tags = {"logDirectory": directory}
+            yield Sample("kafka.log:type=LogManager,name=LogDirectoryOffline", tags, int(directory in offline))
+            yield Sample("kafka.log:type=LogManager,name=LogDirectoryCordoned", tags, int(directory in cordoned))
+        name = "kafka.server:type=AssignmentsManager,name=QueuedReplicaToDirAssignments"
+        yield Sample(name, {}, len(self._assignments))
 
     def _of_network(self) -> Iterator[Sample]:
         yield from network_samples(self._sockets)
@@ -175,9 +178,15 @@ class BrokerMetrics:
             ("FailedIsrUpdatesPerSec", proposals.failed_updates),
         ):
             yield Sample(f"kafka.server:type=ReplicaManager,name={name}", {}, count, "Count")
-        manager = {"clientId": "Replica"}
-        name = "kafka.server:type=ReplicaFetcherManager,name=MaxLag"
-        yield Sample(name, manager, max(lags.values(), default=0))
+        now, fetchers = self._services.world.now(), replicas.fetchers
+        prefix, manager = "kafka.server:type=ReplicaFetcherManager,name=", {"clientId": "Replica"}
+        yield Sample(f"{prefix}MaxLag", manager, max(lags.values(), default=0))
+        yield Sample(f"{prefix}MinFetchRate", manager, fetchers.least_requests_per_second(now))
+        yield Sample(f"{prefix}FailedPartitionsCount", manager, fetchers.resting(now))
+        for client_id, of_partitions in fetchers.lags_by_fetcher():
+            for (topic, number), lag in of_partitions.items():
+                tags = {"clientId": client_id, "topic": topic, "partition": str(number)}
+                yield Sample("kafka.server:type=FetcherLagMetrics,name=ConsumerLag", tags, lag)
 
     def _of_cleaner(self) -> Iterator[Sample]:
         metrics = self._cleaner.metrics
@@ -198,6 +207,8 @@ class BrokerMetrics:
             yield Sample("kafka.log:type=LogCleanerManager,name=uncleanable-bytes", tags, sum(sizes))
 
     def _of_logs(self) -> Iterator[Sample]:
+        name = "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"
+        yield from duration_samples(name, self._services.logs.flush_times)
         for directory, count in self._services.logs.strays().items():
             yield Sample("triokafka:type=LogManager,name=StrayLogs", {"logDirectory": directory}, count)
         for directory, (logs, offsets) in self._services.logs.lost_offsets().items():
@@ -217,6 +228,8 @@ class BrokerMetrics:
             ("FailedProduceRequestsPerSec", traffic.failed_produces),
             ("TotalFetchRequestsPerSec", traffic.fetches),
             ("FailedFetchRequestsPerSec", traffic.failed_fetches),
+            ("BytesRejectedPerSec", traffic.rejected_bytes),
+            ("InvalidMessageCrcRecordsPerSec", traffic.corrupt_batches),
         ):
             yield Sample(f"kafka.server:type=BrokerTopicMetrics,name={name}", {}, count, "Count")
 
@@ -254,11 +267,24 @@ class BrokerMetrics:
         yield Sample(f"{prefix}partition-load-time-avg", {}, sum(loads) / len(loads) * 1000)
         yield Sample("triokafka:type=GroupCoordinator,name=HeldOperations", {}, runtime.held_answers())
 
+    def _of_transactions(self) -> Iterator[Sample]:
+        verifier = self._services.transaction_verifier
+        prefix = "kafka.server:type=AddPartitionsToTxnManager,name="
+        yield from duration_samples(f"{prefix}VerificationTimeMs", verifier.durations)
+        yield Sample(f"{prefix}VerificationFailureRate", {}, verifier.failures, "Count")
+        coordinator = self._services.transactions.existing
+        now = self._services.world.now()
+        loads = (coordinator.runtime.load_times.lately(now) if coordinator is not None else []) or [0.0]
+        prefix = "kafka.server:type=transaction-coordinator-metrics,name="
+        yield Sample(f"{prefix}partition-load-time-max", {}, max(loads) * 1000)
+        yield Sample(f"{prefix}partition-load-time-avg", {}, sum(loads) / len(loads) * 1000)
+        name = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name=UnknownDestinationQueueSize"
+        yield Sample(name, {}, 0 if coordinator is None else coordinator.markers_without_leader)
+
     def _idle_share(self) -> float:
-        """Return the share of time in which handler slots were free since the start, between 0 and 1."""
-        elapsed = self._services.world.now() - self._started_at
-        slot_seconds = elapsed * self._sockets.slots.slots
-        return max(1 - self._dispatcher.busy_seconds / max(slot_seconds, 1e-9), 0.0)
+        """Return the share of time in which handler slots were free in the last minute, between 0 and 1."""
+        now, slots = self._services.world.now(), self._sockets.slots.slots
+        return 1 - self._handlers.measure(self._dispatcher.busy_seconds, now, of=slots)
 
 
 def _error_name(code: int) -> str:

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.controller.controller_metrics import count_partitions
-from triokafka.broker_stub.metrics.sample import Sample
-from triokafka.broker_stub.raft.raft_client import RaftClient
+from triokafka.broker_stub.metrics.sample import Sample, duration_samples
+from triokafka.broker_stub.node_metadata import NodeMetadata
+
+_FENCED: Final = 10
+_SHUTTING_DOWN: Final = 20
+_ACTIVE: Final = 30
 
 
-def controller_samples(controller: Controller) -> Iterator[Sample]:
+class AppliedRecord(NamedTuple):
+    """The last applied record of the metadata log: when it was written, in milliseconds since 1970, and how long ago.
+
+    The active controller applies its records before it writes them: it has no lag.
+    """
+
+    timestamp_ms: int
+    lag_ms: int
+
+
+def controller_samples(controller: Controller, metadata: NodeMetadata, lag: AppliedRecord) -> Iterator[Sample]:
     """Yield the current value of every metric of a controller, active or not."""
     image, queue = controller.image, controller.queue.metrics
     partitions = count_partitions(image)
@@ -27,12 +42,20 @@ def controller_samples(controller: Controller) -> Iterator[Sample]:
         ("OfflinePartitionsCount", partitions.offline),
         ("PreferredReplicaImbalanceCount", partitions.imbalanced),
         ("LastAppliedRecordOffset", image.offset),
+        ("LastAppliedRecordTimestamp", lag.timestamp_ms),
+        ("LastAppliedRecordLagMs", lag.lag_ms),
+        ("LastCommittedRecordOffset", metadata.raft.high_watermark - 1),
+        ("MetadataErrorCount", metadata.publisher.failures),
+        ("IgnoredStaticVoters", int(metadata.ignores_static_voters)),
         ("TimedOutBrokerHeartbeatCount", queue.timed_out_heartbeats),
         ("EventQueueOperationsStartedCount", queue.waited.count),
         ("EventQueueOperationsTimedOutCount", queue.timed_out.total()),
         ("NewActiveControllersCount", controller.terms),
     ):
         yield Sample(prefix + name, {}, value)
+    for broker_id, broker in sorted(image.brokers.items()):
+        state = _FENCED if broker.fenced else _SHUTTING_DOWN if broker.in_controlled_shutdown else _ACTIVE
+        yield Sample(f"{prefix}BrokerRegistrationState", {"broker": str(broker_id)}, state)
     if active:
         now = controller.world.now()
         for broker_id, at in sorted(controller.state.cluster.sessions.last_contacts().items()):
@@ -42,22 +65,4 @@ def controller_samples(controller: Controller) -> Iterator[Sample]:
     yield Sample(f"{stats}UncleanLeaderElectionsPerSec", {}, elections.unclean, "Count")
     yield Sample(f"{stats}ElectionFromEligibleLeaderReplicasPerSec", {}, elections.from_eligible_replicas, "Count")
     for name, durations in (("EventQueueTimeMs", queue.waited), ("EventQueueProcessingTimeMs", queue.processed)):
-        full = f"kafka.controller:type=ControllerEventManager,name={name}"
-        yield Sample(full, {}, durations.count, "Count")
-        yield Sample(full, {}, durations.total * 1000, "Sum")
-        yield Sample(full, {}, durations.most * 1000, "Max")
-
-
-def raft_samples(raft: RaftClient) -> Iterator[Sample]:
-    """Yield the state of a node of the metadata quorum; -1 stands for an unknown leader or high watermark."""
-    for name, value in (
-        ("current-leader", -1 if raft.leader.leader_id is None else raft.leader.leader_id),
-        ("current-epoch", raft.leader.epoch),
-        ("high-watermark", raft.high_watermark),
-        ("log-end-offset", raft.end_offset),
-        ("log-end-epoch", raft.end_epoch),
-        ("number-of-voters", len(raft.voters)),
-    ):
-        yield Sample(f"kafka.server:type=raft-metrics,name={name}", {}, value)
-    leader = -1 if raft.leader.leader_id is None else raft.leader.leader_id
-    yield Sample("kafka.server:type=MetadataLoader,name=CurrentControllerId", {}, leader)
+        yield from duration_samples(f"kafka.controller:type=ControllerEventManager,name={name}", durations)

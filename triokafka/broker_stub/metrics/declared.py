@@ -58,6 +58,7 @@ _NETWORK: Final = {
         "kafka.network:type=SocketServer",
         MemoryPoolUsed=_gauge("bytes", "Memory of requests that are being received or handled."),
         MemoryPoolDepletedWaiting=_gauge("connections", "Connections that wait for request memory."),
+        NetworkProcessorAvgIdlePercent=_gauge("ratio", "Share of the last minute in which the event loop was idle."),
     ),
     **_of(
         "kafka.server:type=socket-server-metrics",
@@ -65,7 +66,7 @@ _NETWORK: Final = {
     ),
     **_of(
         "kafka.server:type=KafkaRequestHandlerPool",
-        RequestHandlerAvgIdlePercent=_gauge("ratio", "Share of time in which handler slots were free since the start."),
+        RequestHandlerAvgIdlePercent=_gauge("ratio", "Share of the last minute in which handler slots were free."),
     ),
 }
 _QUOTAS: Final = {
@@ -120,7 +121,16 @@ _REPLICAS: Final = {
         IsrExpandsPerSec=_meter("changes", "Committed additions to in-sync sets."),
         FailedIsrUpdatesPerSec=_meter("changes", "Changes of in-sync sets that the controller refused."),
     ),
-    **_of("kafka.server:type=ReplicaFetcherManager", MaxLag=_gauge("records", "Largest lag of a follower's replica.")),
+    **_of(
+        "kafka.server:type=ReplicaFetcherManager",
+        MaxLag=_gauge("records", "Largest lag of a follower's replica."),
+        MinFetchRate=_gauge("fetches per second", "Answered fetches of the slowest fetcher; 0 without fetchers."),
+        FailedPartitionsCount=_gauge("partitions", "Followed partitions that rest after an error."),
+    ),
+    **_of(
+        "kafka.server:type=FetcherLagMetrics",
+        ConsumerLag=_gauge("records", "Lag of a follower's replica, by fetcher and partition."),
+    ),
     **_of(
         "kafka.cluster:type=Partition",
         UnderReplicated=_gauge("flag", "1 if this broker leads the partition and replicas are not in sync."),
@@ -140,6 +150,8 @@ _REPLICAS: Final = {
         ReassignmentBytesInPerSec=_meter("bytes", "Bytes appended as a follower that a reassignment adds."),
         TotalProduceRequestsPerSec=_meter("partitions", "Partitions in Produce requests; also by topic."),
         FailedProduceRequestsPerSec=_meter("partitions", "Partitions in Produce requests that failed."),
+        BytesRejectedPerSec=_meter("bytes", "Bytes of batches that were too large."),
+        InvalidMessageCrcRecordsPerSec=_meter("batches", "Batches whose checksum or form was wrong."),
         TotalFetchRequestsPerSec=_meter("partitions", "Partitions in Fetch requests; by topic: with records."),
         FailedFetchRequestsPerSec=_meter("partitions", "Partitions in Fetch requests that failed."),
     ),
@@ -170,6 +182,12 @@ _LOGS: Final = {
         "kafka.log:type=LogManager",
         OfflineLogDirectoryCount=_gauge("directories", "Data directories that failed."),
         CordonedLogDirectoryCount=_gauge("directories", "Data directories that take no new logs."),
+        LogDirectoryOffline=_gauge("flag", "1 if the data directory failed."),
+        LogDirectoryCordoned=_gauge("flag", "1 if the data directory takes no new logs."),
+    ),
+    **_of(
+        "kafka.log:type=LogFlushStats",
+        LogFlushRateAndTimeMs=_times("Sync of a log to the disk."),
     ),
     **_of(
         "triokafka:type=LogManager",
@@ -204,26 +222,77 @@ _GROUPS: Final = {
     ),
     **_of("triokafka:type=GroupCoordinator", HeldOperations=_gauge("operations", "Answers that wait for a commit.")),
 }
+_TRANSACTIONS: Final = {
+    **_of(
+        "kafka.server:type=transaction-coordinator-metrics",
+        partition_load_time_max=_gauge("ms", "Longest recent time to load a partition."),
+        partition_load_time_avg=_gauge("ms", "Average recent time to load a partition."),
+    ),
+    **_of(
+        "kafka.coordinator.transaction:type=TransactionMarkerChannelManager",
+        UnknownDestinationQueueSize=_gauge("markers", "Markers that wait for a leader of their partition."),
+    ),
+    **_of(
+        "kafka.server:type=AddPartitionsToTxnManager",
+        VerificationTimeMs=_times("Question of a partition's leader to a transaction coordinator."),
+        VerificationFailureRate=_meter("partitions", "Partitions that a transaction coordinator refused."),
+    ),
+}
 _NODE: Final = {
     **_of(
         "kafka.server:type=KafkaServer",
+        linux_disk_read_bytes=_gauge("bytes", "What the process has read from disks."),
+        linux_disk_write_bytes=_gauge("bytes", "What the process has written to disks."),
         BrokerState=_gauge("state", "0 not running, 1 starting, 2 recovery, 3 running, 6 and 7 shutting down."),
     ),
     **_of(
         "kafka.server:type=broker-metadata-metrics",
-        last_applied_record_offset=_gauge("offset", "Last metadata record that the broker applied."),
+        last_applied_record_offset=_gauge("offset", "Last metadata record that the node applied."),
+        last_applied_record_timestamp=_gauge("ms", "When that record was written, in milliseconds since 1970."),
+        last_applied_record_lag_ms=_gauge("ms", "Time since then; 0 on the active controller."),
+        metadata_apply_error_count=_gauge(
+            "errors", "Changes that a part of the node could not apply; the log says why."
+        ),
+        ignored_static_voters=_gauge("flag", "1 if controller.quorum.voters is set and the metadata has the voters."),
     ),
     **_of(
         "kafka.server:type=MetadataLoader",
         FinalizedLevel=_gauge("level", "Finalized level of a feature."),
         CurrentControllerId=_gauge("node", "Leader of the metadata quorum, -1 if unknown."),
         CurrentMetadataVersion=_gauge("level", "Finalized level of metadata.version."),
+        HandleLoadSnapshotCount=_gauge("snapshots", "Snapshots of the metadata that the node has loaded."),
+    ),
+    **_of(
+        "kafka.server:type=SnapshotEmitter",
+        LatestSnapshotGeneratedBytes=_gauge(
+            "bytes", "Size of the last snapshot of the metadata since the start, or 0."
+        ),
+        LatestSnapshotGeneratedAgeMs=_gauge("ms", "Time since that snapshot, or since the start."),
+    ),
+    **_of(
+        "kafka.server:type=node-metrics",
+        maximum_supported_level=_gauge("level", "Highest level of a feature that the node supports."),
+        minimum_supported_level=_gauge("level", "Lowest level of a feature that the node supports."),
+    ),
+    **_of(
+        "kafka.server:type=AssignmentsManager",
+        QueuedReplicaToDirAssignments=_gauge("replicas", "Replicas whose directory the controller does not know yet."),
     ),
     **_of(
         "kafka.server:type=client-metrics",
         instance_count=_gauge("clients", "Clients that push metrics (KIP-714)."),
         unknown_subscription_request_count=_gauge("pushes", "Pushes for a subscription that had changed."),
     ),
+    **_of(
+        "kafka.server:type=ControllerServer",
+        linux_disk_read_bytes=_gauge("bytes", "What the process has read from disks."),
+        linux_disk_write_bytes=_gauge("bytes", "What the process has written to disks."),
+    ),
+    "process:type=cpu,name=seconds-total": DeclaredMetric("gauge", "s", "Processor time of all threads."),
+    "process:type=resident,name=memory-bytes": DeclaredMetric("gauge", "bytes", "Memory in use."),
+    "process:type=open,name=fds": DeclaredMetric("gauge", "files", "Open files and connections."),
+    "process:type=max,name=fds": DeclaredMetric("gauge", "files", "Limit of open files and connections."),
+    "process:type=start,name=time-seconds": DeclaredMetric("gauge", "s", "Start of the process, since 1970."),
     "triokafka:type=Tasks": DeclaredMetric("gauge", "tasks", "Tasks of the event loop."),
 }
 _CONTROLLER: Final = {
@@ -238,6 +307,12 @@ _CONTROLLER: Final = {
         OfflinePartitionsCount=_gauge("partitions", "Partitions without a leader."),
         PreferredReplicaImbalanceCount=_gauge("partitions", "Partitions whose leader is not the preferred replica."),
         LastAppliedRecordOffset=_gauge("offset", "Last metadata record that the controller applied."),
+        LastAppliedRecordTimestamp=_gauge("ms", "When that record was written, in milliseconds since 1970."),
+        LastAppliedRecordLagMs=_gauge("ms", "Time since then; 0 on the active controller."),
+        LastCommittedRecordOffset=_gauge("offset", "Last committed metadata record that the controller knows."),
+        MetadataErrorCount=_gauge("errors", "Changes that a part of the node could not apply; the log says why."),
+        IgnoredStaticVoters=_gauge("flag", "1 if controller.quorum.voters is set and the metadata has the voters."),
+        BrokerRegistrationState=_gauge("state", "10 fenced, 20 in a controlled shutdown, 30 active; by broker."),
         TimedOutBrokerHeartbeatCount=_gauge("heartbeats", "Heartbeats that waited too long in the event queue."),
         EventQueueOperationsStartedCount=_gauge("operations", "Operations of the event queue since the start."),
         EventQueueOperationsTimedOutCount=_gauge("operations", "Operations that waited too long in the event queue."),
@@ -253,15 +328,38 @@ _CONTROLLER: Final = {
         "kafka.controller:type=ControllerEventManager",
         EventQueueTimeMs=_times("Wait of an operation in the event queue."),
         EventQueueProcessingTimeMs=_times("Processing of an operation."),
+        AvgIdleRatio=_gauge("ratio", "Share of the last minute in which the event queue processed no operation."),
     ),
     **_of(
         "kafka.server:type=raft-metrics",
         current_leader=_gauge("node", "Leader of the metadata quorum, -1 if unknown."),
+        current_vote=_gauge("node", "Node that got this node's vote in the epoch, -1 if none."),
+        current_state=_gauge("flag", "1, with the state as label: leader, follower, candidate, observer and others."),
         current_epoch=_gauge("epoch", "Epoch of the quorum."),
         high_watermark=_gauge("offset", "Committed end of the metadata log, -1 if unknown."),
         log_end_offset=_gauge("offset", "End of this node's metadata log."),
         log_end_epoch=_gauge("epoch", "Epoch of the last record of this node's metadata log."),
         number_of_voters=_gauge("voters", "Voters of the quorum."),
+        number_of_observers=_gauge("observers", "Nodes without a vote that fetch from this leader."),
+        uncommitted_voter_change=_gauge("flag", "1 while a change of the voters is not committed."),
+        append_records_rate=_gauge("records per second", "Records that this leader appends."),
+        fetch_records_rate=_gauge("records per second", "Records that this node receives from the leader."),
+        commit_latency_avg=_gauge("ms", "Average time from an append to its commit, on the leader."),
+        commit_latency_max=_gauge("ms", "Longest time from an append to its commit, on the leader."),
+        election_latency_avg=_gauge("ms", "Average time from the start of an election to a known leader."),
+        election_latency_max=_gauge("ms", "Longest time from the start of an election to a known leader."),
+        poll_idle_ratio_avg=_gauge("ratio", "Share of time in which the quorum's state machine had nothing to do."),
+    ),
+    **_of(
+        "kafka.server:type=raft-channel-metrics",
+        request_total=_gauge("requests", "Requests to other nodes of the quorum."),
+        outgoing_byte_total=_gauge("bytes", "Bytes of these requests."),
+        response_total=_gauge("responses", "Responses of other nodes of the quorum."),
+        incoming_byte_total=_gauge("bytes", "Bytes of these responses."),
+        connection_creation_total=_gauge("connections", "Connections that were made to other nodes of the quorum."),
+        connection_close_total=_gauge("connections", "Connections that have ended."),
+        connection_count=_gauge("connections", "Open connections."),
+        failed_authentication_total=_gauge("connections", "Connections whose authentication failed."),
     ),
 }
 _EXPORTER: Final = {
@@ -269,6 +367,11 @@ _EXPORTER: Final = {
     for name, unit, meaning in (
         ("brokers", "brokers", "Brokers that are not fenced."),
         ("topic_partitions", "partitions", "Partitions of a topic."),
+        ("topic_partition_leader", "node", "Leader of a partition that this broker leads."),
+        ("topic_partition_leader_is_preferred", "flag", "1 if the leader is the preferred replica."),
+        ("topic_partition_replicas", "replicas", "Replicas of a partition that this broker leads."),
+        ("topic_partition_in_sync_replica", "replicas", "In-sync replicas of a partition that this broker leads."),
+        ("topic_partition_under_replicated_partition", "flag", "1 if replicas of the partition are not in sync."),
         ("topic_partition_current_offset", "offset", "End of a partition that this broker leads."),
         ("topic_partition_oldest_offset", "offset", "Start of a partition that this broker leads."),
         ("consumergroup_members", "members", "Members of a group."),
@@ -286,6 +389,7 @@ DECLARED: Final[Mapping[str, DeclaredMetric]] = {
     **_REPLICAS,
     **_LOGS,
     **_GROUPS,
+    **_TRANSACTIONS,
     **_NODE,
     **_CONTROLLER,
     **_EXPORTER,

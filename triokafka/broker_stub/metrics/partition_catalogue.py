@@ -80,7 +80,9 @@ def topic_samples(services: BrokerServices) -> Iterator[Sample]:
             ("MessagesInPerSec", counts.records_in),
             ("BytesOutPerSec", counts.bytes_out),
             ("TotalProduceRequestsPerSec", counts.produces),
+            ("FailedProduceRequestsPerSec", counts.failed_produces),
             ("TotalFetchRequestsPerSec", counts.fetches),
+            ("FailedFetchRequestsPerSec", counts.failed_fetches),
         ):
             yield Sample(f"kafka.server:type=BrokerTopicMetrics,name={name}", {"topic": topic}, count, "Count")
 
@@ -98,6 +100,23 @@ def client_samples(services: BrokerServices) -> Iterator[Sample]:
             yield Sample(f"{PUSHED}{short}", {**ids, **dict(attributes)}, value)
 
 
+def _of_led_partitions(services: BrokerServices) -> Iterator[Sample]:
+    for partition in services.replicas.partitions():
+        if not partition.is_leader:
+            continue
+        topic, number = partition.topic_partition
+        tags = {"topic": topic, "partition": str(number)}
+        in_sync = len(partition.in_sync_replicas)
+        for name, value in (
+            ("leader", services.node_id),
+            ("leader_is_preferred", int(partition.replicas[0] == services.node_id)),
+            ("replicas", len(partition.replicas)),
+            ("in_sync_replica", in_sync),
+            ("under_replicated_partition", int(in_sync < len(partition.replicas))),
+        ):
+            yield Sample(f"kafka_exporter:type=topic_partition_{name}", tags, value)
+
+
 def group_lag_samples(services: BrokerServices) -> Iterator[Sample]:
     """Yield offsets, lag and members of the groups of this broker, and the offsets of its partitions."""
     ends: dict[TopicPartition, int] = {}
@@ -110,6 +129,7 @@ def group_lag_samples(services: BrokerServices) -> Iterator[Sample]:
             yield Sample("kafka_exporter:type=topic_partition_oldest_offset", tags, partition.log.log_start_offset)
     for topic, image in sorted(services.metadata.image.topics.items()):
         yield Sample("kafka_exporter:type=topic_partitions", {"topic": topic}, len(image.partitions))
+    yield from _of_led_partitions(services)
     brokers = sum(not broker.fenced for broker in services.metadata.image.brokers.values())
     yield Sample("kafka_exporter:type=brokers", {}, brokers)
     for group in services.groups.coordinator.group_positions():

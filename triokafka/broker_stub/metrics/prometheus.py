@@ -13,8 +13,15 @@ from typing import Final
 from triokafka.broker_stub.metrics.declared import DECLARED
 from triokafka.broker_stub.metrics.sample import Sample
 
+_NO_LABEL: Final = re.compile(r"[^A-Za-z0-9_]")
 _QUANTILES: Final = {"0.5": "0.50"}
 _EXPORTER: Final = "kafka_exporter:type="
+_STRIMZI: Final = {
+    "raft-metrics": "raftmetrics",
+    "raft-channel-metrics": "raftchannelmetrics",
+    "broker-metadata-metrics": "brokermetadatametrics",
+}
+"""What the rules of Strimzi make of types with hyphens."""
 
 
 def as_prometheus_text(samples: Iterable[Sample]) -> str:
@@ -31,7 +38,7 @@ def as_prometheus_text(samples: Iterable[Sample]) -> str:
 
 
 def prometheus_names(sample: Sample) -> list[str]:
-    """Return the names under which a sample is exported: one, or two for a percentage."""
+    """Return the names under which a sample is exported: one, or two where published rules disagree."""
     if sample.name.startswith(_EXPORTER):
         return [f"kafka_{sample.name.removeprefix(_EXPORTER)}"]
     domain, _, rest = sample.name.partition(":")
@@ -42,6 +49,11 @@ def prometheus_names(sample: Sample) -> list[str]:
     elif sample.statistic.isalpha():
         words.append(sample.statistic)
     names = [_flat(words)]
+    for of_kafka, of_strimzi in _STRIMZI.items():
+        if of_kafka in sample.name:
+            names.append(names[0].replace(_flat([of_kafka]), of_strimzi))
+    if sample.name.endswith("current-state"):
+        names.append(f"{names[0]}_info")
     if words[-1].endswith("Percent") and not sample.statistic:
         names.append(_flat([*words[:-1], words[-1].removesuffix("Percent"), "percent"]))
     return names
@@ -53,13 +65,13 @@ def _flat(words: list[str]) -> str:
 
 def _head(name: str, sample: Sample) -> str:
     declared = DECLARED.get(sample.name)
-    kind = "counter" if sample.statistic in ("Count", "Sum") else "gauge"
+    kind = "counter" if sample.statistic in ("Count", "Sum") or name.endswith("_total") else "gauge"
     meaning = "" if declared is None else f"# HELP {name} {declared.meaning}\n"
     return f"{meaning}# TYPE {name} {kind}\n"
 
 
 def _labels(sample: Sample) -> str:
-    labels = dict(sample.tags)
+    labels = {_NO_LABEL.sub("_", key): value for key, value in sample.tags.items()}
     if sample.statistic and not sample.statistic.isalpha():
         labels["quantile"] = _QUANTILES.get(sample.statistic, sample.statistic)
     if not labels:

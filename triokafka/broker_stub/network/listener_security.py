@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import trio
 
@@ -24,7 +24,7 @@ from triokafka.broker_stub.network.listener_mechanisms import (
 from triokafka.broker_stub.network.login_turns import LoginTurns
 from triokafka.broker_stub.network.sasl_session import SaslOptions, SaslSession
 from triokafka.errors import ConfigurationError
-from triokafka.security.certificate_identity import CertificateIdentity
+from triokafka.security.certificate_identity import CertificateIdentity, subject_of
 from triokafka.security.delegation_tokens import DelegationTokens
 from triokafka.security.oauth.jwks import JwksValidator
 from triokafka.security.principal_mapping import PrincipalMapping, distinguished_name
@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 _HANDSHAKE_SECONDS: Final = 30
 """How long a TLS handshake may take."""
+_SHOWN_NAME: Final = 200
 _STORES: Final = ("PEM", "PKCS12", "JKS")
 
 
@@ -219,10 +220,15 @@ def _check_identity(old: CertificateIdentity | None, new: CertificateIdentity | 
 
 
 def _principal(tls: ssl.SSLObject, mapping: PrincipalMapping) -> str:
-    certificate: Mapping[str, Any] | None = tls.getpeercert()
-    if not certificate or not certificate.get("subject"):
+    certificate = tls.getpeercert(binary_form=True)
+    name = "" if certificate is None else distinguished_name(subject_of(certificate))
+    if not name:
         return ANONYMOUS
-    return f"User:{mapping.principal(distinguished_name(certificate['subject']))}"
+    principal = mapping.principal(name)
+    if principal is None:
+        shown = name[:_SHOWN_NAME]
+        raise AuthenticationFailedError(f"TLS: no rule of ssl.principal.mapping.rules applies to {shown!r}")
+    return f"User:{principal}"
 
 
 def tls_settings(options: ListenerOptions, *, client_auth: str = "none", check_hostname: bool = True) -> TlsSettings:

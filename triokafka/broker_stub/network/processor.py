@@ -205,7 +205,6 @@ class ConnectionProcessor:
         """Authenticate the peer before its first request."""
         shared = self._shared
         try:
-            await shared.authentication.take_turn(self._stream)
             known = await shared.authentication.authenticate(self._stream, self.listener)
         except AuthenticationFailedError:
             await self._delay_refusal()

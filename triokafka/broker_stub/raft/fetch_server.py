@@ -80,7 +80,7 @@ class FetchServer:
         key = ReplicaKey.of(messages.replica_id(request), partition.replica_directory_id)
         if key.node_id >= 0:
             leader.fetched(key, partition.fetch_offset, quorum.log.end_offset, now)
-            quorum.commit()
+            quorum.commit(now)
         if (
             partition.fetch_offset >= quorum.log.end_offset
             and (leader.high_watermark or -1) <= partition.high_watermark

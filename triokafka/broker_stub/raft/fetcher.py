@@ -107,7 +107,9 @@ class Fetcher:
                 return False  # this node has the snapshot and more; the leader may know more later
         else:
             if partition.records:
+                base_offset = log.end_offset
                 log.append(partition.records, now_ms=quorum.wall_ms())
+                quorum.metrics.fetched.record(log.end_offset - base_offset, now)
                 quorum.history.update(log)
                 quorum.voters_changed()
             quorum.advance(partition.high_watermark)

@@ -16,6 +16,7 @@ from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import CHECK_QUORUM_FACTOR, Leader
 from triokafka.broker_stub.raft.peers import Peers
 from triokafka.broker_stub.raft.quorum_history import QuorumHistory
+from triokafka.broker_stub.raft.quorum_metrics import QuorumMetrics
 from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, RaftLog
@@ -82,6 +83,7 @@ class Quorum:
             request_timeout=config.request_timeout_ms / 1000,
             rng=rng,
         )
+        self.metrics = QuorumMetrics()
         self.high_watermark = -1
         self.shutting_down = False
         self.last_heard: tuple[int, float] | None = None
@@ -243,6 +245,7 @@ class Quorum:
         if isinstance(state, (Leader, Follower)):
             self._lost_elections = 0
         if isinstance(before, Leader):
+            self.metrics.left_leadership()
             self.on_leave_leadership(before)
         self._changed()
 
@@ -277,6 +280,7 @@ class Quorum:
 
     def to_prospective(self, now: float) -> None:
         """Ask for pre-votes."""
+        self.metrics.election_began(now)
         state = self.state
         election = Election(self.voters, self.config.key)
         self._enter(
@@ -323,9 +327,11 @@ class Quorum:
         )  # fmt: skip
         logger.info("Node %d leads the quorum in epoch %d", self.config.node_id, state.epoch)
         self._enter(leader)
+        self.metrics.leader_known(now)
         self.on_become_leader(leader, now)
 
     def _follower(self, election: ElectionState, leader_id: int, endpoints: Endpoints, now: float) -> Follower:
+        self.metrics.leader_known(now)
         timeout = self.config.fetch_timeout_ms / 1000
         give_up_at, update_voter_at = self.fetch_timeout_at(now), now + timeout * UPDATE_VOTER_FACTOR
         return Follower(election.epoch, leader_id, endpoints, election.voted, give_up_at, update_voter_at)
@@ -402,10 +408,11 @@ class Quorum:
 
     # Commitment
 
-    def commit(self) -> None:
+    def commit(self, now: float) -> None:
         """Compute the high watermark of this leader, and report it."""
         leader = self.state
         if isinstance(leader, Leader) and leader.update_high_watermark(self.log.flushed_offset):
+            self.metrics.committed(leader.high_watermark or 0, now)
             self.advance(leader.high_watermark or 0)
 
     def advance(self, high_watermark: int) -> None:

@@ -17,6 +17,7 @@ from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, enc
 from triokafka.broker_stub.raft.effects import Reply, Send
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import Leader
+from triokafka.broker_stub.raft.quorum_metrics import QuorumMetrics
 from triokafka.broker_stub.raft.quorum_state import ElectionState, QuorumStateStore
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_core import RaftCore
@@ -164,6 +165,36 @@ class RaftClient:
     def voters(self) -> VoterSet:
         """The newest voters, committed or not."""
         return self._core.quorum.voters
+
+    @property
+    def state_name(self) -> str:
+        """The state of this node in Kafka's words, such as ``leader``; an ``observer`` follows without a vote."""
+        quorum = self._core.quorum
+        name = type(quorum.state).__name__.lower()
+        return "observer" if name == "follower" and not quorum.is_voter else name
+
+    @property
+    def voted_for(self) -> int:
+        """The node that got this node's vote in the newest epoch; -1 if none did."""
+        voted = self._core.quorum.state.voted
+        return -1 if voted is None else voted.node_id
+
+    @property
+    def observer_count(self) -> int | None:
+        """The number of nodes without a vote that fetch the log from this leader; None if this node does not lead."""
+        state = self._core.quorum.state
+        return len(state.observer_progress(self._now())) if isinstance(state, Leader) else None
+
+    @property
+    def is_changing_voters(self) -> bool:
+        """Whether the newest voters are not committed yet."""
+        changed_at = self._core.quorum.history.voters_offset
+        return changed_at is not None and changed_at >= self.high_watermark
+
+    @property
+    def metrics(self) -> QuorumMetrics:
+        """The measurements of this node."""
+        return self._core.quorum.metrics
 
     @property
     def kraft_version(self) -> int:
@@ -316,6 +347,7 @@ class RaftClient:
         if self._is_pumping:
             return
         self._is_pumping = True
+        began_at = self._now()
         try:
             while self._pump_again:
                 self._pump_again = False
@@ -329,6 +361,8 @@ class RaftClient:
                     self._begin_send(send)
         finally:
             self._is_pumping = False
+            now = self._now()
+            self._core.quorum.metrics.busy.record(now - began_at, now)
         if self._has_disk_work:
             self._disk_work.set()
         self._rescheduled.set()

@@ -478,12 +478,14 @@ class RaftCore:
         leader = self.quorum.state
         if not isinstance(leader, Leader) or leader.epoch != epoch or self._halted or leader.resign_requested:
             raise NotControllerError(f"this node does not lead the metadata log in epoch {epoch}")
+        base_offset = self.log.end_offset
         try:
             self.log.append(batch, now_ms=self.quorum.wall_ms())
         except (KafkaError, OSError) as error:
             failure = _not_written(error)
             self.write_failed(failure, now)
             raise failure from None
+        self.quorum.metrics.appended_until(self.log.end_offset, self.log.end_offset - base_offset, now)
         return self.log.end_offset
 
     def _append_controls(self, controls: Sequence[tuple[ControlRecordType, bytes]]) -> int:
@@ -531,7 +533,7 @@ class RaftCore:
 
     def flushed(self, now: float) -> None:
         """Continue after a sync of the log."""
-        self.quorum.commit()
+        self.quorum.commit(now)
 
     def write_failed(self, error: KafkaStorageError, now: float) -> None:
         """Drop what is not on disk, as after a crash, and lead no more: the epoch's records must stay what they were.

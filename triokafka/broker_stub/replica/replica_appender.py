@@ -12,9 +12,10 @@ from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, needs_pre
 from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
-from triokafka.broker_stub.replica.delayed_produce import DelayedProduce
+from triokafka.broker_stub.replica.delayed_produce import committed, flushed
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.partitions_operation import PartitionsOperation
 from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.topic_names import INTERNAL_TOPICS
@@ -90,6 +91,7 @@ class ReplicaAppender:
         guard: VerificationGuard | None,
     ) -> AppendOutcome:
         partition = self._hosted.online.get(topic_partition)
+        hosted = None if partition is None else topic_partition.topic
         try:
             if topic_partition.topic in INTERNAL_TOPICS:
                 raise errors.InvalidTopicError(f"{topic_partition.topic} is internal: clients may not write to it")
@@ -97,7 +99,7 @@ class ReplicaAppender:
                 partition = self._partition(topic_partition)
             info = partition.append(batches, required_acks=required_acks, now_ms=now_ms, guard=guard)
         except errors.BrokerResponseError as error:
-            self._traffic.refused()
+            self._traffic.refused(hosted, _size(batches), error_code=error.code)
             log_start_offset = partition.log.log_start_offset if partition is not None else -1
             return AppendOutcome(
                 error_code=error.code,
@@ -107,10 +109,9 @@ class ReplicaAppender:
             )
         except OSError as error:
             logger.error("%s: append failed: %s", topic_partition, error)
-            self._traffic.refused()
+            self._traffic.refused(hosted, _size(batches), error_code=errors.KafkaStorageError.code)
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
-        size = len(batches.data if isinstance(batches, PrevalidatedBatch) else batches)
-        self._traffic.appended(topic_partition.topic, size, info.last_offset - info.first_offset + 1)
+        self._traffic.appended(topic_partition.topic, _size(batches), info.last_offset - info.first_offset + 1)
         self._hosted.appended(partition)
         return AppendOutcome(
             base_offset=info.first_offset,
@@ -149,7 +150,7 @@ class ReplicaAppender:
 
     def delay_produce(
         self, outcomes: Mapping[TopicPartition, AppendOutcome], timeout_ms: int, *, required_acks: int = -1
-    ) -> DelayedProduce | None:
+    ) -> PartitionsOperation[AppendOutcome] | None:
         """Return an operation that waits until the appended records are committed; None when they are.
 
         With ``required_acks`` 1, it waits for the leader's flush.
@@ -161,7 +162,8 @@ class ReplicaAppender:
             else:
                 return None
         pending = [key for key, outcome in outcomes.items() if not outcome.error_code]
-        operation = DelayedProduce(max(timeout_ms, 0), outcomes, self._partition, required_acks=required_acks)
+        settled = flushed if required_acks == 1 else committed
+        operation = PartitionsOperation(max(timeout_ms, 0), outcomes, self._partition, settled)
         self._purgatory.try_complete_else_watch(operation, pending, monotonic_ms(self._world))
         return None if operation.completed else operation
 
@@ -173,3 +175,7 @@ class ReplicaAppender:
             and partition.high_watermark > outcome.last_offset
             and partition.enough_replicas
         )
+
+
+def _size(batches: Buffer | PrevalidatedBatch) -> int:
+    return len(batches.data if isinstance(batches, PrevalidatedBatch) else batches)

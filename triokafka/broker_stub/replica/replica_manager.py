@@ -14,12 +14,13 @@ from triokafka.broker_stub.replica.alter_partition import (
     AlterPartitionSender,
     PendingProposals,
 )
-from triokafka.broker_stub.replica.delayed_delete_records import DelayedDeleteRecords, DeleteOutcome
+from triokafka.broker_stub.replica.delayed_delete_records import DeleteOutcome, deleted_everywhere
 from triokafka.broker_stub.replica.delta_applier import DeltaApplier
 from triokafka.broker_stub.replica.fetcher.fetcher_manager import FetcherManager
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partition_opener import PartitionOpener
+from triokafka.broker_stub.replica.partitions_operation import PartitionsOperation
 from triokafka.broker_stub.replica.replica_appender import ReplicaAppender
 from triokafka.broker_stub.replica.replica_listener import ReplicaListener
 from triokafka.broker_stub.replica.replica_reader import ReplicaReader
@@ -165,12 +166,12 @@ class ReplicaManager:
 
     def delay_delete(
         self, outcomes: Mapping[TopicPartition, DeleteOutcome], timeout_ms: int
-    ) -> DelayedDeleteRecords | None:
+    ) -> PartitionsOperation[DeleteOutcome] | None:
         """Return an operation that waits until every replica has deleted the records; None when they have."""
         pending = [key for key, outcome in outcomes.items() if not outcome.error_code]
         if not pending:
             return None
-        operation = DelayedDeleteRecords(max(timeout_ms, 0), outcomes, self.partition)
+        operation = PartitionsOperation(max(timeout_ms, 0), outcomes, self.partition, deleted_everywhere)
         self.delete_purgatory.try_complete_else_watch(operation, pending, monotonic_ms(self._world))
         return None if operation.completed else operation
 

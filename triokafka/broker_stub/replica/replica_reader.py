@@ -114,7 +114,7 @@ class ReplicaReader:
         total = 0
         urgent = False
         cold: list[ColdReadError] = []
-        failed = 0
+        failed: list[str] = []
         outcomes: dict[TopicPartition, ReadOutcome] = {}
         follower, read_committed, leader_only = parameters.follower, parameters.read_committed, parameters.leader_only
         work = WorkBudget() if len(wanted) > BUDGET else None
@@ -169,13 +169,13 @@ class ReplicaReader:
             except errors.BrokerResponseError as error:
                 outcomes[topic_partition] = self._failed_read(topic_partition, error)
                 urgent = True
-                failed += 1
+                failed.append(topic_partition.topic)
                 continue
             except OSError as error:
                 logger.error("%s: read failed: %s", topic_partition, error)
                 outcomes[topic_partition] = ReadOutcome(errors.KafkaStorageError.code)
                 urgent = True
-                failed += 1
+                failed.append(topic_partition.topic)
                 continue
             outcomes[topic_partition] = outcome
             size = len(outcome.records)
@@ -186,7 +186,8 @@ class ReplicaReader:
         if cold:
             raise ColdReadError(partial(_warm, cold))
         self._traffic.fetches += len(outcomes)
-        self._traffic.failed_fetches += failed
+        for topic in failed:
+            self._traffic.unreadable(topic)
         return outcomes, total, urgent
 
     def delay_fetch(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+from triokafka.errors import CorruptRecordError, MessageSizeTooLargeError, RecordListTooLargeError
+
+_TOO_LARGE: Final = (MessageSizeTooLargeError.code, RecordListTooLargeError.code)
 
 
 class TopicTraffic:
     """The part of one topic in the totals of `Traffic`, without replication."""
 
-    __slots__ = ("bytes_in", "bytes_out", "failed_produces", "fetches", "produces", "records_in")
+    __slots__ = ("bytes_in", "bytes_out", "failed_fetches", "failed_produces", "fetches", "produces", "records_in")
 
     def __init__(self) -> None:
         self.bytes_in = self.records_in = self.bytes_out = 0
-        self.produces = self.failed_produces = self.fetches = 0
+        self.produces = self.failed_produces = self.fetches = self.failed_fetches = 0
 
 
 @dataclass(slots=True)
@@ -21,7 +26,8 @@ class Traffic:
 
     ``bytes_in`` and ``records_in`` count appends of clients. ``bytes_out`` counts records in responses to consumers,
     ``replication_bytes_out`` those in responses to followers. ``replication_bytes_in`` counts what this broker appended
-    as a follower, ``reassignment_bytes_in`` the part of it for replicas that a reassignment adds. Requests and failures
+    as a follower, ``reassignment_bytes_in`` the part of it for replicas that a reassignment adds. ``rejected_bytes``
+    counts batches that are too large, ``corrupt_batches`` those whose checksum or form is wrong. Requests and failures
     are counted per partition.
     """
 
@@ -31,6 +37,8 @@ class Traffic:
     replication_bytes_out: int = 0
     replication_bytes_in: int = 0
     reassignment_bytes_in: int = 0
+    rejected_bytes: int = 0
+    corrupt_batches: int = 0
     produces: int = 0
     failed_produces: int = 0
     fetches: int = 0
@@ -54,10 +62,25 @@ class Traffic:
         counts.bytes_in += size
         counts.records_in += records
 
-    def refused(self) -> None:
-        """Count a client's rejected batch. It counts for no topic, because the topic may not exist."""
+    def refused(self, topic: str | None, size: int, *, error_code: int) -> None:
+        """Count a client's rejected batch. ``topic`` is None where this broker has no replica of the partition."""
         self.produces += 1
         self.failed_produces += 1
+        if topic is not None:
+            counts = self.of_topic(topic)
+            counts.produces += 1
+            counts.failed_produces += 1
+        if error_code in _TOO_LARGE:
+            self.rejected_bytes += size
+        elif error_code == CorruptRecordError.code:
+            self.corrupt_batches += 1
+
+    def unreadable(self, topic: str) -> None:
+        """Count a partition of a fetch that failed; by topic only where the topic has had traffic."""
+        self.failed_fetches += 1
+        counts = self.topics.get(topic)
+        if counts is not None:
+            counts.failed_fetches += 1
 
     def given(self, topic: str, size: int) -> None:
         """Count the records of one partition in a response to a consumer."""

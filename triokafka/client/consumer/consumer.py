@@ -47,18 +47,20 @@ _PER_WORLD_NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = Weak
 class Consumer:
     """Reads records from Kafka topics. Use it as ``async with Consumer("orders", group_id="billing") as consumer``.
 
-    Positional arguments are topics to subscribe to; options are those of `ConsumerOptions`, by keyword; ``world`` is
-    for simulations. A wrong option raises `ConfigurationError` here. The consumer connects when the block is entered.
+    Positional arguments are topics to subscribe to. Options are keyword arguments, such as ``bootstrap_servers``,
+    ``group_id``, ``auto_offset_reset``, ``enable_auto_commit`` and ``group_protocol``; `ConsumerOptions` has all of
+    them. ``world`` is for simulations. A wrong option raises `ConfigurationError` here. Entering the block starts the
+    background tasks, which connect; it does not wait for them.
 
     One task at a time may use a consumer; a second one gets `IllegalStateError`. Membership, heartbeats, fetching and
-    auto-commit run in the background while the block is open. A record or batch is finished when the user asks for the
-    next one; auto-commit commits only finished records.
+    auto-commit run in the background while the block is open. A record or batch is finished when the program asks for
+    the next one; auto-commit commits only finished records.
 
     Leaving the block commits the returned records (with ``enable_auto_commit``), calls the rebalance listener's
     ``on_partitions_revoked`` and leaves the group, within ``close_timeout_ms``. If an exception or a cancellation
     leaves the block, the last returned record or batch is not committed.
 
-    A failed background task does not cancel the body; this call and every later one raise its error.
+    A failed background task does not cancel the body: the current call and every later one raise its error.
     """
 
     def __init__(self, *topics: str, world: World | None = None, **options: Unpack[ConsumerKeywords]) -> None:

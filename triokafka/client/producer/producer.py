@@ -65,9 +65,10 @@ _NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDiction
 class Producer:
     """Sends records to Kafka topics. Use it as ``async with Producer(bootstrap_servers=…) as producer``.
 
-    Many tasks may use one producer at the same time. The keyword arguments are the options of `ProducerOptions`;
-    ``world`` is for simulations. The constructor raises `ConfigurationError` for an invalid option. No connection is
-    opened before the first send.
+    Many tasks may use one producer at the same time. Options are keyword arguments, such as ``bootstrap_servers``,
+    ``acks``, ``linger_ms``, ``batch_size``, ``compression_type`` and ``transactional_id``;
+    `ProducerOptions` has all of them. ``world`` is for simulations. The constructor raises
+    `ConfigurationError` for an invalid option. No connection is opened before the first send.
 
     Leaving the block sends all accepted records and waits for their acknowledgements, at most ``close_timeout_ms``. If
     the body was cancelled or raised, it waits only until no acknowledgement has arrived for

@@ -52,11 +52,17 @@ class MarkerQueue:
         self._by_node: dict[int, dict[tuple[Completion, TopicPartition], None]] = {}
         self._in_flight: dict[int, None] = {}
         self._retries: list[tuple[float, int, Completion, TopicPartition]] = []
+        self._leaderless: dict[tuple[Completion, TopicPartition], None] = {}
         self._sequence = 0
         self._done: list[Completion] = []
 
     def __len__(self) -> int:
         return len(self._pending)
+
+    @property
+    def without_leader(self) -> int:
+        """The number of markers whose partition has no leader."""
+        return sum(self._waits(completion, partition) for completion, partition in self._leaderless)
 
     def add(self, completion: Completion) -> None:
         """Take over a decided transaction. A known one is not added twice."""
@@ -89,14 +95,18 @@ class MarkerQueue:
             _, _, completion, partition = heapq.heappop(self._retries)
             if self._waits(completion, partition):
                 self._unrouted[completion, partition] = None
+            else:
+                self._leaderless.pop((completion, partition), None)
         unrouted, self._unrouted = self._unrouted, {}
         for completion, partition in unrouted:
             if not self._waits(completion, partition):
                 continue
             leader = self._leader_of(partition)
+            self._leaderless.pop((completion, partition), None)
             if leader is None:
                 self._written(completion, partition)
             elif leader == NO_LEADER:
+                self._leaderless[completion, partition] = None
                 self._retry(completion, partition, now)
             else:
                 self._by_node.setdefault(leader, {})[completion, partition] = None

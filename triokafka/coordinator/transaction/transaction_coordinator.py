@@ -31,6 +31,10 @@ class MarkerWriter(Completions, Protocol):
 
     completed: Callable[[Completion], None]
 
+    @property
+    def without_leader(self) -> int:
+        """The number of markers whose partition has no leader."""
+
     async def run(self) -> None:
         """Write until cancelled."""
 
@@ -70,6 +74,11 @@ class TransactionCoordinator:
             world, log, coordinator_type, partitions=self.config.state_log_num_partitions
         )
         self.runtime = self._task.runtime
+
+    @property
+    def markers_without_leader(self) -> int:
+        """The number of markers whose partition has no leader."""
+        return self._markers.without_leader
 
     async def run(self) -> None:
         """Serve until cancelled: the shards, and the markers of decided transactions."""

@@ -8,11 +8,13 @@ from typing import Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
+from triokafka.security.java_replacement import Replacement
 
 _RULE: Final = re.compile(
     r"DEFAULT|RULE:\[(?P<count>\d+):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
     r"(?:s/(?P<pattern>[^/]*)/(?P<replacement>[^/]*)/(?P<all>g)?)?/?(?P<case>[LU])?"
 )
+_PART: Final = re.compile(r"\$([0-9]*)")
 _PRINCIPAL: Final = re.compile(r"(?P<primary>[^/@]+)(?:/(?P<instance>[^/@]+))?(?:@(?P<realm>[^/@]+))?")
 
 
@@ -22,8 +24,7 @@ class _Rule(NamedTuple):
     components: int = 0
     format: str | None = None
     match: re.Pattern[str] | None = None
-    pattern: re.Pattern[str] | None = None
-    replacement: str = ""
+    replacement: Replacement | None = None
     everywhere: bool = False
     case: str = ""
 
@@ -60,12 +61,11 @@ class LocalNames:
             return parts[1] if parts[0] == self._default_realm else None
         if len(parts) - 1 != rule.components:
             return None
-        name = re.sub(r"\$(\d)", lambda at: parts[int(at[1])] if int(at[1]) < len(parts) else "", rule.format)
+        name = _PART.sub(lambda at: parts[int(at[1])], rule.format)
         if rule.match is not None and rule.match.fullmatch(name) is None:
             return None
-        if rule.pattern is not None:
-            replacement = re.sub(r"\$(\d)", r"\\g<\1>", rule.replacement)
-            name = rule.pattern.sub(replacement, name, count=0 if rule.everywhere else 1)
+        if rule.replacement is not None:
+            name = rule.replacement.replace(name, count=0 if rule.everywhere else 1)
         return name.lower() if rule.case == "L" else name.upper() if rule.case == "U" else name
 
 
@@ -81,16 +81,23 @@ def _parse(text: str) -> Iterable[_Rule]:
         if found["format"] is None:
             yield _Rule()
         else:
+            if any(not at or int(at) > int(found["count"]) for at in _PART.findall(found["format"])):
+                raise ConfigurationError(
+                    f"sasl.kerberos.principal.to.local.rules: {found[0]!r} names a part that such principals have not"
+                )
             try:
-                match, pattern = (re.compile(found[part]) if found[part] else None for part in ("match", "pattern"))
+                match = re.compile(found["match"]) if found["match"] else None
+                pattern = re.compile(found["pattern"]) if found["pattern"] else None
+                replacement = None if pattern is None else Replacement(pattern, found["replacement"])
             except re.error as error:
                 raise ConfigurationError(
                     f"sasl.kerberos.principal.to.local.rules: {found[0]!r} has no pattern: {error}"
                 ) from None
+            except ValueError as error:
+                raise ConfigurationError(f"sasl.kerberos.principal.to.local.rules: {found[0]!r}: {error}") from None
             yield _Rule(
-                int(found["count"]), found["format"], match, pattern, found["replacement"] or "", bool(found["all"]),
-                found["case"] or "",
-            )  # fmt: skip
+                int(found["count"]), found["format"], match, replacement, bool(found["all"]), found["case"] or ""
+            )
         position = found.end()
         comma = re.compile(r"\s*,\s*").match(rest, position)
         if comma is None and position < len(rest):

@@ -193,6 +193,19 @@ def test_stopping_broker_waits_until_everybody_knows_the_new_leaders() -> None:
     assert rig.image.topics["alone"].partitions[0].leader == -1
 
 
+def test_broker_that_stops_may_be_replaced_before_it_is_fenced() -> None:
+    """Its process may have ended before this controller, which is new, was told."""
+    rig = Rig()
+    for broker_id in (1, 2):
+        rig.register(broker_id=broker_id)
+        rig.beat(broker_id=broker_id)
+    rig.image = replayed(topic("t", [1, 2]), rig.image)
+    rig.beat(stop=True)
+    rig.register(incarnation=2)
+    broker = rig.image.brokers[1]
+    assert (broker.incarnation_id, broker.fenced, broker.in_controlled_shutdown) == (uuid.UUID(int=2), True, False)
+
+
 def test_only_broker_stops_at_once() -> None:
     """(replication factor one is left alone)"""
     rig = Rig()

@@ -43,13 +43,14 @@ class TestLifecycle:
         assert state_of(life) is LifecycleState.RUNNING
         assert life.heartbeat_answered(SERVING) == 2.0
 
-    def test_failures_wait_longer_each_time_up_to_the_session(self) -> None:
+    def test_failures_wait_longer_each_time_up_to_the_interval_and_once_registered_to_the_session(self) -> None:
         life = core()
         life.start()
         waits = [life.failed(errors.NotControllerError("x")) for _ in range(9)]
-        assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 9.0, 9.0]
+        assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0, 2.0]
         life.registration_answered(1)
-        assert life.failed(errors.NotControllerError("x")) == 0.1
+        waits = [life.failed(errors.NotControllerError("x")) for _ in range(9)]
+        assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 9.0, 9.0]
         assert state_of(life) is LifecycleState.STARTING
 
     def test_broker_that_is_not_known_any_more_registers_anew(self) -> None:
@@ -69,9 +70,19 @@ class TestLifecycle:
         life.leave()
         assert life.wants_shut_down
         assert life.heartbeat_answered(SERVING) == 0.050
-        assert life.heartbeat_answered(SERVING) == 2.0
+        assert life.heartbeat_answered(SERVING) == 0.050
         assert life.heartbeat_answered(MAY_STOP) == 0.0
         assert state_of(life) is LifecycleState.SHUTTING_DOWN
+
+    @pytest.mark.parametrize("error", [errors.StaleBrokerEpochError("x"), errors.BrokerIdNotRegisteredError("x")])
+    def test_broker_that_leaves_stops_when_another_process_took_its_place(self, error: errors.KafkaError) -> None:
+        life = core()
+        life.start()
+        life.registration_answered(5)
+        life.heartbeat_answered(SERVING)
+        life.leave()
+        life.failed(error)
+        assert state_of(life) is LifecycleState.SHUTTING_DOWN and life.registered
 
     def test_broker_that_never_ran_may_stop_at_once(self) -> None:
         life = core()
@@ -167,6 +178,44 @@ class TestBrokerLifecycle:
         await life.leave()
         assert [beat.want_shut_down for beat in channel.beats] == [False, True, True]
         assert life.state is LifecycleState.SHUTTING_DOWN
+
+    async def test_leaving_outlasts_an_election_of_the_controller(self, autojump_clock: MockClock) -> None:
+        channel = Channel(17, SERVING, SERVING, *[errors.NotControllerError("x")] * 5, SERVING, MAY_STOP)
+        life, _ = life_of(channel)
+        await life.start(someone(), timeout_ms=1_000)
+        await life.leave()
+        assert life.state is LifecycleState.SHUTTING_DOWN
+
+    async def test_leaving_ends_when_no_controller_answered_for_half_a_session(self, autojump_clock: MockClock) -> None:
+        channel = Channel(17, SERVING, *[SERVING] * 100, *[errors.NotControllerError("x")] * 100)
+        life, _ = life_of(channel)
+        await life.start(someone(), timeout_ms=1_000)
+        with pytest.raises(errors.NotControllerError):
+            await life.leave()
+        assert trio.current_time() == pytest.approx(99 * 0.050 + 4.5)
+
+    async def test_leaving_ends_when_a_controller_never_lets_the_broker_go(self, autojump_clock: MockClock) -> None:
+        channel = Channel(17, SERVING, *[SERVING] * 10_000)
+        life, _ = life_of(channel)
+        await life.start(someone(), timeout_ms=1_000)
+        with pytest.raises(errors.KafkaTimeoutError, match="the other brokers do not apply the metadata"):
+            await life.leave()
+        assert trio.current_time() == pytest.approx(300.0)
+
+    async def test_heartbeat_comes_early_when_somebody_waits_for_it(self, autojump_clock: MockClock) -> None:
+        channel = Channel(17, SERVING, *[SERVING] * 10)
+        life, _ = life_of(channel)
+        await life.start(someone(), timeout_ms=1_000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(life.run)
+            await trio.sleep(0.5)
+            assert len(channel.beats) == 1
+            life.report_soon()
+            await trio.sleep(0.1)
+            assert len(channel.beats) == 2
+            await trio.sleep(2.0)
+            assert len(channel.beats) == 3
+            nursery.cancel_scope.cancel()
 
 
 class TestSessions:

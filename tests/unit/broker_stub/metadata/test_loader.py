@@ -61,7 +61,7 @@ class Log:
     def append(self, *records: MetadataRecord, kraft_version: int | None = None) -> LogBatch:
         """Append a batch; without records it is a control batch."""
         base, count = self.end_offset, max(1, len(records))
-        batch = LogBatch(base, base + count - 1, self.epoch, records, kraft_version)
+        batch = LogBatch(base, base + count - 1, self.epoch, records, kraft_version, timestamp_ms=1_000 + base)
         self.batches.append(batch)
         return batch
 
@@ -121,6 +121,35 @@ def test_committed_records_are_published_once() -> None:
     node.catch_up(log)
     assert [set(image.topics) for image in node.published] == [{"t"}]
     assert (node.loader.image.offset, node.loader.next_offset) == (2, 3)
+
+
+def test_time_of_the_last_published_record_is_known() -> None:
+    log, node = Log(), Node()
+    assert node.loader.applied_ms == -1
+    log.append(*created(1))
+    log.append(*created(2, "u"))
+    change = done(node.loader.next_change(log))
+    assert change is not None
+    assert node.loader.applied_ms == -1
+    node.loader.publish(change.delta, change.image)
+    assert node.loader.applied_ms == 1_003
+    image = node.loader.image
+    other = Node()
+    other.load(image)
+    assert other.loader.snapshots == 1
+
+
+def test_failing_subscribers_are_counted_and_others_hear_of_the_change() -> None:
+    def fail(delta: MetadataDelta, image: MetadataImage) -> None:
+        raise ValueError("a subscriber's bug")
+
+    publisher, heard = MetadataPublisher(), list[int]()
+    publisher.subscribe(fail)
+    publisher.subscribe(lambda delta, image: heard.append(image.offset))
+    publisher.publish(MetadataDelta(EMPTY_IMAGE), cluster())
+    publisher.publish(MetadataDelta(EMPTY_IMAGE), cluster())
+    assert publisher.failures == 2
+    assert len(heard) == 2
 
 
 def test_control_records_move_the_offset_alone() -> None:

@@ -13,9 +13,9 @@ from triokafka.broker_stub.metrics.prometheus import as_prometheus_text, prometh
 from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.quota_precedence import USER
+from triokafka.testing import running_broker
 
 DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana" / "triokafka.json"
-PUBLISHED = Path(__file__).parents[3] / "data" / "dashboard_metrics.json"
 
 
 async def exported() -> list[Sample]:
@@ -31,18 +31,40 @@ async def exported() -> list[Sample]:
         return node.broker.metrics()
 
 
+async def exported_by_node() -> list[Sample]:
+    """The samples of a whole node that is its own quorum."""
+    async with running_broker() as target:
+        return target.broker.metrics()
+
+
 async def test_every_declared_metric_is_exported_and_every_exported_one_is_declared() -> None:
-    samples = await exported()
+    samples = [*await exported(), *await exported_by_node()]
     names = {sample.name for sample in samples}
-    not_running = {
-        name for name in DECLARED if name.startswith(("kafka.controller:", "kafka.server:type=raft-metrics"))
-    }
+    of_other_nodes = {
+        name
+        for name in DECLARED
+        if name.startswith(("kafka.server:type=raft-channel-metrics", "kafka.server:type=ControllerServer"))
+    } | {"kafka.server:type=FetcherLagMetrics,name=ConsumerLag"}
     of_damage = {f"triokafka:type=LogManager,name={name}" for name in ("StrayLogs", "DamagedLogs", "LostOffsets")}
     assert names - DECLARED.keys() == set()
-    assert DECLARED.keys() - names - not_running - of_damage == set()
+    assert DECLARED.keys() - names - of_other_nodes - of_damage == set()
     for sample in samples:
         kind = DECLARED[sample.name].kind
         assert (sample.statistic == "") == (kind == "gauge"), sample
+
+
+_LINE = re.compile(
+    r"(?:# (?:HELP|TYPE) .*|"
+    r'[a-zA-Z_:][a-zA-Z0-9_:]*(?:\{[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*"'
+    r'(?:,[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*")*\})? [-+0-9.e]+(?:[NnAaIiFf]+)?)'
+)
+
+
+async def test_every_line_has_the_form_that_prometheus_reads() -> None:
+    """One label name with a hyphen makes Prometheus drop the whole page."""
+    text = as_prometheus_text([*await exported(), *await exported_by_node()])
+    assert re.search(r'^kafka_server_produce_byte_rate\{user="[^"]*",client_id="', text, re.MULTILINE)
+    assert [line for line in text.splitlines() if not _LINE.fullmatch(line)] == []
 
 
 async def test_groups_have_members_offsets_and_lag() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import trio
@@ -62,6 +62,19 @@ class FetcherManager:
         for fetcher in self._fetchers.values():
             found.update(fetcher.state.lags())
         return found
+
+    def lags_by_fetcher(self) -> Iterator[tuple[str, dict[TopicPartition, int]]]:
+        """Yield the lags of each fetcher with Kafka's name of its thread."""
+        for key, fetcher in sorted(self._fetchers.items()):
+            yield f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader_id}", fetcher.state.lags()
+
+    def least_requests_per_second(self, now: float) -> float:
+        """Return the rate of answered fetches of the slowest fetcher; 0 without fetchers."""
+        return min((fetcher.requests_per_second(now) for fetcher in self._fetchers.values()), default=0.0)
+
+    def resting(self, now: float) -> int:
+        """Return the number of followed partitions that rest after an error."""
+        return sum(fetcher.state.resting(now) for fetcher in self._fetchers.values())
 
     async def run(
         self,

@@ -81,6 +81,10 @@ class FetcherState:
         """Return how many records each partition lags behind, as far as known."""
         return {key: found.lag for key, found in self._positions.items() if found.lag is not None}
 
+    def resting(self, now: float) -> int:
+        """Return the number of partitions that rest after an error."""
+        return sum(position.delayed_until > now for position in self._positions.values())
+
     # -- partitions
 
     def add(self, partition: Partition) -> None:

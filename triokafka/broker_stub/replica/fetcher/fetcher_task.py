@@ -14,6 +14,9 @@ from triokafka.broker_stub.replica.fetcher.fetcher_config import FetcherConfig
 from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchPosition
 from triokafka.broker_stub.replica.partition import EARLIEST, LATEST, Partition
 from triokafka.broker_stub.work_budget import WorkBudget
+from triokafka.metrics.metric_config import MetricConfig
+from triokafka.metrics.rates import Rate
+from triokafka.metrics.stats import WindowedCount
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, ReplicaState
 from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -27,6 +30,7 @@ R = TypeVar("R", bound=Response)
 
 _SHORT_WAIT_MS: Final = 20
 _IDENTITY_APART_SINCE: Final = 15
+_WINDOW: Final = MetricConfig()
 
 
 class LeaderChannel(Protocol):
@@ -76,6 +80,11 @@ class FetcherTask:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._changed = trio.Event()
+        self._requests = Rate(WindowedCount())
+
+    def requests_per_second(self, now: float) -> float:
+        """Return the rate of answered fetches over the last minute."""
+        return self._requests.measure(_WINDOW, now)
 
     def add(self, partitions: Iterable[Partition]) -> None:
         """Fetch more partitions."""
@@ -113,6 +122,7 @@ class FetcherTask:
             logger.info("%s: the fetch failed: %s", self.name, error)
             self.state.failed(self._world.now())
             return
+        self._requests.update(_WINDOW, 1, 1, 1, 1, self._world.now())
         if not self.state.answered(response.session_id, response.error_code):
             if response.error_code not in _SESSION_ERRORS:
                 logger.error("%s: the leader answers with %s", self.name, errors.for_code(response.error_code).__name__)
