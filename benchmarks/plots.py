@@ -21,12 +21,14 @@ COLOURS: Final = {
     "java": "#7a5c4d",
     "ceiling": "#9a9a9a",
     "ready": "#9a9a9a",
+    "tuples": "#9a9a9a",
 }
 """By a part of the label, in small letters; everything else is ours."""
 _PAPER: Final = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "boxstyle": "square,pad=0.05"}
 OURS: Final = "#3b6fb6"
 TEXT: Final = "#222222"
 QUIET: Final = "#6b6b6b"
+BEHIND: Final = "#b9c7de"
 _OTHER_LINES: Final = ("#3b6fb6", "#c8791d", "#2f8f5b", "#8a4f9e", "#b5912a", "#7a5c4d", "#b3242a")
 
 
@@ -44,14 +46,24 @@ def shown(value: float) -> str:
 
 
 def bars(title: str, axis_label: str, bar: Bar, rows: Sequence[Any], *, even: float | None = None) -> Any:
-    """Return a matplotlib figure with a bar for each row, its value beside it, and a line where both are ``even``."""
+    """Return a matplotlib figure with a bar for each row, its value beside it, and a line where both are ``even``.
+
+    Bars on the worse side of that line are pale.
+    """
     from matplotlib.figure import Figure
 
     labels, values = zip(*map(bar, reversed(rows)), strict=True)
     height = 1.5 + 0.27 * len(rows)
     figure = Figure(figsize=(10, height))
     axis = figure.subplots()
-    axis.barh(range(len(labels)), values, color=[colour_of(label) for label in labels], height=0.72)
+    colours = [colour_of(label) for label in labels]
+    if even is not None:
+        longer_is_better = "longer is better" in axis_label
+        colours = [
+            BEHIND if value != even and (value < even) == longer_is_better else colour
+            for value, colour in zip(values, colours, strict=True)
+        ]
+    axis.barh(range(len(labels)), values, color=colours, height=0.72)
     axis.set_yticks(range(len(labels)), labels)
     axis.set_xlim(0, max(values, default=1.0) * 1.12 or 1.0)
     for place, value in enumerate(values):
@@ -63,6 +75,7 @@ def bars(title: str, axis_label: str, bar: Bar, rows: Sequence[Any], *, even: fl
             va="center",
             fontsize=10,
             color=TEXT,
+            bbox=_PAPER,
         )
     if even is not None:
         axis.axvline(even, color=TEXT, linewidth=1, zorder=0.5)

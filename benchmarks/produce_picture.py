@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from benchmarks.produce import Findings, LatencyRow, MemoryRow, Row
 
 _STRENGTH: Final = {"none": 1.0, "lz4": 0.65, "zstd": 0.4}
+_BROKERS: Final = {"sink": "sink, which only acknowledges"}
 _QUANTILES: Final = (("p50_ms", "p50", 1.0), ("p99_ms", "p99", 0.65), ("p999_ms", "p99.9", 0.4))
 
 
@@ -18,7 +19,7 @@ def draw(found: Findings) -> Any:
     """A matplotlib figure: a column for each broker, a line of panels for each size, and latency and memory below.
 
     Each library has one colour everywhere; paler bars are compressed, or rarer latencies. The value stands at the bar,
-    and how many times as fast our ``send`` is.
+    and what multiple of our ``send`` it is.
     """
     from matplotlib.figure import Figure
 
@@ -32,7 +33,8 @@ def draw(found: Findings) -> Any:
     for line, size in enumerate(sizes):
         for column, broker in enumerate(brokers):
             chosen = [row for row in found.rows if (row.broker, row.size) == (broker, size)]
-            _speed(axes[line][column], f"{broker}: records of {size} bytes a second (longer is better)", chosen)
+            title = f"{_BROKERS.get(broker, broker)}: records of {size} B a second (longer is better)"
+            _speed(axes[line][column], title, chosen)
     if found.latency:
         for column, broker in enumerate(brokers):
             _latency(axes[len(sizes)][column], broker, [row for row in found.latency if row.broker == broker])
@@ -61,17 +63,17 @@ def _speed(axis: Any, title: str, rows: Sequence[Row]) -> None:
     base = {row.compression: row.records_per_second for row in rows if row.client == "triokafka send"}
     texts = []
     for row in rows:
-        ratio = base.get(row.compression, 0.0) / row.records_per_second
-        times = f", send: {plots.shown(ratio)} times that" if ratio and row.client != "triokafka send" else ""
-        texts.append(f"{row.records_per_second / 1e6:.2f} M{times}")
+        send = base.get(row.compression, 0.0)
+        multiple = f", {plots.shown(row.records_per_second / send)} times send" if send else ""
+        texts.append(f"{row.records_per_second:,.0f}{'' if row.client == 'triokafka send' else multiple}")
     _bars(
         axis,
-        [f"{row.client}, {row.compression}" for row in rows],
+        [row.client if row.compression == "none" else f"{row.client}, {row.compression}" for row in rows],
         [row.records_per_second for row in rows],
         texts,
         [_STRENGTH.get(row.compression, 1.0) for row in rows],
     )
-    axis.set_title(title, loc="left", fontsize=11)
+    axis.set_title(title, loc="left", fontsize=10)
     axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M")
 
 
@@ -83,8 +85,12 @@ def _latency(axis: Any, broker: str, rows: Sequence[LatencyRow]) -> None:
             values.append(getattr(row, field))
             strengths.append(strength)
     _bars(axis, labels, values, [f"{plots.shown(value)} ms" for value in values], strengths)
-    title = f"{broker}: latency at 5,000 records a second, milliseconds (shorter is better)"
-    axis.set_title(title, loc="left", fontsize=11)
+    title = f"{_BROKERS.get(broker, broker)}: latency at 5,000 records a second (shorter is better)"
+    axis.set_title(title, loc="left", fontsize=10)
+    if values:
+        axis.set_xscale("log")
+        axis.set_xlim(min(values) / 3, max(values) * 5)
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:g} ms")
 
 
 def _memory(axis: Any, rows: Sequence[MemoryRow]) -> None:
@@ -92,10 +98,10 @@ def _memory(axis: Any, rows: Sequence[MemoryRow]) -> None:
         axis,
         [row.client for row in rows],
         [row.peak_mib for row in rows],
-        [f"{row.peak_mib:.0f} MiB, {row.before_mib:.0f} before" for row in rows],
+        [f"{row.peak_mib:.0f} MiB, {row.before_mib:.0f} MiB before it stopped" for row in rows],
         [1.0] * len(rows),
     )
-    axis.set_title("Peak memory while the broker does not answer, MiB (shorter is better)", loc="left", fontsize=11)
+    axis.set_title("Peak memory while the broker does not answer, MiB (shorter is better)", loc="left", fontsize=10)
 
 
 def _bars(

@@ -218,7 +218,7 @@ def draw(found: Findings) -> Any:
         title if best is None else f"{title}: up to {plots.shown(best)} times as many as with Spark's connector",
         "million rows a second (longer is better)",
         lambda row: (
-            f"{row.broker}, {row.size} B, {row.compression}, {row.mode}: {row.reader}",
+            f"{row.reader}: {row.size} B, compression {row.compression}, {row.mode}, from {row.broker}",
             row.rows_per_second / 1e6,
         ),
         rows,

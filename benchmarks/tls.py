@@ -348,7 +348,7 @@ def draw(found: Findings) -> Any:
     """Return the picture: rates for each processor second."""
     return bars(
         "What encryption costs: records for each second of processor time",
-        "million records for each processor second",
+        "million records for each processor second (longer is better)",
         lambda row: (f"{row.client} {row.what} {row.protocol}", row.per_processor_second / 1e6),
         found.rows,
     )

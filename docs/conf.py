@@ -40,6 +40,7 @@ html_show_search_summary = False  # the theme's own excerpts fetch pages, which 
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 default_role = "code"
+highlight_language = "text"  # a block without a language is output, or a command
 myst_enable_extensions = ["strikethrough"]
 myst_heading_anchors = 4
 copybutton_prompt_text = "$ "
@@ -55,7 +56,10 @@ _EXAMPLE: Final = re.compile(r"^<!-- example (\w+\.py) -->$", re.MULTILINE)
 _EMPTY_HEADING: Final = re.compile(r'<th class="head([^"]*)">(?:<p></p>)?</th>')
 _CELL: Final = re.compile(r"<td>.*?</td>", re.DOTALL)
 _NAME: Final = re.compile(r'(?<=<span class="pre">)[^<]{18,}(?=</span>)')
-_JOINT: Final = re.compile(r"[._/,](?=\w)")
+_SHORT: Final = re.compile(r'<span class="pre">(?=[^<]{1,20}</span>)')
+_TEXT: Final = re.compile(r">[^<]+<")
+_LONG_WORD: Final = re.compile(r"\b[A-Za-z]{18,}\b")
+_JOINT: Final = re.compile(r"[._/,](?=\w)|(?<=[a-z])(?=[A-Z])")
 _NOT_THE_SUBJECT: Final = ("The programs of this page", "pip install")
 _PAGE: Final = re.compile(r"\]\(((?:[\w-]+/)*[\w-]+)\.md(?:#[\w-]*)?\)")
 
@@ -122,18 +126,23 @@ def _add_description(app: Any, page: str, template: str, context: dict[str, Any]
 
 
 def _mend_markup(app: Any, page: str, template: str, context: dict[str, Any], tree: nodes.document | None) -> None:
-    """Complete what screen readers need, and let long names in tables break.
+    """Complete what screen readers need; let long names in tables break, and keep short code on one line.
 
     The side bar's headings get a level, and an empty cell of a table is no heading.
     """
     tree_of_pages = context.get("furo_navigation_tree", "")
     context["furo_navigation_tree"] = tree_of_pages.replace('role="heading"', 'role="heading" aria-level="2"')
     body = _EMPTY_HEADING.sub(r'<td class="head\1"></td>', context.get("body", ""))
-    context["body"] = _CELL.sub(lambda cell: _NAME.sub(_breakable, cell[0]), body)
+    body = _CELL.sub(lambda cell: _TEXT.sub(_with_breakable_words, _NAME.sub(_breakable, cell[0])), body)
+    context["body"] = _SHORT.sub('<span class="pre short">', body)
 
 
 def _breakable(name: re.Match[str]) -> str:
     return _JOINT.sub(r"\g<0><wbr>", name[0])
+
+
+def _with_breakable_words(text: re.Match[str]) -> str:
+    return _LONG_WORD.sub(_breakable, text[0])
 
 
 def texts_of(tree: nodes.document) -> dict[str, str]:

@@ -10,7 +10,7 @@ from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.log_state import LogState
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch
 from triokafka.broker_stub.log.producer_recovery import rebuild_transaction_index, replay_batch
-from triokafka.broker_stub.log.producer_state import read_marker
+from triokafka.broker_stub.log.producer_state import ProducedBatch, read_marker
 from triokafka.broker_stub.log.validation import assign_offsets, prepare
 from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.errors import BrokerResponseError, IllegalStateError
@@ -53,6 +53,7 @@ class LogAppender:
         from_client: bool = True,
         guard: VerificationGuard | None = UNVERIFIED_ALLOWED,
         transaction_version: int = 0,
+        refusal: BrokerResponseError | None = None,
     ) -> AppendInfo:
         """Validate batches, assign the next offsets, and append them.
 
@@ -63,14 +64,18 @@ class LogAppender:
                 control records.
             guard: proves that the partition takes part in the transaction of a transactional batch; see `verification`.
             transaction_version: that of the markers among ``batches``; see `ProducerStates.check_marker`.
+            refusal: raised in place of an append, because too few replicas are in sync. A client's batch that is in the
+                log gets its offsets all the same: the client may count a refused batch as one that is nowhere.
 
         Raises:
-            BrokerResponseError: the batch was rejected; see `prepare` and `ProducerStates`.
+            BrokerResponseError: ``refusal``; or the batch was rejected; see `prepare` and `ProducerStates`.
             KafkaStorageError: the disk failed. Nothing was appended, unless only the sync required by
                 ``flush.messages`` failed.
         """
         state, producers = self._state, self._state.producers
         state.guard.check()
+        if refusal is not None:
+            return self._first_copy(batches, refusal, from_client=from_client)
         if isinstance(batches, PrevalidatedBatch) and batches.config is state.config:
             if isinstance(batches.result, BrokerResponseError):
                 raise batches.result.fresh_copy()
@@ -84,10 +89,7 @@ class LogAppender:
             if info.producer_id >= 0 and from_client:
                 known = producers.duplicate_of(info)
                 if known is not None:
-                    stamped = known.timestamp if state.config.stamps_on_append else -1
-                    return AppendInfo(
-                        known.first_offset, known.last_offset, known.timestamp, stamped, state.log_start_offset, True
-                    )
+                    return self._info_of(known)
                 producers.check(info)
                 if info.attributes & TRANSACTIONAL:
                     producers.check_verified(info, guard)
@@ -104,6 +106,25 @@ class LogAppender:
         newest = self._append(infos, buffer, state.time(now_ms))
         last_offset = self._segments.end_offset - 1
         return AppendInfo(infos[0].base_offset, last_offset, newest, append_time, state.log_start_offset)
+
+    def _info_of(self, known: ProducedBatch) -> AppendInfo:
+        state = self._state
+        stamped = known.timestamp if state.config.stamps_on_append else -1
+        return AppendInfo(known.first_offset, known.last_offset, known.timestamp, stamped, state.log_start_offset, True)
+
+    def _first_copy(
+        self, batches: Buffer | PrevalidatedBatch, refusal: BrokerResponseError, *, from_client: bool
+    ) -> AppendInfo:
+        """Return the offsets of a client's batch that is in the log; raise ``refusal`` for any other."""
+        data = batches.data if isinstance(batches, PrevalidatedBatch) else batches
+        info = next(iter_batches(data, check_crc=True), None) if from_client else None
+        if info is not None and info.producer_id >= 0:
+            producers = self._state.producers
+            known = producers.duplicate_of(info)
+            if known is not None:
+                return self._info_of(known)
+            producers.refuse(info)
+        raise refusal
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int | None = None) -> AppendInfo:
         """Append the leader's batches with their offsets and epochs. A partial last batch is ignored.

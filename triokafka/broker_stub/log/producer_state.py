@@ -21,6 +21,7 @@ from triokafka.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     KafkaError,
+    NotEnoughReplicasError,
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
@@ -30,6 +31,7 @@ from triokafka.records.batch import MAX_SEQUENCE, BatchInfo
 from triokafka.structs import Buffer
 
 _BATCHES_KEPT: Final = 5  # the limit of max.in.flight.requests.per.connection
+_MAX_REFUSED: Final = 1_000  # producers
 _VERSION: Final = 1
 _PREFIX: Final = struct.Struct(">hI")  # version, CRC-32C of the rest
 _COUNT: Final = struct.Struct(">i")
@@ -76,6 +78,18 @@ class ProducedBatch(NamedTuple):
 
 
 @dataclass(slots=True)
+class RefusedBatch:
+    """The first batch of a producer that was refused because too few replicas are in sync.
+
+    ``behind`` is how many later batches the producer may have sent before it noticed.
+    """
+
+    epoch: int
+    sequence: int
+    behind: int = _BATCHES_KEPT - 1
+
+
+@dataclass(slots=True)
 class ProducerState:
     """The state of one producer id in the log."""
 
@@ -99,6 +113,7 @@ class ProducerStates:
         self._open: dict[int, int] = {}  # first offset of the open transaction by producer, ascending
         self._completed: list[CompletedTransaction] = []  # not known to be committed, in the order of their markers
         self._verifications: dict[int, Verification] = {}
+        self._refused: dict[int, RefusedBatch] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -117,6 +132,7 @@ class ProducerStates:
         self._open.clear()
         self._completed.clear()
         self._verifications.clear()
+        self._refused.clear()
 
     def transaction_start(self, producer_id: int) -> int | None:
         """Return the first offset of the producer's open transaction, or None."""
@@ -138,16 +154,46 @@ class ProducerStates:
                 return known
         return None
 
+    def refuse(self, batch: BatchInfo) -> None:
+        """Note that a client's ``batch`` was refused because too few replicas are in sync.
+
+        The client sends it again. Until then, `check` refuses the batches that were sent behind it for the same reason:
+        as batches out of order, they would make librdkafka begin a new epoch and repeat records that are in the log.
+        """
+        known = self._refused.pop(batch.producer_id, None)
+        sequence = batch.base_sequence
+        if known is not None and known.epoch == batch.producer_epoch:
+            sequence = min(sequence, known.sequence)
+        self._refused[batch.producer_id] = RefusedBatch(batch.producer_epoch, sequence)
+        if len(self._refused) > _MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+
+    def _check_behind_refused(self, batch: BatchInfo) -> None:
+        known = self._refused.get(batch.producer_id)
+        if known is None or known.epoch != batch.producer_epoch or batch.base_sequence <= known.sequence:
+            return
+        if not known.behind:  # the producer has given it up
+            del self._refused[batch.producer_id]
+            return
+        known.behind -= 1
+        raise NotEnoughReplicasError(
+            f"producer {batch.producer_id} sent sequence {batch.base_sequence}; sequence {known.sequence} was refused "
+            f"while too few replicas were in sync, and has to be sent again first"
+        )
+
     def check(self, batch: BatchInfo) -> None:
         """Raise unless a client's ``batch`` may follow the producer's batches in the log.
 
         Raises:
+            NotEnoughReplicasError: an earlier batch was refused for this reason, and has to be sent again first.
             InvalidProducerEpochError: a newer incarnation of the producer has written already.
             InvalidTxnStateError: the producer has an open transaction, and ``batch`` is not part of it.
             OutOfOrderSequenceNumberError: sequence numbers are missing in between. An unknown producer (its records
                 were deleted, or its state expired) may continue with any sequence number.
         """
         state = self._states.get(batch.producer_id)
+        if self._refused:
+            self._check_behind_refused(batch)
         if state is None:
             return
         if batch.producer_epoch < state.epoch:
@@ -275,6 +321,8 @@ class ProducerStates:
             marker = read_marker(data)
             return self._end_transaction(batch, marker) if marker is not None else None
         state = self._state(batch)
+        if self._refused:
+            self._refused.pop(batch.producer_id, None)
         first, last = batch.base_offset, batch.last_offset
         state.batches.append(ProducedBatch(batch.base_sequence, batch.last_sequence, first, last, batch.max_timestamp))
         if batch.is_transactional:

@@ -234,12 +234,14 @@ class Partition:
         """Append as the leader. The caller then calls `advance_high_watermark`. Arguments as `LogAppender`.
 
         Raises:
-            NotEnoughReplicasError: too few replicas are in sync for acks=all; nothing was written.
+            NotEnoughReplicasError: too few replicas are in sync for acks=all; nothing was written. A batch that is in
+                the log is no reason: its producer has lost the answer, and waits for the commit.
             BrokerResponseError: this broker does not lead, or the log rejects the batches.
         """
         self.require_leader()
+        refusal = None
         if required_acks == -1 and self.under_min_isr:
-            raise errors.NotEnoughReplicasError(
+            refusal = errors.NotEnoughReplicasError(
                 f"{self.topic_partition}: {len(self.isr.committed)} replicas are in sync, "
                 f"min.insync.replicas requires {self.log.config.min_insync_replicas}"
             )
@@ -250,6 +252,7 @@ class Partition:
             from_client=from_client,
             guard=guard,
             transaction_version=transaction_version,
+            refusal=refusal,
         )
 
     def begin_verification(

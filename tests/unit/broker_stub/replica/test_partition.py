@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, append, batch, leader, open_log
 from triokafka import errors
+from triokafka.broker_stub.log.appender import AppendInfo
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.replica.partition import (
     EARLIEST,
@@ -16,6 +17,7 @@ from triokafka.broker_stub.replica.partition import (
     Partition,
 )
 from triokafka.broker_stub.replica.read_result import EpochEnd
+from triokafka.records import encode_batch
 
 
 def test_append_raises_the_high_watermark_when_the_leader_is_alone() -> None:
@@ -106,6 +108,73 @@ def test_too_few_in_sync_replicas_refuse_acks_all_before_anything_is_written() -
     assert partition.log.log_end_offset == 0
     append(partition, b"a", acks=1)
     assert append(leader(min_isr=2), b"a", acks=-1)
+
+
+def produced(sequence: int, *, epoch: int = 0) -> bytearray:
+    """A batch of one record of an idempotent producer."""
+    return bytearray(
+        encode_batch([(NOW_MS, None, b"a", ())], producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+    )
+
+
+def send(partition: Partition, sequence: int, *, epoch: int = 0) -> AppendInfo:
+    return partition.append(produced(sequence, epoch=epoch), required_acks=-1, now_ms=NOW_MS)
+
+
+def with_in_sync(partition: Partition, *replicas: int) -> None:
+    """Let the controller commit another in-sync set."""
+    partition.make_leader(
+        leader_epoch=3, partition_epoch=partition.partition_epoch + 1, replicas=(NODE, 2), in_sync_replicas=replicas
+    )
+
+
+def test_batch_that_is_in_the_log_is_not_refused_for_too_few_in_sync_replicas() -> None:
+    """A refusal says that nothing was written; librdkafka then repeats the records with a new epoch."""
+    partition = leader(replicas=(NODE, 2), min_isr=2)
+    send(partition, 0)
+    with_in_sync(partition, NODE)
+    again = send(partition, 0)
+    assert (again.duplicate, again.first_offset) == (True, 0)
+    with pytest.raises(errors.NotEnoughReplicasError):
+        send(partition, 1)
+    assert partition.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_batches_behind_a_refused_one_are_refused_for_the_same_reason_until_it_comes_again(known: bool) -> None:
+    """They were on their way when enough replicas were in sync again."""
+    partition = leader(replicas=(NODE, 2), min_isr=2)
+    first = 0
+    if known:
+        send(partition, 0)
+        first = 1
+    with_in_sync(partition, NODE)
+    with pytest.raises(errors.NotEnoughReplicasError):
+        send(partition, first)
+    with_in_sync(partition, NODE, 2)
+    for sequence in range(first + 1, first + 5):
+        with pytest.raises(errors.NotEnoughReplicasError, match=f"sequence {first} was refused"):
+            send(partition, sequence)
+    assert [send(partition, sequence).first_offset for sequence in range(first, first + 3)] == [
+        first, first + 1, first + 2,
+    ]  # fmt: skip
+
+
+def test_producer_that_gives_a_refused_batch_up_is_not_refused_for_ever() -> None:
+    partition = leader(replicas=(NODE, 2), isr=(NODE,), min_isr=2)
+    with pytest.raises(errors.NotEnoughReplicasError):
+        send(partition, 0)
+    with_in_sync(partition, NODE, 2)
+    assert send(partition, 0, epoch=1).first_offset == 0
+    with_in_sync(partition, NODE)
+    with pytest.raises(errors.NotEnoughReplicasError):
+        send(partition, 1, epoch=1)
+    with_in_sync(partition, NODE, 2)
+    for _ in range(4):
+        with pytest.raises(errors.NotEnoughReplicasError):
+            send(partition, 2, epoch=1)
+    with pytest.raises(errors.OutOfOrderSequenceNumberError):
+        send(partition, 2, epoch=1)
 
 
 def test_consumer_reads_below_the_high_watermark_and_a_follower_to_the_end() -> None:
