@@ -115,6 +115,7 @@ class _Cluster:
         found["acknowledgement, p99", "ms", False] = p99
         for what in ("leader", "controller", "leader and controller"):
             found[f"longest pause, {what} killed", "s", False] = self._failover(what)
+        found["longest pause, nodes restarted in turn", "s", False] = self._rolling_restart()
         found["catch-up of a follower", "MB/s", True] = self._catch_up()
         return found
 
@@ -183,6 +184,17 @@ class _Cluster:
             self.group.nodes[number].start()
             self.group.nodes[number].wait_until_listening()
         self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
+        return heart.longest_pause
+
+    def _rolling_restart(self) -> float:
+        """The longest pause while every node is stopped and started, the next once the one before is in sync."""
+        topic = self._topic(1)
+        with _Heart(self.group.bootstrap, topic) as heart:
+            heart.beats(200)
+            for node in self.group.brokers:
+                node.restart(signal.SIGTERM)
+                self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
+            heart.beats(200)
         return heart.longest_pause
 
     def _move_leader_to(self, topic: str, number: int) -> int:

@@ -212,6 +212,7 @@ _CLUSTER: Final = {
     "longest pause, leader killed": "leader_killed",
     "longest pause, controller killed": "controller_killed",
     "longest pause, leader and controller killed": "leader_and_controller_killed",
+    "longest pause, nodes restarted in turn": "rolling_restart",
     "catch-up of a follower": "catch_up",
 }
 

@@ -10,12 +10,18 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import uvloop
 
 from tests.integration.test_asyncio_leaks import settle_to, settled
 from tests.support.asyncio_programs import run
-from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer
+from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from triokafka.asyncio.admin import AIOKafkaAdminClient
-from triokafka.asyncio.errors import KafkaConnectionError, SaslAuthenticationFailed, TransactionalIdAuthorizationFailed
+from triokafka.asyncio.errors import (
+    KafkaConnectionError,
+    SaslAuthenticationFailed,
+    TransactionalIdAuthorizationFailed,
+    UnknownTopicOrPartitionError,
+)
 from triokafka.errors import SecurityProtocolMismatchError, TlsAuthenticationError
 from triokafka.testing.blocking import BlockingBroker, running_broker
 
@@ -196,3 +202,67 @@ def test_start_of_a_transactional_producer_that_may_not_use_its_id_raises() -> N
     with running_broker() as broker:
         broker.fail_next("InitProducerId", TransactionalIdAuthorizationFailed)
         run(program(broker.bootstrap_servers))
+
+
+def test_start_of_a_consumer_waits_for_its_topic(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic) as consumer:
+            assert consumer.assignment(), "the broker has created the topic"
+            async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+                await producer.send_and_wait(topic, b"after the start")
+            record = await asyncio.wait_for(consumer.getone(), 30)
+            assert record.value == b"after the start"
+
+    run(program())
+
+
+def test_start_of_a_consumer_whose_topic_does_not_exist_raises() -> None:
+    async def program(servers: str) -> None:
+        before = settled()
+        consumer = AIOKafkaConsumer("missing", bootstrap_servers=servers, group_id="cooks", request_timeout_ms=300)
+        with pytest.raises(UnknownTopicOrPartitionError, match="missing"):
+            await consumer.start()
+        await settle_to(before)
+        await consumer.stop()
+
+    with running_broker(auto_create_topics_enable=False) as broker:
+        run(program(broker.bootstrap_servers))
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_start_of_a_consumer_with_a_pattern_waits_for_the_assignment(
+    bootstrap: str, topic: str, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_and_wait(topic, b"x")
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=topic)
+        consumer.subscribe(pattern=f"^{topic}$")
+        await consumer.start()
+        assert {partition.topic for partition in consumer.assignment()} == {topic}
+        await consumer.stop()
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=f"{topic}-none")
+        consumer.subscribe(pattern=f"^{topic}-none$")
+        await consumer.start()
+        assert not consumer.assignment()
+        await consumer.stop()
+
+    run(program(), loop=loop)
+
+
+def test_idle_consumer_leaves_its_group_after_max_poll_interval_ms(bootstrap: str, topic: str) -> None:
+    def consumer(**options: Any) -> AIOKafkaConsumer:
+        return AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=topic, heartbeat_interval_ms=100, **options
+        )
+
+    async def program() -> None:
+        async with consumer(max_poll_interval_ms=1_500) as idle:
+            assert idle.assignment()
+            begun = asyncio.get_running_loop().time()
+            async with consumer() as other:
+                while other.assignment() != {TopicPartition(topic, 0)}:
+                    await other.getmany(timeout_ms=50)
+                assert asyncio.get_running_loop().time() - begun < 9, "not after its session timeout"
+
+    run(program())

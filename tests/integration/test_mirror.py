@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import trio
 import triokafka
 from tests.support.read_back import read_all
 from triokafka.mirror import Mirror, MirrorOptions
+from triokafka.mirror.progress import read_checkpoints
 from triokafka.security.acl import (
     AclBinding,
     AclBindingFilter,
@@ -183,6 +185,88 @@ async def test_topic_that_was_recreated_begins_anew(caplog: pytest.LogCaptureFix
         assert "recreated" in caplog.text
 
 
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Ask until something holds; each question takes a round trip."""
+    with trio.fail_after(PATIENCE):
+        while not await condition():
+            await trio.sleep(0.05)
+
+
+async def test_running_mirror_leaves_deleted_topics_deleted_and_copies_recreated_ones() -> None:
+    async with running_broker() as west, running_broker() as east, trio.open_nursery() as nursery:
+        await write(west, "orders", 10, partitions=1)
+        await write(west, "payments", 5, partitions=1)
+        running = Mirror(options(west, east, refresh_interval_ms=200))
+        nursery.start_soon(running.run)
+
+        async def copied(topic: str, count: int) -> bool:
+            status = await running.status()
+            return status.partitions >= 1 and len(await records(east, f"west.{topic}", 0)) == count
+
+        await until(lambda: copied("orders", 10))
+        await until(lambda: copied("payments", 5))
+        await west.delete_topic("orders")
+        await write(west, "more", 3, partitions=1)  # the mirror looks at the topics again, and at its metadata
+        await until(lambda: copied("more", 3))
+        async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
+            assert "orders" not in [topic.name for topic in await admin.list_topics()]
+        await write(west, "orders", 4, partitions=1, first=100)
+        await until(lambda: copied("orders", 14))
+        nursery.cancel_scope.cancel()
+
+
+async def test_progress_that_is_deleted_while_the_mirror_runs_is_stored_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    positions = TopicPartition("west.mirror-positions.internal", 0)
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 10, partitions=1)
+        async with (
+            trio.open_nursery() as nursery,
+            triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin,
+        ):
+            running = Mirror(options(west, east, refresh_interval_ms=200, commit_interval_ms=100))
+            nursery.start_soon(running.run)
+
+            async def stored() -> bool:
+                found = await admin.list_offsets({positions: "latest"})
+                return positions not in found.errors and found[positions].offset > 0
+
+            await until(stored)
+            await east.delete_topic(positions.topic)
+            await until(stored)
+            nursery.cancel_scope.cancel()
+        assert "had been deleted" in caplog.text
+        again = await mirror(west, east)
+        assert (await again.status()).records == 0
+        assert "records are repeated" not in caplog.text
+        await east.delete_topic(positions.topic)
+        await mirror(west, east)
+        assert "west.orders-0: the target has records" in caplog.text
+        assert len(await records(east, "west.orders", 0)) == 20
+
+
+async def test_target_topic_that_was_recreated_is_said_and_filled_from_there(caplog: pytest.LogCaptureFixture) -> None:
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 10, partitions=1)
+        await mirror(west, east)
+        await east.delete_topic("west.orders")
+        await write(west, "orders", 4, partitions=1, first=10)
+        async with triokafka.Consumer(
+            "orders", bootstrap_servers=west.bootstrap_servers, group_id="billing", auto_offset_reset="earliest"
+        ) as consumer:
+            read = 0
+            while read < 12:
+                read += sum(map(len, (await consumer.poll(timeout_ms=500, max_records=12 - read)).values()))
+            await consumer.commit()
+        again = await mirror(west, east)
+        assert "was deleted and created again" in caplog.text
+        assert (await again.status()).records == 4
+        assert len(await records(east, "west.orders", 0)) == 4
+        (checkpoint,) = await read_checkpoints({"bootstrap_servers": east.bootstrap_servers}, "west")
+        assert (checkpoint.upstream_offset, checkpoint.offset) == (12, 2)
+
+
 async def test_records_that_the_source_deleted_are_counted() -> None:
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 10, partitions=1)
@@ -288,6 +372,26 @@ async def test_command_ends_cleanly_on_a_signal(tmp_path: Path) -> None:
         finally:
             process.kill()  # it has ended unless the test failed
             await process.wait()
+
+
+def test_commands_say_which_cluster_they_cannot_reach() -> None:
+    done = subprocess.run(
+        command("status", "--source", "127.0.0.1:1", "--target", "127.0.0.1:1", "--timeout", "300"),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "could not connect to bootstrap server 127.0.0.1:1: Connection refused" in done.stderr
+    assert done.stderr.endswith("--target names another one\n")
+
+    process = subprocess.Popen(
+        command("run", "--source", "127.0.0.1:1", "--target", "127.0.0.1:1", "--once"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("triokafka: source->target: target: could not connect")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, said.splitlines()[-1]) == (130, "triokafka: stopped before everything was mirrored")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
+from contextlib import suppress
 
 from triokafka.errors import KafkaError
 
@@ -20,9 +22,19 @@ def status_of(error: BaseException) -> int:
     if isinstance(error, BaseExceptionGroup):
         return _status_of_group(error)
     if isinstance(error, KafkaError | OSError):
-        _print(describe(error))
+        _print(_unwritable(error) or describe(error))
         return 1
     raise error
+
+
+def _unwritable(error: BaseException) -> str:
+    """Return the sentence for a standard output that cannot be written; empty for other errors."""
+    if not isinstance(error, OSError) or error.filename or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return ""
+    with suppress(OSError, ValueError):
+        # Nothing more can be printed, and the interpreter must not try again at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"standard output: {error.strerror}. The output is incomplete."
 
 
 def _status_of_group(group: BaseExceptionGroup[BaseException]) -> int:

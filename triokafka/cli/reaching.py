@@ -18,10 +18,17 @@ SILENCE: Final = 1.0
 
 
 class Reaching(Hooks):
-    """Records whether any broker has responded. Passed to a client as ``hooks=``."""
+    """Records whether any broker has responded. Passed to a client as ``hooks=``.
 
-    def __init__(self, bootstrap: str, timeout_ms: float) -> None:
+    ``names`` and ``limits`` are the options that name the brokers and limit the time.
+    """
+
+    def __init__(
+        self, bootstrap: str, timeout_ms: float, *, names: str = "--bootstrap-server", limits: str = "--broker-timeout"
+    ) -> None:
         self.answered = False
+        self._names = names
+        self._limits = limits
         self._bootstrap = bootstrap
         self._timeout = timeout_ms / 1000
         self._problem = ""
@@ -40,7 +47,7 @@ class Reaching(Hooks):
         await trio.sleep(min(SILENCE, self._timeout))
         if not self.answered and self._timeout > SILENCE:
             left = self._timeout - SILENCE
-            click.echo(f"triokafka: {self._why()}; trying for another {left:g} s (--broker-timeout)", err=True)
+            click.echo(f"triokafka: {self._why()}; trying for another {left:g} s ({self._limits})", err=True)
 
     async def watch(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run ``work`` while `report` runs; a failure becomes `error` if no broker has responded yet."""
@@ -75,17 +82,20 @@ class Reaching(Hooks):
         """Return the error of a command that gives up because no broker has responded."""
         return KafkaTimeoutError(
             f"no broker has responded within {self._timeout:g} s: {self._why()}."
-            " Is a broker running there? --bootstrap-server names another one"
+            f" Is a broker running there? {self._names} names another one"
         )
 
     def _why(self) -> str:
         return self._problem or f"{self._bootstrap} has not responded yet"
 
 
-def hooked(options: dict[str, Any], timeout_ms: float) -> Reaching:
+def hooked(
+    options: dict[str, Any], timeout_ms: float, *, names: str = "--bootstrap-server", limits: str = "--broker-timeout"
+) -> Reaching:
     """Add a `Reaching` to the options of a client, and return it."""
     servers = options.get("bootstrap_servers", "")
-    reaching = Reaching(servers if isinstance(servers, str) else ",".join(map(str, servers)), timeout_ms)
+    shown = servers if isinstance(servers, str) else ",".join(map(str, servers))
+    reaching = Reaching(shown, timeout_ms, names=names, limits=limits)
     options["hooks"] = reaching
     return reaching
 

@@ -44,6 +44,10 @@ class GroupCheckpoints:
         self.written = 0
         self.committed = 0
 
+    def write_all(self) -> None:
+        """Let the next `update` write all checkpoints: what was written is lost."""
+        self._last.clear()
+
     async def update(self) -> None:
         """Translate the committed positions of all groups, and write those that changed.
 

@@ -132,12 +132,34 @@ class Copier:
         last = await self._source.admin.list_offsets(
             dict.fromkeys(partitions, "latest"), isolation_level=self._options.isolation_level
         )
+        await self._warn_of_repetition(partitions)
         return {
             partition: self._state.begin(
                 partition, first[partition].offset, last[partition].offset, self._options.start
             )
             for partition in partitions
         }
+
+    async def _warn_of_repetition(self, partitions: Collection[TopicPartition]) -> None:
+        """Say which partitions have records in the target and no progress: they are copied from the beginning."""
+        if self._options.start != "earliest":
+            return
+        remote = {
+            TopicPartition(self._state.wanted[partition].remote_topic, partition.partition): partition
+            for partition in partitions
+            if not self._state.is_known(partition)
+        }
+        if not remote:
+            return
+        ends = await self._target.admin.list_offsets(dict.fromkeys(remote, "latest"))
+        filled = [partition for partition in remote if partition not in ends.errors and ends[partition].offset > 0]
+        if filled:
+            shown = ", ".join(map(str, filled[:3])) + (f" and {len(filled) - 3} more" if len(filled) > 3 else "")
+            logger.warning(
+                "%s: the target has records and %s has no progress of them: the source is copied from its beginning,"
+                " and records are repeated",
+                shown, self._topic,
+            )  # fmt: skip
 
     # ---------------------------------------------------------------- at least once
 
@@ -221,7 +243,7 @@ class Copier:
         """Write the progress that has changed. In a transaction it takes effect with the records."""
         deliveries = []
         for flow in self._state.take_changed():
-            for key, value in encode_changes(flow.source, flow.topic_id, flow.offsets):
+            for key, value in encode_changes(flow.source, flow.topic_id, flow.offsets, flow.remote_id):
                 deliveries.append(await producer.send(self._topic, value, key=key, partition=0))
         for delivery in deliveries:
             await delivery

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 import trio
@@ -26,6 +27,7 @@ class PartitionFlow:
         self.source = source
         self.remote = TopicPartition(where.remote_topic, source.partition)
         self.topic_id = where.topic_id
+        self.remote_id = where.remote_id
         self.offsets = offsets
         self.read_offset = offsets.next_offset
         self.stored_offset = -1
@@ -52,6 +54,14 @@ class PartitionFlow:
                 self.due_sync = last
 
 
+class _Known(NamedTuple):
+    """The progress of a partition that is not copied at the moment, with the ids of its two topics."""
+
+    topic_id: UUID | None
+    remote_id: UUID | None
+    offsets: OffsetMap
+
+
 class FlowState:
     """All partitions of one flow. The copier changes it; checkpoints and status read it."""
 
@@ -62,7 +72,7 @@ class FlowState:
         """The partitions that the copier reads; the same object as ``wanted`` when it is up to date."""
         self.flows: dict[TopicPartition, PartitionFlow] = {}
         self._max_lag = max_lag
-        self._stored: dict[TopicPartition, tuple[UUID | None, OffsetMap]] = {}
+        self._stored: dict[TopicPartition, _Known] = {}
         self._ends: Mapping[TopicPartition, int] | None = None
         self._syncs: dict[TopicPartition, tuple[int, int]] = {}
         self._changed = trio.Event()
@@ -97,30 +107,51 @@ class FlowState:
 
     def restore(self, stored: Mapping[TopicPartition, StoredPosition]) -> None:
         """Begin a session with the progress that the target has."""
-        self._stored = {partition: (position.topic_id, position.offset_map()) for partition, position in stored.items()}
+        self._stored = {
+            partition: _Known(position.topic_id, position.remote_id, position.offset_map())
+            for partition, position in stored.items()
+        }
         self.flows.clear()
         self._syncs.clear()
         self.assigned = {}
 
     def is_new(self, partition: TopicPartition, where: MirroredPartition) -> bool:
-        """Whether a partition has no position yet, or is one of a recreated topic."""
+        """Whether a partition has no position yet, or a topic was recreated, in the source or in the target."""
         flow = self.flows.get(partition)
-        return flow is None or flow.topic_id != where.topic_id
+        return flow is None or (flow.topic_id, flow.remote_id) != (where.topic_id, where.remote_id)
+
+    def is_known(self, partition: TopicPartition) -> bool:
+        """Whether there is progress of a partition."""
+        return partition in self.flows or partition in self._stored
+
+    def store_all(self) -> None:
+        """Let `take_changed` yield all partitions with all blocks of their maps: what was stored is lost."""
+        for flow in self.flows.values():
+            flow.stored_offset = -1
+            flow.offsets.change_all()
 
     def assign(self, wanted: Mapping[TopicPartition, MirroredPartition]) -> None:
         """Take over the wanted partitions. Those that go are stored; they may come back."""
         for partition in [partition for partition in self.flows if partition not in wanted]:
             flow = self.flows.pop(partition)
-            self._stored[partition] = flow.topic_id, flow.offsets
+            self._stored[partition] = _Known(flow.topic_id, flow.remote_id, flow.offsets)
         self.assigned = wanted
 
     def begin(self, partition: TopicPartition, start: int, end: int, how: str) -> int:
         """Return the offset at which to read a partition whose log goes from ``start`` to ``end``."""
         where = self.wanted[partition]
         flow = self.flows.get(partition)
-        known = self._stored.get(partition) if flow is None else (flow.topic_id, flow.offsets)
-        if known is not None and known[0] == where.topic_id:
-            offsets, stored_offset = known[1], known[1].next_offset
+        known = self._stored.get(partition) if flow is None else _Known(flow.topic_id, flow.remote_id, flow.offsets)
+        if known is not None and known.topic_id == where.topic_id:
+            offsets, stored_offset = known.offsets, known.offsets.next_offset
+            if None not in (known.remote_id, where.remote_id) and known.remote_id != where.remote_id:
+                logger.warning(
+                    "%s: topic %s of the target was deleted and created again: mirroring goes on at offset %d, and"
+                    " earlier records are not copied again. To copy them, delete the topic with the progress.",
+                    partition, where.remote_topic, offsets.next_offset,
+                )  # fmt: skip
+                offsets.forget()
+                stored_offset = -1
         else:
             if known is not None:
                 logger.warning("topic %s was recreated: mirroring partition %s from its beginning", *partition)
@@ -132,9 +163,12 @@ class FlowState:
         elif offsets.next_offset > end:
             logger.warning("%s: the source lost offsets %d to %d", partition, end, offsets.next_offset - 1)
             offsets.rewind(end)
-        if flow is None or flow.offsets is not offsets:
-            flow = self.flows[partition] = PartitionFlow(partition, where, offsets, self._max_lag)
+        if flow is None or flow.offsets is not offsets or flow.remote_id != where.remote_id:
+            before, flow = flow, PartitionFlow(partition, where, offsets, self._max_lag)
             flow.stored_offset = stored_offset
+            if before is not None:
+                flow.records, flow.bytes, flow.lost = before.records, before.bytes, before.lost
+            self.flows[partition] = flow
         flow.lost += max(0, lost)
         flow.read_offset = offsets.next_offset
         return flow.read_offset

@@ -62,7 +62,7 @@ class MirrorStatus:
     left_out: dict[str, str]
     """Topics that cannot be mirrored, with the reason."""
     failure: str
-    """Why the last attempt ended; empty while all is well."""
+    """Why the last attempt ended, or why a cluster cannot be reached; empty while all is well."""
 
 
 class Mirror:
@@ -139,6 +139,14 @@ class Mirror:
             await self._until_done(lambda: self._write_syncs(syncs_to))
         self._ended = await self.status()
 
+    @property
+    def problem(self) -> str:
+        """Why a cluster cannot be reached now; empty while both can."""
+        for side, what in ((self._source, "source"), (self._target, "target")):
+            if side.problem:
+                return f"{what}: {side.problem}"
+        return ""
+
     async def status(self) -> MirrorStatus:
         """Return how the flow is doing. Asks the source for the ends of its logs; the lag is -1 if it does not say.
 
@@ -164,31 +172,42 @@ class Mirror:
             lost=sum(flow.lost for flow in flows),
             checkpoints=0 if self._checkpoints is None else self._checkpoints.written,
             left_out=dict(self._topics.failures),
-            failure=self._failure,
+            failure=self._failure or self.problem,
         )
 
     # ---------------------------------------------------------------- parts
 
     async def _prepare(self) -> None:
         """Create the internal topics, and look at the topics for the first time."""
-        options = self._options
-        factor = options.replication_factor
-        await self._target.ensure_compacted_topic(positions_topic(options.source_alias), factor)
-        if options.checkpoints:
-            await self._target.ensure_compacted_topic(checkpoints_topic(options.source_alias), factor)
-        if options.heartbeats:
-            await self._target.ensure_compacted_topic(HEARTBEATS, factor)
-        if options.offset_syncs != "none":
-            side = self._source if options.offset_syncs == "source" else self._target
-            await side.ensure_compacted_topic(self._syncs_topic, factor)
-        await self._refresh()
-        if options.sync_topic_acls:
+        await self._create_internal_topics()
+        self._state.want(await self._topics.refresh())
+        if self._options.sync_topic_acls:
             await self._copy_acls()
+
+    async def _create_internal_topics(self) -> list[str]:
+        """Create those internal topics that do not exist, and return their names."""
+        options = self._options
+        wanted = [(self._target, positions_topic(options.source_alias))]
+        if options.checkpoints:
+            wanted.append((self._target, checkpoints_topic(options.source_alias)))
+        if options.heartbeats:
+            wanted.append((self._target, HEARTBEATS))
+        if options.offset_syncs != "none":
+            wanted.append((self._source if options.offset_syncs == "source" else self._target, self._syncs_topic))
+        return [topic for side, topic in wanted if await side.ensure_compacted_topic(topic, options.replication_factor)]
 
     async def _copy_acls(self) -> None:
         await self._acls.refresh(self._topics.remote)
 
     async def _refresh(self) -> None:
+        for topic in await self._create_internal_topics():
+            logger.warning(
+                "topic %s had been deleted: it is created again, and filled with what this process knows", topic
+            )
+            if topic == positions_topic(self._options.source_alias):
+                self._state.store_all()
+            elif topic == checkpoints_topic(self._options.source_alias) and self._checkpoints is not None:
+                self._checkpoints.write_all()
         self._state.want(await self._topics.refresh())
 
     async def _finish_at_end(self) -> None:

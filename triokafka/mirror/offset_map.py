@@ -91,6 +91,16 @@ class OffsetMap:
             return run.downstream + upstream - run.upstream
         return self._runs[after].downstream if after < len(self._runs) else run.downstream + run.records
 
+    def forget(self) -> None:
+        """Forget all offsets of the target: its partition is another one now. The next offset stays."""
+        self._changed |= set(range(self._first // BLOCK, (self._first + len(self._runs) - 1) // BLOCK + 1))
+        self._runs.clear()
+        self.floor = self.next_offset
+
+    def change_all(self) -> None:
+        """Let the next `take_changes` return every block: what was stored is lost."""
+        self._changed |= set(range(self._first // BLOCK, (self._first + len(self._runs) - 1) // BLOCK + 1))
+
     def take_changes(self) -> dict[int, list[Run] | None]:
         """Return the blocks that changed since the last call, by number; None for one that is gone."""
         changed = {number: self._block(number) or None for number in sorted(self._changed)}

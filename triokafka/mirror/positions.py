@@ -32,6 +32,8 @@ class StoredPosition:
     """The stored progress through one source partition."""
 
     topic_id: UUID | None = None
+    remote_id: UUID | None = None
+    """Id of the topic in the target; None if it was not stored, or if its brokers do not have ids."""
     floor: int = 0
     next_offset: int = -1
     blocks: dict[int, list[Run]] = field(default_factory=dict)
@@ -42,7 +44,7 @@ class StoredPosition:
 
 
 def encode_changes(
-    partition: TopicPartition, topic_id: UUID | None, offsets: OffsetMap
+    partition: TopicPartition, topic_id: UUID | None, offsets: OffsetMap, remote_id: UUID | None = None
 ) -> list[tuple[bytes, bytes | None]]:
     """Return keys and values of the records that store the changes of a map since the last call.
 
@@ -57,6 +59,7 @@ def encode_changes(
     value = {
         "version": _VERSION,
         "topic_id": None if topic_id is None else str(topic_id),
+        "remote_id": None if remote_id is None else str(remote_id),
         "floor": offsets.floor,
         "next_offset": offsets.next_offset,
     }
@@ -86,6 +89,7 @@ def decode_positions(
                 position.blocks[int(name["block"])] = [Run(*map(int, run)) for run in stored["runs"]]
             else:
                 position.topic_id = None if stored["topic_id"] is None else UUID(stored["topic_id"])
+                position.remote_id = None if stored.get("remote_id") is None else UUID(stored["remote_id"])
                 position.floor, position.next_offset = int(stored["floor"]), int(stored["next_offset"])
         except (ValueError, KeyError, TypeError) as error:
             raise MirrorPositionsError(f"progress under key {key!r} is damaged: {value!r}") from error

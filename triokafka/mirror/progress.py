@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from triokafka.errors import KafkaError
 from triokafka.mirror.cluster_side import ClusterSide
 from triokafka.mirror.naming import checkpoints_topic, positions_topic
-from triokafka.mirror.positions import MirrorPositionsError, decode_positions
+from triokafka.mirror.positions import MirrorPositionsError, StoredPosition, decode_positions
 from triokafka.protocol.stored.mirror_maker import CheckpointKey, CheckpointValue
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.world import World
@@ -45,10 +45,27 @@ async def read_progress(
         MirrorPositionsError: the stored progress is damaged, or of a newer version.
         KafkaError: a cluster did not answer, or refused.
     """
-    world = world if world is not None else RealWorld()
-    async with ClusterSide("target", target, world) as side:
-        stored = decode_positions(await side.read_compacted_topic(positions_topic(source_alias)))
-    async with ClusterSide(source_alias, source, world) as side:
+    stored = await read_positions(target, source_alias, world=world)
+    return await compare_with_source(source, source_alias, stored, world=world)
+
+
+async def read_positions(
+    target: Mapping[str, Any], source_alias: str, *, world: World | None = None
+) -> dict[TopicPartition, StoredPosition]:
+    """Return the positions that a flow has stored in the target. Raises as `read_progress`."""
+    async with ClusterSide("target", target, world if world is not None else RealWorld()) as side:
+        return decode_positions(await side.read_compacted_topic(positions_topic(source_alias)))
+
+
+async def compare_with_source(
+    source: Mapping[str, Any],
+    source_alias: str,
+    stored: Mapping[TopicPartition, StoredPosition],
+    *,
+    world: World | None = None,
+) -> list[PartitionProgress]:
+    """Return stored positions beside the ends of the source's logs. Raises as `read_progress`."""
+    async with ClusterSide(source_alias, source, world if world is not None else RealWorld()) as side:
         ends = await side.admin.list_offsets(dict.fromkeys(stored, "latest"))
     found = []
     for (topic, number), position in sorted(stored.items()):

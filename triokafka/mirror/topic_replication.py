@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
@@ -29,6 +29,8 @@ class MirroredPartition(NamedTuple):
     remote_topic: str
     topic_id: UUID | None
     """Id of the source topic; None if its brokers do not have ids (before 2.8)."""
+    remote_id: UUID | None = None
+    """Id of the topic in the target, in the same way."""
 
 
 class TopicReplication:
@@ -71,8 +73,9 @@ class TopicReplication:
         usable = await self._replicate(sources)
         self._logged = dict(self.failures)
         self.remote = usable
+        ids = await self._ids(usable.values())
         return {
-            TopicPartition(name, number): MirroredPartition(remote, sources[name].topic_id or None)
+            TopicPartition(name, number): MirroredPartition(remote, sources[name].topic_id or None, ids.get(remote))
             for name, remote in sorted(usable.items())
             for number in range(len(sources[name].partitions))
             if crc32(f"{name}-{number}".encode()) % self._options.shards == self._options.shard
@@ -103,6 +106,11 @@ class TopicReplication:
         if self._options.sync_topic_configs and has:
             await self._sync_configs({name: remote[name] for name in has}, configs)
         return {name: remote[name] for name in [*new, *has] if name not in self.failures}
+
+    async def _ids(self, topics: Collection[str]) -> dict[str, UUID | None]:
+        """Return the ids of topics of the target; those that its brokers do not know yet are missing."""
+        described = await self._target.admin.describe_topics(list(topics))
+        return {name: described[name].topic_id or None for name in topics if name not in described.errors}
 
     async def _create(self, source: TopicDescription, remote: str, configs: Mapping[str, str]) -> None:
         await self._target.admin.create_topics(

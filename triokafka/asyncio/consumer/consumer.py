@@ -141,6 +141,7 @@ class AIOKafkaConsumer:
                 "client_rack": client_rack,
                 "partition_assignment_strategy": partition_assignment_strategy,
                 "rebalance_timeout_ms": rebalance_timeout_ms,
+                "max_poll_interval_ms": max_poll_interval_ms,
             },
         )
         self._loop = loop
@@ -148,7 +149,7 @@ class AIOKafkaConsumer:
         self._max_poll_records = max_poll_records
         self._request_timeout = request_timeout_ms / 1000
         self._commit_seconds = auto_commit_interval_ms / 1000 if enable_auto_commit and group_id is not None else None
-        idle = max(0.5, (max_poll_interval_ms - options["max_poll_interval_ms"]) / 1000)
+        idle = (max_poll_interval_ms - options["max_poll_interval_ms"]) / 1000
         session = self._session = ConsumerSession(
             self._bridge, options, commits=self._commit_seconds is not None, idle_seconds=idle
         )
@@ -184,7 +185,8 @@ class AIOKafkaConsumer:
                 is then the cause. Nothing is left open, and `start` may be called again.
             ConfigurationError: an option is invalid.
             ValueError: ``isolation_level`` is unknown.
-            KafkaError: the group refuses this member, or a topic does not exist.
+            UnknownTopicOrPartitionError: a topic did not exist within ``request_timeout_ms``. Nothing is left open.
+            KafkaError: the group refuses this member.
         """
         assert self._loop is running_loop(), "Please create objects with the same loop as running with"
         assert not self._started, "Did you call `start` twice?"
@@ -194,7 +196,7 @@ class AIOKafkaConsumer:
         level = session.options["isolation_level"]
         if level not in ("read_uncommitted", "read_committed"):
             raise ValueError(f"Incorrect isolation level {level}")
-        await self._bridge.call(session.open)
+        await self._bridge.call(session.open, self._topics)
         self._started = True
         if self._mode == "assigned":
             session.soon(session.assign, list(self._local.assignment))
@@ -209,6 +211,7 @@ class AIOKafkaConsumer:
             self._commit_later()
 
     def _subscribe_session(self) -> None:
+        self._local.active_at = time.monotonic()
         self._session.soon(self._session.subscribe, self._topics, self._pattern and _prefix(self._pattern))
 
     async def stop(self) -> None:

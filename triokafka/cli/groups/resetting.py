@@ -109,7 +109,7 @@ def reset_offsets(
         if execute:
             failed += await _commit(admin, plan)
         _print(plan, output, export=export, with_groups=len(chosen.names or ()) != 1)
-        if not execute and not dry_run and plan:
+        if not execute and not dry_run and any(plan.values()):
             note("nothing was changed. Add --execute to change the offsets.")
         return 1 if failed else status
 
@@ -209,6 +209,8 @@ class _Reset:
             return await self._limited(way.plan[name])
         needs_committed = partitions is None or way.name in ("to_current", "shift_by")
         committed = await self._admin.list_group_offsets(name) if needs_committed else {}
+        if partitions is None and not committed:
+            note(f"group {name!r} has no committed offsets: nothing is reset. --topic sets the first ones.")
         scope = sorted(committed) if partitions is None else partitions
         match way.name:
             case "to_offset":

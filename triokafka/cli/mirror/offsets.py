@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from triokafka.cli.groups.table import Column, print_table
-from triokafka.cli.mirror.sides import client_options, side_options
+from triokafka.cli.mirror.sides import client_options, reached, side_options, timeout_option
 from triokafka.cli.output import examples, output_options, print_json
 
 
@@ -20,6 +20,7 @@ from triokafka.cli.output import examples, output_options, print_json
 @click.option("--source-alias", default="source", show_default=True, metavar="NAME", help="Name of the source cluster.")
 @click.option("--group", "groups", multiple=True, help="Only this group. Repeat it for several groups.")
 @click.option("--apply", is_flag=True, help="Commit the positions in the target; the groups must have no members.")
+@timeout_option
 @output_options
 def offsets(
     target: str | None,
@@ -28,6 +29,7 @@ def offsets(
     source_alias: str,
     groups: tuple[str, ...],
     apply: bool,
+    timeout_ms: float | None,
     output: str,
 ) -> int:
     """Print the positions of groups that a mirror, or MirrorMaker 2, has translated; --apply commits them.
@@ -40,7 +42,9 @@ def offsets(
 
     async def main() -> int:
         options = client_options("target", target, target_config)
-        found = [one for one in await read_checkpoints(options, source_alias) if not groups or one.group in groups]
+        side = reached("target", options, timeout_ms)
+        known = await side.watch(lambda: read_checkpoints(options, source_alias))
+        found = [one for one in known if not groups or one.group in groups]
         if output == "json":
             print_json([one._asdict() for one in found])
         else:

@@ -12,6 +12,7 @@ import click
 from triokafka.cli.connection import read_properties_text
 from triokafka.cli.mirror.sides import client_options, from_kafka_names, side_options
 from triokafka.cli.output import examples
+from triokafka.cli.reaching import SILENCE
 from triokafka.cli.values import INT32, Number, Whole, configured
 
 if TYPE_CHECKING:
@@ -98,9 +99,12 @@ def run(
     flows = _from_mirror_maker(mm2_config, shard) if mm2_config is not None else [_from_options(shard, given)]
     mirrors = [configured(Mirror, flow) for flow in flows]
 
+    stopped_by: list[int] = []
+
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_stop_on_signal, nursery.cancel_scope)
+            nursery.start_soon(_stop_on_signal, nursery.cancel_scope, stopped_by)
+            nursery.start_soon(_report_unreachable, flows, mirrors)
             nursery.start_soon(_report, flows, mirrors, status_interval, as_json)
             async with trio.open_nursery() as work:
                 for mirror in mirrors:
@@ -112,6 +116,9 @@ def run(
         trio.run(main)
     except BaseExceptionGroup as group:
         raise _only(group) from None
+    if once and stopped_by:
+        click.echo("triokafka: stopped before everything was mirrored", err=True)
+        return 128 + stopped_by[0]
     return 0
 
 
@@ -147,12 +154,30 @@ def _from_options(shard: tuple[int, int], given: dict[str, Any]) -> MirrorOption
     return configured(MirrorOptions, **options)
 
 
-async def _stop_on_signal(scope: Any) -> None:
+async def _stop_on_signal(scope: Any, stopped_by: list[int]) -> None:
     import trio
 
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
+        async for number in signals:
+            stopped_by.append(number)
             scope.cancel()
+
+
+async def _report_unreachable(flows: list[MirrorOptions], mirrors: list[Mirror]) -> None:
+    """Print when a cluster cannot be reached, and why; again when the reason changes or it comes back."""
+    import trio
+
+    said = [""] * len(mirrors)
+    while True:
+        await trio.sleep(SILENCE)
+        for number, (flow, mirror) in enumerate(zip(flows, mirrors, strict=True)):
+            problem = mirror.problem.rstrip(".")
+            if problem == said[number]:
+                continue
+            said[number] = problem
+            name = f"{flow.source_alias}->{flow.target_alias}"
+            state = f"{problem}; trying again" if problem else "both clusters can be reached again"
+            click.echo(f"triokafka: {name}: {state}", err=True)
 
 
 async def _report(flows: list[MirrorOptions], mirrors: list[Mirror], interval: float, as_json: bool) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
-from triokafka.cli.connection import read_properties
+from triokafka.cli.connection import TIMEOUT_MS, read_properties
+from triokafka.cli.reaching import Reaching, hooked
+from triokafka.cli.values import Number
 from triokafka.security.java_names import python_options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,3 +51,17 @@ def from_kafka_names(given: Mapping[str, str]) -> dict[str, Any]:
     from triokafka.cli.connection import setting
 
     return python_options(dict(setting("", f"{name}={value}") for name, value in given.items()))
+
+
+def reached(name: str, options: dict[str, Any], timeout_ms: float | None) -> Reaching:
+    """Add the time limit and the hooks of a command that asks a cluster and ends."""
+    if timeout_ms is not None or "default_api_timeout_ms" not in options:
+        options["default_api_timeout_ms"] = TIMEOUT_MS if timeout_ms is None else timeout_ms
+    return hooked(options, options["default_api_timeout_ms"], names=f"--{name}", limits="--timeout")
+
+
+timeout_option: Final = click.option(
+    "--timeout", "timeout_ms", type=Number(min=1), metavar="MS",
+    help=f"How long to wait for a broker's response.  [default: {TIMEOUT_MS}]",
+)  # fmt: skip
+"""Add ``--timeout``; the command receives ``timeout_ms``."""

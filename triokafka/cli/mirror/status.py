@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from triokafka.cli.groups.table import Column, print_table
-from triokafka.cli.mirror.sides import client_options, side_options
+from triokafka.cli.mirror.sides import client_options, reached, side_options, timeout_option
 from triokafka.cli.output import examples, output_options, print_json
 
 
 @click.command("status", epilog=examples("triokafka mirror status --source west:9092 --target east:9092 --json"))
 @side_options("target")
 @side_options("source")
+@timeout_option
 @output_options
 def status(
     source: str | None,
@@ -20,19 +21,21 @@ def status(
     target: str | None,
     target_config: str | None,
     target_alias: str,
+    timeout_ms: float | None,
     output: str,
 ) -> int:
     """Print how far each partition is mirrored, and its lag, from the progress that the target has stored."""
     import trio
 
-    from triokafka.mirror.progress import read_progress
+    from triokafka.mirror.progress import compare_with_source, read_positions
 
     async def main() -> int:
-        found = await read_progress(
-            client_options("source", source, source_config),
-            client_options("target", target, target_config),
-            source_alias,
-        )
+        of_source = client_options("source", source, source_config)
+        of_target = client_options("target", target, target_config)
+        side = reached("target", of_target, timeout_ms)
+        stored = await side.watch(lambda: read_positions(of_target, source_alias))
+        side = reached("source", of_source, timeout_ms)
+        found = await side.watch(lambda: compare_with_source(of_source, source_alias, stored))
         if output == "json":
             print_json([one._asdict() for one in found])
         else:

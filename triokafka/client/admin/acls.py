@@ -127,7 +127,7 @@ class AclAdmin:
             response = await self._requests.to_controller(request, left_ms)
             outcomes: dict[AclBindingFilter, list[AclBinding] | Exception] = {}
             for one, result in zip(items, response.filter_results, strict=False):
-                error = self._requests.error(result.error_code, f"the filter {one}", result.error_message)
+                error = self._requests.error(result.error_code, _filter_text(one), result.error_message)
                 outcomes[one] = error or [
                     AclBinding(
                         ResourceType(acl.resource_type),
@@ -143,6 +143,14 @@ class AclAdmin:
             return outcomes
 
         return await self._requests.change(filters, do_round, timeout_ms)
+
+
+def _filter_text(one: AclBindingFilter) -> str:
+    return (
+        f"ACLs {one.permission_type.name} {one.principal or 'of anyone'} {one.operation.name} from "
+        f"{one.host or 'anywhere'} on {one.resource_type.name} {one.resource_name or 'of any name'!r} "
+        f"({one.pattern_type.name})"
+    )
 
 
 def _text(acl: AclBinding) -> str:
