@@ -128,8 +128,7 @@ async def _schedule(simulation: Simulation) -> tuple[Ledger, int]:
     there = {(partition, offset): value for partition, found in entries.items() for offset, value in found}
     for key, value in seen.items():
         assert there.get(key) == value, f"{key} was read as {value!r}, and is {there.get(key)!r} in the end"
-    await trio.sleep(2)  # followers have the last records, not only the last high watermark
-    cluster.assert_replicas_equal(TOPICS)
+    await cluster.wait_replicas_equal(TOPICS)
     await cluster.stop()
     return ledger, repeats
 

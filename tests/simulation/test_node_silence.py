@@ -100,8 +100,7 @@ async def life(simulation: Simulation, fault: str) -> None:
     entries = await read_all(cluster.bootstrap, TOPIC, world=cluster.client_world("auditor"))
     for writer in writers:
         assert entries[TopicPartition("orders", writer.partition)] == writer.acknowledged
-    await trio.sleep(2)
-    cluster.assert_replicas_equal(TOPIC)
+    await cluster.wait_replicas_equal(TOPIC)
     await cluster.stop()
 
 

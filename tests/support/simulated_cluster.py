@@ -284,6 +284,19 @@ class SimulatedCluster:
             if other is not node:
                 network.partition(node.name, other.name, one_way=one_way)
 
+    async def wait_replicas_equal(self, topics: Mapping[str, int], *, within: float = 60.0) -> None:
+        """Wait until all disks have the same bytes of every partition.
+
+        A connection that a fault left half-open holds a follower up until its request times out.
+        """
+        with trio.move_on_after(within):
+            while True:
+                try:
+                    return self.assert_replicas_equal(topics)
+                except AssertionError:
+                    await trio.sleep(0.5)
+        self.assert_replicas_equal(topics)
+
     def assert_replicas_equal(self, topics: Mapping[str, int]) -> None:
         """All disks have the same bytes of every partition."""
         for name, count in topics.items():

@@ -11,16 +11,18 @@ import triokafka
 MOST: Final = 400
 REASONS: Final = {
     "_Window": "one C structure: the decompressors and the walk over records share its buffer without a call between",
+    "ColumnAppender": "one C structure: every column's buffers grow in the loop that reads the records",
     "BrokerConfig": "a line for each option of the broker, in six groups, which are its bases",
+    "ProducerOptions": "a line for each option of the producer, those of every client included",
+    "ConsumerOptions": "a line for each option of the consumer, those of every client included",
     "AIOKafkaConsumer": "aiokafka's interface, with as many methods; the session and the local state do the work",
 }
 _PACKAGE: Final = Path(triokafka.__file__).parent
 
 
 class _Class(NamedTuple):
-    name: str
-    bases: list[str]
     lines: int
+    bases: list[str]
 
 
 def _lines_of_code(source: str, tree: ast.Module) -> set[int]:
@@ -36,30 +38,29 @@ def _lines_of_code(source: str, tree: ast.Module) -> set[int]:
     return found
 
 
-def _classes() -> list[_Class]:
-    """Those of files that are long enough to matter."""
-    found = []
+def _classes() -> dict[str, _Class]:
+    """By name; of several with one name, such as a compiled class and its plain twin, the longest."""
+    found: dict[str, _Class] = {}
     for path in sorted(_PACKAGE.rglob("*.py")):
         source = path.read_text()
-        if source.count("\n") < MOST / 2:
+        if "\nclass " not in source:
             continue
         tree = ast.parse(source)
         code = _lines_of_code(source, tree)
-        for node in ast.walk(tree):
+        for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 names = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
                 bases = [base.id for base in names if isinstance(base, ast.Name)]
                 lines = sum(line in code for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
-                found.append(_Class(node.name, bases, lines))
+                found[node.name] = max(found.get(node.name, _Class(0, [])), _Class(lines, bases))
     return found
 
 
 def test_no_class_is_longer_than_400_lines_without_a_reason() -> None:
     classes = _classes()
-    longest = {one.name: one.lines for one in sorted(classes, key=lambda one: one.lines)}
 
-    def whole(one: _Class) -> int:
-        return one.lines + sum(longest.get(base, 0) for base in one.bases if base != one.name)
+    def whole(name: str) -> int:
+        one = classes.get(name)
+        return 0 if one is None else one.lines + sum(whole(base) for base in one.bases if base != name)
 
-    sizes = {one.name: whole(one) for one in classes}
-    assert {name for name, lines in sizes.items() if lines > MOST} == set(REASONS), "REASONS is not up to date"
+    assert {name for name in classes if whole(name) > MOST} == set(REASONS), "REASONS is not up to date"

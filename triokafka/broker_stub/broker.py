@@ -99,6 +99,11 @@ class MetadataSource(Protocol):
         """The level of ``kraft.version``."""
         ...
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the node cannot write new metadata."""
+        ...
+
 
 class Broker:
     """The broker role of a node: listeners, request path, replicas, coordinators, and its own metadata cache.
@@ -148,6 +153,7 @@ class Broker:
             session_timeout_ms=config.broker_session_timeout_ms,
             metadata_offset=lambda: self.image.offset,
             registered=self._registered,
+            is_stuck=lambda: controller.is_stuck,
             offline_directories=self._failed_directories,
             cordoned_directories=self._cordoned_directories,
         )
@@ -165,6 +171,7 @@ class Broker:
             quota_windows=config.replication_quota_window_num,
             quota_window_seconds=config.replication_quota_window_size_seconds,
         )
+        self.replicas.full_disks.resign = self.lifecycle.resign
         self.replicas.select_replicas(config.replica_selector_class, config.broker_rack)
         self.quotas = ClientQuotas(
             config.quota_window_num,

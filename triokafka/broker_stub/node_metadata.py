@@ -155,6 +155,11 @@ class NodeMetadata:
         return 0 if self._opened is None else self._opened.raft.kraft_version
 
     @property
+    def is_stuck(self) -> bool:
+        """See `RaftClient.is_stuck`."""
+        return self._opened is not None and self._opened.raft.is_stuck
+
+    @property
     def ignores_static_voters(self) -> bool:
         """Whether ``controller.quorum.voters`` is set, and the metadata log has the voters instead (KIP-853)."""
         return bool(self._config.quorum_voters) and self.kraft_version > 0

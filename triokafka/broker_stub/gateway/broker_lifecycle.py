@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable
+from math import inf
 from typing import Final
 from uuid import UUID
 
@@ -67,6 +68,8 @@ class Lifecycle:
         self._interval = heartbeat_interval
         self._max_backoff = max_backoff
         self._failures = 0
+        self.resigns = False
+        """Whether the next heartbeat asks to be fenced."""
 
     @property
     def registered(self) -> bool:
@@ -105,6 +108,9 @@ class Lifecycle:
                     self.state = LifecycleState.SHUTTING_DOWN
                     return 0.0
                 return _LEAVING_SECONDS
+            case LifecycleState.RUNNING if self.resigns:
+                self.resigns = False
+                return _EAGER_SECONDS
             case _:
                 return self._interval
 
@@ -137,6 +143,8 @@ class BrokerLifecycle:
     Args:
         metadata_offset: returns the offset up to which this broker has applied the metadata.
         registered: receives every broker epoch that the controller assigns.
+        is_stuck: returns whether this broker cannot follow the metadata. Meanwhile it asks to be fenced: otherwise it
+            would get leaderships and new partitions that it does not know of, and delay the shutdown of others.
         offline_directories: returns the ids of the data directories that have failed since the registration (KIP-858).
         cordoned_directories: returns the ids of those that get no new replicas (KIP-1066), None if the cluster's
             metadata have no place for them.
@@ -151,6 +159,7 @@ class BrokerLifecycle:
         session_timeout_ms: int,
         metadata_offset: Callable[[], int],
         registered: Callable[[int], None],
+        is_stuck: Callable[[], bool] = lambda: False,
         offline_directories: Callable[[], tuple[UUID, ...]] = tuple,
         cordoned_directories: Callable[[], tuple[UUID, ...] | None] = lambda: None,
     ) -> None:
@@ -158,11 +167,14 @@ class BrokerLifecycle:
         self._gateway = gateway
         self._metadata_offset = metadata_offset
         self._registered = registered
+        self._is_stuck = is_stuck
         self._offline_directories = offline_directories
         self._cordoned_directories = cordoned_directories
         self._core = Lifecycle(heartbeat_interval=heartbeat_interval_ms / 1000, max_backoff=session_timeout_ms / 1000)
         self._registration: BrokerRegistration | None = None
         self._patience = session_timeout_ms / 2000
+        self._session_seconds = session_timeout_ms / 1000
+        self._may_resign_at = -inf
         self._wait = 0.0
         self._report_due = trio.Event()
         self._one_at_a_time = trio.Lock()
@@ -215,6 +227,20 @@ class BrokerLifecycle:
         if self._core.state is LifecycleState.RUNNING:
             self._report_due.set()
 
+    def resign(self) -> bool:
+        """Give up the leaderships of this broker: have the controller fence it, and unfence it with the next heartbeat.
+
+        Other in-sync replicas lead then, and this broker follows. Returns False, and does nothing, while the broker
+        starts or stops, and within one session timeout after the last time.
+        """
+        now = self._world.now()
+        if self._core.state is not LifecycleState.RUNNING or now < self._may_resign_at:
+            return False
+        self._may_resign_at = now + self._session_seconds
+        self._core.resigns = True
+        self._report_due.set()
+        return True
+
     async def leave(self) -> None:
         """Do a controlled shutdown: leaderships move, then the controller fences the broker. Returns once it is fenced.
 
@@ -261,6 +287,7 @@ class BrokerLifecycle:
                         registration.broker_id,
                         core.broker_epoch,
                         self._metadata_offset(),
+                        want_fence=core.resigns or self._is_stuck(),
                         want_shut_down=core.wants_shut_down,
                         offline_directories=self._offline_directories(),
                         cordoned_directories=self._cordoned_directories(),

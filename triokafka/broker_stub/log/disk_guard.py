@@ -26,6 +26,11 @@ def gets_better(error: OSError) -> bool:
     return error.errno in _PASSING
 
 
+def is_full(error: OSError) -> bool:
+    """Whether the disk, or this user's part of it, is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def out_of_files(error: OSError) -> bool:
     """Whether the error is too many open files. A sync that fails this way was not attempted, so no data is lost."""
     return error.errno in (errno.EMFILE, errno.ENFILE)

@@ -147,6 +147,11 @@ class RaftClient:
         return None if heard is None else (heard[0], max(self._now() - heard[1], 0.0))
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether this node cannot write what others commit: its disk is full, or failed."""
+        return self.failure is not None or self._core.disk_refuses
+
+    @property
     def high_watermark(self) -> int:
         """The offset before which all records are committed; -1 while unknown."""
         return self._core.quorum.high_watermark

@@ -88,6 +88,8 @@ class RaftCore:
         self.quorum.on_become_leader = self._begin_epoch
         self.quorum.on_leave_leadership = self._left_leadership
         self._halted = False
+        self.disk_refuses = False
+        """Whether the last records or snapshots from another node could not be written, as on a full disk."""
         self._lead_again_at = -math.inf
         self._complained_at = -math.inf
 
@@ -359,7 +361,7 @@ class RaftCore:
             success = self._dispatch(node, response, now)
         except (KafkaError, OSError) as error:
             if isinstance(error, (KafkaStorageError, OSError)):
-                pause = _PAUSE_AFTER_FULL_DISK
+                pause, self.disk_refuses = _PAUSE_AFTER_FULL_DISK, True
             if now - self._complained_at >= COMPLAINT_PAUSE:
                 self._complained_at = now
                 logger.error("Node %d: cannot take an answer of node %d: %s", self.config.node_id, node.node_id, error)
@@ -378,7 +380,9 @@ class RaftCore:
 
         match response:
             case FetchResponse():
-                return self._fetcher.fetched(node, response, now)
+                taken = self._fetcher.fetched(node, response, now)
+                self.disk_refuses = self.disk_refuses and not taken
+                return taken
             case VoteResponse():
                 return self._voting.voted(node, response, now)
             case BeginQuorumEpochResponse():

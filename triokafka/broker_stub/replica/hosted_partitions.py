@@ -16,7 +16,7 @@ class HostedPartitions:
     """The partitions that one broker hosts.
 
     ``online`` has the partitions with usable logs, ``failed`` the reasons why the others are offline. ``propose`` sends
-    a new in-sync set to the controller.
+    a new in-sync set to the controller. ``append_failed`` is called with the error of an append.
 
     Args:
         now: the world's monotonic clock in seconds.
@@ -38,6 +38,7 @@ class HostedPartitions:
         self._listener = listener
         self._now = now
         self._interruptions: dict[int, int] = {}
+        self.append_failed: Callable[[TopicPartition, Exception], None] = lambda topic_partition, error: None
         self.propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: partition.isr_refused(
             proposal
         )

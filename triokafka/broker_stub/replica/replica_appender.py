@@ -99,6 +99,7 @@ class ReplicaAppender:
                 partition = self._partition(topic_partition)
             info = partition.append(batches, required_acks=required_acks, now_ms=now_ms, guard=guard)
         except errors.BrokerResponseError as error:
+            self._hosted.append_failed(topic_partition, error)
             self._traffic.refused(hosted, _size(batches), error_code=error.code)
             log_start_offset = partition.log.log_start_offset if partition is not None else -1
             return AppendOutcome(
@@ -109,6 +110,7 @@ class ReplicaAppender:
             )
         except OSError as error:
             logger.error("%s: append failed: %s", topic_partition, error)
+            self._hosted.append_failed(topic_partition, error)
             self._traffic.refused(hosted, _size(batches), error_code=errors.KafkaStorageError.code)
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
         self._traffic.appended(topic_partition.topic, _size(batches), info.last_offset - info.first_offset + 1)
@@ -137,14 +139,18 @@ class ReplicaAppender:
                 appended.
         """
         partition = self._partition(topic_partition)
-        info = partition.append(
-            batches,
-            required_acks=-1,
-            now_ms=self._world.wall_ms(),
-            from_client=False,
-            guard=guard,
-            transaction_version=transaction_version,
-        )
+        try:
+            info = partition.append(
+                batches,
+                required_acks=-1,
+                now_ms=self._world.wall_ms(),
+                from_client=False,
+                guard=guard,
+                transaction_version=transaction_version,
+            )
+        except errors.KafkaStorageError as error:
+            self._hosted.append_failed(topic_partition, error)
+            raise
         self._hosted.appended(partition)
         return info.last_offset + 1
 

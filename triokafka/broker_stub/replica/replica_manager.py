@@ -17,6 +17,7 @@ from triokafka.broker_stub.replica.alter_partition import (
 from triokafka.broker_stub.replica.delayed_delete_records import DeleteOutcome, deleted_everywhere
 from triokafka.broker_stub.replica.delta_applier import DeltaApplier
 from triokafka.broker_stub.replica.fetcher.fetcher_manager import FetcherManager
+from triokafka.broker_stub.replica.full_disks import FullDisks
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partition_opener import PartitionOpener
@@ -107,6 +108,8 @@ class ReplicaManager:
         self.open_ahead = opener.open_ahead
         self.may_be_made = opener.may_be_made
         self.retry_offline = opener.retry_offline
+        self.full_disks = FullDisks(node_id, lambda: opener.image)
+        hosted.append_failed = self.full_disks.append_failed
         applier = DeltaApplier(node_id, logs, hosted, opener, fetchers, (leader_quota, follower_quota))
         self.apply = applier.apply
         self.reconfigure_all = applier.reconfigure_all

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -84,6 +86,16 @@ class TestLifecycle:
         life.failed(error)
         assert state_of(life) is LifecycleState.SHUTTING_DOWN and life.registered
 
+    def test_broker_that_resigns_asks_to_be_unfenced_soon(self) -> None:
+        life = core()
+        life.start()
+        life.registration_answered(5)
+        life.heartbeat_answered(SERVING)
+        life.resigns = True
+        assert life.heartbeat_answered(CAUGHT_UP) == 0.010
+        assert not life.resigns
+        assert life.heartbeat_answered(SERVING) == 2.0
+
     def test_broker_that_never_ran_may_stop_at_once(self) -> None:
         life = core()
         life.leave()
@@ -117,7 +129,7 @@ class Channel:
         return answer
 
 
-def life_of(channel: Channel) -> tuple[BrokerLifecycle, list[int]]:
+def life_of(channel: Channel, is_stuck: Callable[[], bool] = lambda: False) -> tuple[BrokerLifecycle, list[int]]:
     epochs: list[int] = []
     life = BrokerLifecycle(
         RealWorld(),
@@ -126,6 +138,7 @@ def life_of(channel: Channel) -> tuple[BrokerLifecycle, list[int]]:
         session_timeout_ms=9_000,
         metadata_offset=lambda: 40 + len(channel.beats),
         registered=epochs.append,
+        is_stuck=is_stuck,
     )
     return life, epochs
 
@@ -240,3 +253,33 @@ class TestSessions:
                             await trio.sleep(0.005)
                         nursery.cancel_scope.cancel()
                 assert not controller.image.brokers[1].fenced
+
+    async def test_broker_resigns_at_once_and_not_again_within_a_session(self, autojump_clock: MockClock) -> None:
+        channel = Channel(17, SERVING, CAUGHT_UP, *[SERVING] * 99)
+        life, _ = life_of(channel)
+        assert not life.resign()
+        await life.start(someone(), timeout_ms=60_000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(life.run)
+            await trio.sleep(0.5)
+            assert life.resign()
+            assert not life.resign()
+            await trio.sleep(0.1)
+            assert [beat.want_fence for beat in channel.beats] == [False, True, False]
+            await trio.sleep(9)
+            assert life.resign()
+            nursery.cancel_scope.cancel()
+
+    async def test_broker_that_cannot_follow_the_metadata_asks_to_be_fenced(self, autojump_clock: MockClock) -> None:
+        channel = Channel(17, SERVING, *[CAUGHT_UP] * 3, *[SERVING] * 9)
+        stuck = False
+        life, _ = life_of(channel, is_stuck=lambda: stuck)
+        await life.start(someone(), timeout_ms=60_000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(life.run)
+            stuck = True
+            await trio.sleep(5)
+            stuck = False
+            await trio.sleep(2)
+            assert [beat.want_fence for beat in channel.beats] == [False, True, True, False]
+            nursery.cancel_scope.cancel()

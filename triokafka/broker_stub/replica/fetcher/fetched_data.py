@@ -99,6 +99,7 @@ class FetchedData:
             return NextStep.CONTINUE
         except (errors.KafkaError, OSError) as error:
             logger.error("%s: replicating from offset %d failed: %s", topic_partition, position.fetch_offset, error)
+            self._hosted.append_failed(topic_partition, error)
             if position.partition.log.usable:
                 position.resume()
         self._state.delay(topic_partition, now)
