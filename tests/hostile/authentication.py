@@ -67,10 +67,10 @@ class Door:
         plain = self.tcp(source)
         return plain if self._context is None else self._context.wrap_socket(plain, server_hostname="127.0.0.1")
 
-    def log_in(self) -> float:
+    def log_in(self, source: str = GOOD_ADDRESS) -> float:
         """Connect, log in and ask for metadata; return the seconds that it took."""
         began = time.monotonic()
-        with self.connect(GOOD_ADDRESS) as connection:
+        with self.connect(source) as connection:
             assert ask(connection, SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
             token = f"\0{_USER}\0{_PASSWORD}".encode()
             assert ask(connection, SaslAuthenticateRequest(auth_bytes=token), 2).error_code == 0
@@ -134,11 +134,18 @@ def _held(case: str, door: Door, count: int, open_one: Callable[[int], socket.so
     with ExitStack() as held:
         for number in range(count):
             held.enter_context(open_one(number))
+        first = door.log_in(BAD_ADDRESS)  # the broker may still be busy with the connections
         waits = sorted(door.log_in() for _ in range(_GOOD_LOGINS))
         each = (broker.resident_kib - before) / count
         yield _row(f"{count:,} {case}: memory for each", f"{each:.0f} KiB", f"{_MOST_KIB} KiB", each < _MOST_KIB)
         p99 = waits[int(len(waits) * 0.99)]
         yield _row(f"{count:,} {case}: a good client's p99 login", f"{p99 * 1000:.0f} ms", "1,000 ms", p99 < 1)
+        yield _row(
+            f"{count:,} {case}: a good client's first login from their address",
+            f"{first * 1000:.0f} ms",
+            "1,000 ms",
+            first < 1,
+        )
         busy_before, began = broker.processor_seconds, time.monotonic()
         time.sleep(1)
         busy = (broker.processor_seconds - busy_before) / (time.monotonic() - began)

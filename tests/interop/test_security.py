@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import triokafka
 from tests.interop import jvm
+from tests.support.refusals import check_command, read_with_spark
 from tests.support.waiting import until
 from triokafka.blocking import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from triokafka.blocking.admin import UserScramCredentialUpsertion
@@ -30,6 +32,7 @@ from triokafka.errors import (
     TlsAuthenticationError,
     UnsupportedSaslMechanismError,
 )
+from triokafka.security.sasl.oauthbearer import unsecured_token
 from triokafka.testing.blocking import running_broker
 from triokafka.world.system import RealWorld
 
@@ -42,19 +45,25 @@ MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 
 
 class Secured(NamedTuple):
-    """An Apache Kafka with a listener for each security protocol: addresses, and the authority's certificate."""
+    """An Apache Kafka with a listener for each security protocol: addresses, and the authority's certificate.
+
+    Two further listeners have TLS with a certificate that has expired, and with one for another host.
+    """
 
     plaintext: str
     tls: str
     sasl_plaintext: str
     sasl_tls: str
     authority: str
+    expired: str
+    misnamed: str
 
 
 def properties(path: Path, **values: str) -> str:
@@ -129,30 +138,42 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield running
 
 
+def write_store(path: Path, certificate: trustme.LeafCert) -> str:
+    """Write key and certificates as Kafka reads them, and return the path."""
+    key = load_pem_private_key(certificate.private_key_pem.bytes(), None)  # Kafka reads PKCS #8
+    content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(content + b"".join(one.bytes() for one in certificate.cert_chain_pems))
+    return str(path)
+
+
 @contextmanager
 def secured_kafka(directory: Path, *, password: str = PASSWORD) -> Iterator[Secured]:
     """Run an Apache Kafka with TLS and SASL, and the user ``alice`` for every mechanism."""
     authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1")
-    key = load_pem_private_key(certificate.private_key_pem.bytes(), None)  # Kafka reads PKCS #8
-    store = directory / "server.pem"
-    store.write_bytes(
-        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        + b"".join(one.bytes() for one in certificate.cert_chain_pems)
-    )
-    plaintext, tls, sasl_plaintext, sasl_tls, controller = free_ports(5)
-    addresses = {"PLAINTEXT": plaintext, "TLS": tls, "OPEN": sasl_plaintext, "SECURE": sasl_tls}
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    store = write_store(directory / "server.pem", authority.issue_cert("127.0.0.1"))
+    expired_store = write_store(directory / "expired.pem", authority.issue_cert("127.0.0.1", not_after=yesterday))
+    misnamed_store = write_store(directory / "misnamed.pem", authority.issue_cert("elsewhere.example"))
+    plaintext, tls, sasl_plaintext, sasl_tls, expired, misnamed, controller = free_ports(7)
+    addresses = {
+        "PLAINTEXT": plaintext, "TLS": tls, "OPEN": sasl_plaintext, "SECURE": sasl_tls,
+        "EXPIRED": expired, "MISNAMED": misnamed,
+    }  # fmt: skip
     listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in addresses.items())
     settings: dict[str, Any] = {
         "controller_quorum_voters": f"1@127.0.0.1:{controller}",
         "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
         "advertised_listeners": listeners,
         "listener_security_protocol_map": (
-            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,OPEN:SASL_PLAINTEXT,SECURE:SASL_SSL"
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,OPEN:SASL_PLAINTEXT,SECURE:SASL_SSL,EXPIRED:SSL,MISNAMED:SSL"
         ),
         "inter_broker_listener_name": "PLAINTEXT",
         "ssl_keystore_type": "PEM",
-        "ssl_keystore_location": str(store),
+        "ssl_keystore_location": store,
+        "listener_name_expired_ssl_keystore_location": expired_store,
+        "listener_name_misnamed_ssl_keystore_location": misnamed_store,
+        "listener_name_open_sasl_enabled_mechanisms": ",".join((*MECHANISMS, "OAUTHBEARER")),
+        "listener_name_open_oauthbearer_sasl_jaas_config": f"{OAUTH_MODULE} required;",
         "sasl_enabled_mechanisms": ",".join(MECHANISMS),
         "connections_max_reauth_ms": "2000",
         "delegation_token_secret_key": "a key",
@@ -168,8 +189,16 @@ def secured_kafka(directory: Path, *, password: str = PASSWORD) -> Iterator[Secu
         for mechanism in MECHANISMS[1:]:
             admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, mechanism, password)])
         admin.close()
-        tls_server, open_server, secure_server = (f"127.0.0.1:{port}" for port in (tls, sasl_plaintext, sasl_tls))
-        yield Secured(bootstrap, tls_server, open_server, secure_server, authority.cert_pem.bytes().decode())
+        servers = {name: f"127.0.0.1:{port}" for name, port in addresses.items()}
+        yield Secured(
+            bootstrap,
+            servers["TLS"],
+            servers["OPEN"],
+            servers["SECURE"],
+            authority.cert_pem.bytes().decode(),
+            servers["EXPIRED"],
+            servers["MISNAMED"],
+        )
 
 
 def options(kafka: Secured, protocol: str, mechanism: str | None = None, password: str = PASSWORD) -> dict[str, Any]:
@@ -230,6 +259,48 @@ def test_refusals_of_apache_kafka_are_named_at_once(
     given = options(kafka, "SASL_SSL", "SCRAM-SHA-256") | changes
     with pytest.raises(error):  # the constructor looks for a broker, as in kafka-python
         KafkaProducer(**{name: value for name, value in given.items() if value is not None})
+
+
+def refusals(kafka: Secured) -> dict[str, tuple[dict[str, Any], type[AuthenticationError], str]]:
+    """Return what Apache Kafka refuses, or our client: options, the error, and words of the command's sentence."""
+    secure = options(kafka, "SASL_SSL", "SCRAM-SHA-256")
+    login = {"sasl_username": USER, "sasl_password": PASSWORD}
+    secure = {name: value for name, value in secure.items() if not name.startswith("sasl_plain")} | login
+    expired = unsecured_token({"sub": USER, "iat": 1, "exp": 2})
+    valid = unsecured_token({"sub": USER, "iat": 1, "exp": 4_000_000_000})
+    token = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": lambda: expired}
+    foreign = trustme.CA().cert_pem.bytes().decode()
+    tls = options(kafka, "SSL")
+    return {
+        "wrong password": (
+            {**secure, "sasl_password": "guess"}, SaslAuthenticationFailedError, "invalid credentials"
+        ),
+        "expired token": ({**options(kafka, "SASL_PLAINTEXT"), **token}, SaslAuthenticationFailedError, "expired"),
+        "expired certificate": (
+            {**tls, "bootstrap_servers": kafka.expired}, TlsAuthenticationError, "certificate has expired"
+        ),
+        "foreign certificate": ({**tls, "ssl_cafile": foreign}, TlsAuthenticationError, "unable to get local issuer"),
+        "wrong host name": ({**tls, "bootstrap_servers": kafka.misnamed}, TlsAuthenticationError, "127.0.0.1"),
+        "mechanism": (
+            {**secure, **token, "sasl_oauth_token_provider": lambda: valid},
+            UnsupportedSaslMechanismError,
+            "SCRAM-SHA-512",
+        ),
+        "plaintext to TLS": (
+            {**secure, "security_protocol": "SASL_PLAINTEXT"}, SecurityProtocolMismatchError, "SASL_SSL"
+        ),
+        "TLS to plaintext": (
+            {**secure, "bootstrap_servers": kafka.sasl_plaintext}, SecurityProtocolMismatchError, "SASL_PLAINTEXT"
+        ),
+    }  # fmt: skip
+
+
+def test_command_and_spark_name_refusals_of_apache_kafka(kafka: Secured) -> None:
+    for case, (given, error, words) in refusals(kafka).items():
+        check_command(given, words)
+        with pytest.raises(error):
+            print(case)
+            read_with_spark(given)
 
 
 def test_our_command_manages_tokens_of_apache_kafka_and_our_clients_log_in_with_them(

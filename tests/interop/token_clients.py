@@ -18,7 +18,7 @@ _MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginM
 _FUTURE: Final = 4_000_000_000
 
 
-def _token(password: str) -> str:
+def token(password: str) -> str:
     """Return a token of the user. A wrong password is a token without a subject: brokers refuse it, not clients."""
     return unsecured_token({"iat": 1, "exp": _FUTURE} | ({} if password == "guess" else {"sub": _USER}))
 
@@ -27,7 +27,7 @@ def triokafka(listener: Any, authority: Path, mechanism: str, password: str) -> 
     """Our blocking producer."""
     options = {**listener.client_options(), "sasl_mechanism": mechanism}
     try:
-        producer = KafkaProducer(**options, sasl_oauth_token_provider=lambda: _token(password))
+        producer = KafkaProducer(**options, sasl_oauth_token_provider=lambda: token(password))
         producer.send("orders", b"triokafka", partition=0).get(20)
         producer.close()
     except SaslAuthenticationFailedError as error:
@@ -46,7 +46,7 @@ def confluent(listener: Any, authority: Path, mechanism: str, password: str) -> 
             "security.protocol": listener.protocol,
             "ssl.ca.location": str(authority),
             "sasl.mechanisms": mechanism,
-            "oauth_cb": lambda config: (_token(password), float(_FUTURE)),
+            "oauth_cb": lambda config: (token(password), float(_FUTURE)),
             "error_cb": lambda error: failures.append(error.name()),
             "log_level": 0,
         }
@@ -72,7 +72,7 @@ def kafka_python(listener: Any, authority: Path, mechanism: str, password: str) 
 
     class Tokens(AbstractTokenProvider):
         def token(self) -> str:
-            return _token(password)
+            return token(password)
 
     try:
         producer = Theirs(
@@ -97,7 +97,7 @@ def aiokafka(listener: Any, authority: Path, mechanism: str, password: str) -> N
 
     class Tokens(AbstractTokenProvider):
         async def token(self) -> str:
-            return _token(password)
+            return token(password)
 
     async def produce() -> None:
         tls = listener.protocol == "SASL_SSL"
@@ -127,7 +127,7 @@ def java(listener: Any, authority: Path, mechanism: str, password: str) -> None:
     good = f'unsecuredLoginStringClaim_sub="{name}"'
     claim = good if name else 'unsecuredLoginPrincipalClaimName="who" unsecuredLoginStringClaim_who="x"'
     config = properties(
-        authority.with_name(f"{mechanism}-{bool(name)}.properties"),
+        authority.with_name(f"{mechanism}-{listener.protocol}-{bool(name)}.properties"),
         security_protocol=listener.protocol,
         sasl_mechanism=mechanism,
         sasl_jaas_config=f"{_MODULE} required {claim};",

@@ -55,6 +55,8 @@ def parse_jaas(text: str, *, source: str = "sasl.jaas.config") -> LoginModule:
 def parse_jaas_file(text: str, *, source: str) -> dict[str, tuple[LoginModule, ...]]:
     """Return the sections of a JAAS file: ``KafkaServer { module flag name="value" …; … };``.
 
+    A section may be empty, as in Java: files of brokers often have ``Client {};``.
+
     Raises:
         ConfigurationError: the text has another form. The message names ``source`` and the place.
     """
@@ -70,8 +72,6 @@ def parse_jaas_file(text: str, *, source: str) -> dict[str, tuple[LoginModule, .
             modules.append(parser.module())
         parser.mark("}")
         parser.mark(";")
-        if not modules:
-            raise parser.error("this section has no login module", start)
         sections[name] = tuple(modules)
     return sections
 

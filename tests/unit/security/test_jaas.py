@@ -89,7 +89,6 @@ def test_a_malformed_text_is_refused_with_its_place(text: str, place: str) -> No
     [
         ("KafkaClient X required;", 'line 1, column 13: expected "{"'),
         ("KafkaClient { X required; }", 'line 1, column 28: expected ";" before the end'),
-        ("KafkaClient { };", "line 1, column 1: this section has no login module"),
         ("A { X required; };\nA { X required; };", "line 2, column 1: this section is there twice"),
         (FILE, 'line 5, column 31: expected "="'),
     ],
@@ -158,3 +157,8 @@ def test_a_listener_takes_its_own_section_before_the_general_one(file: str) -> N
         inter_broker_security(broker(file, "INTERNAL", "SCRAM-SHA-512"))  # its own section has Kerberos only
     with pytest.raises(ConfigurationError, match=r"JAAS file .* cannot be read"):
         inter_broker_security(broker(file + ".missing", "EXTERNAL", "PLAIN"))
+
+
+def test_sections_may_be_empty() -> None:
+    found = parse_jaas_file("KafkaServer { X required; };\nClient {};", source="file")
+    assert [module.name for module in found["KafkaServer"]] == ["X"] and found["Client"] == ()
