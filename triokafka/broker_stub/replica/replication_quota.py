@@ -2,6 +2,9 @@
 
 Pure. The limit is for the listed replicas of all partitions together, per broker and per side. Replicas in sync are
 never held back, or a throttle would remove them from the in-sync set.
+
+A rate over a sliding window is Kafka's measure, and alone it lets replicas catch up in jumps: a whole window's bytes at
+once, then nothing until the window has forgotten them. A token bucket with the bytes of one window spreads them.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from typing import Final
 from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
 from triokafka.broker_stub.quota_rate import QuotaRate
 from triokafka.metrics.metric_config import MetricConfig
+from triokafka.metrics.quota import Quota
+from triokafka.metrics.token_bucket import TokenBucket
 from triokafka.structs import TopicPartition
 
 _NO_LIMIT: Final = float("inf")
@@ -25,7 +30,7 @@ class ReplicationQuota:
         side: ``leader`` or ``follower``.
         node_id: the id of this broker.
         windows: number of windows over which the rate is measured (``replication.quota.window.num``).
-        window_seconds: length of a window (``replication.quota.window.size.seconds``).
+        window_seconds: length of a window (``replication.quota.window.size.seconds``); also the longest burst.
     """
 
     def __init__(self, side: str, node_id: int, *, windows: int = 11, window_seconds: float = 1) -> None:
@@ -34,16 +39,21 @@ class ReplicationQuota:
         self._node_id = node_id
         self._topics: dict[str, frozenset[int] | None] = {}  # None: all partitions
         self._measured = QuotaRate(MetricConfig(samples=windows, window_seconds=window_seconds))
+        self._bucket = TokenBucket()
+        self._burst = MetricConfig(samples=1, window_seconds=window_seconds)
 
     def configure(self, image: MetadataImage) -> None:
         """Take the rate and the throttled replicas from the metadata."""
         name = f"{self._side}.replication.throttled."
-        self.rate = _NO_LIMIT
+        before, self.rate = self.rate, _NO_LIMIT
         for broker_id in (self._node_id, None):
             text = image.broker_configs(broker_id).get(f"{name}rate", "")
             if text.isdecimal():
                 self.rate = float(text)
                 break
+        if self.rate != before:
+            self._bucket = TokenBucket()
+            self._burst = self._burst.with_quota(Quota.upper_bound(self.rate) if self.rate < _NO_LIMIT else None)
         self._topics = {}
         for (kind, topic), configs in image.configs.items():
             text = configs.get(f"{name}replicas", "") if kind == ResourceType.TOPIC else ""
@@ -66,10 +76,13 @@ class ReplicationQuota:
         """Count the bytes of a partition, if the limit applies to it."""
         if size and self.applies_to(topic_partition):
             self._measured.record(size, now)
+            self._bucket.update(self._burst, 1, size, size, size, now)
 
     def is_exceeded(self, now: float) -> bool:
         """Whether throttled replicas have to wait."""
-        return self.rate < _NO_LIMIT and self._measured.measure(now) > self.rate
+        if self.rate == _NO_LIMIT:
+            return False
+        return self._bucket.measure(self._burst, now) < 0 or self._measured.measure(now) > self.rate
 
     def holds_back(self, topic_partition: TopicPartition, now: float) -> bool:
         """Whether a replica that is not in sync has to wait."""

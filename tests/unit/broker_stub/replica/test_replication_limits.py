@@ -42,11 +42,35 @@ def test_a_throttle_ends_when_the_average_has_fallen() -> None:
     found = quota()
     found.record(T1, 10_000, 0.0)
     assert not found.holds_back(T0, 0.0), "other replicas do not count"
-    found.record(T0, 1_000, 0.0)
-    assert not found.holds_back(T0, 0.0)
-    found.record(T0, 100, 0.5)
+    found.record(T0, 100, 0.0)
+    assert not found.holds_back(T0, 0.0), "a second's bytes may come at once"
+    found.record(T0, 300, 0.5)
     assert found.holds_back(T0, 0.5) and not found.holds_back(T1, 0.5)
-    assert not found.holds_back(T0, 11.0)
+    assert found.holds_back(T0, 2.9)
+    assert not found.holds_back(T0, 3.1)
+
+
+@pytest.mark.parametrize("size", [10, 250, 5_000])
+def test_throttled_replicas_get_their_rate_without_jumps(size: int) -> None:
+    """Fetches of any size: in every ten seconds within a tenth of the limit, or one fetch."""
+    found, sent = quota(), list[tuple[float, int]]()
+    for step in range(6_000):
+        now = step / 10
+        if not found.holds_back(T0, now):
+            found.record(T0, size, now)
+            sent.append((now, size))
+    assert sum(size for _, size in sent) == pytest.approx(600 * 100, rel=0.1)
+    for begin in range(20, 590):
+        within = sum(size for at, size in sent if begin <= at < begin + 10)
+        assert within <= 1.1 * 1_000 + size
+
+
+def test_another_rate_holds_at_once() -> None:
+    found = quota(rate="10")
+    found.record(T0, 100_000, 0.0)
+    assert found.holds_back(T0, 60.0)
+    found.configure(image("1000000", f"0:{NODE}"))
+    assert not found.holds_back(T0, 60.0)
 
 
 def test_without_a_rate_or_replicas_nothing_is_limited() -> None:
