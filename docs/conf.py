@@ -55,7 +55,7 @@ _LAYOUT: Final = re.compile(r"^<!-- (cards|beside) -->\n(.*?)^<!-- end of \1 -->
 _EXAMPLE: Final = re.compile(r"^<!-- example (\w+\.py) -->$", re.MULTILINE)
 _EMPTY_HEADING: Final = re.compile(r'<th class="head([^"]*)">(?:<p></p>)?</th>')
 _CELL: Final = re.compile(r"<td>.*?</td>", re.DOTALL)
-_NAME: Final = re.compile(r'(?<=<span class="pre">)[^<]{18,}(?=</span>)')
+_NAME: Final = re.compile(r'(?<=<span class="pre">)[^<]{12,}(?=</span>)')
 _SHORT: Final = re.compile(r'<span class="pre">(?=[^<]{1,20}</span>)')
 _TEXT: Final = re.compile(r">[^<]+<")
 _LONG_WORD: Final = re.compile(r"\b[A-Za-z]{18,}\b")

@@ -9,7 +9,9 @@ _SECTION: Final = re.compile(r"^## +\[?([^\]\s]+)\]?.*$", re.MULTILINE)
 
 
 def notes_of(changelog: str, version: str) -> str:
-    """Return the section of a version; the section ``Unreleased`` if the version has none yet.
+    """Return the section of a version, or the section ``Unreleased`` where that says what the packages have.
+
+    That is so if the version has no section yet, and if it is the newest one and there are changes since.
 
     Args:
         changelog: the text of ``CHANGELOG.md``.
@@ -19,8 +21,11 @@ def notes_of(changelog: str, version: str) -> str:
         ValueError: there is neither section, or it is empty.
     """
     parts = _SECTION.split(changelog)
-    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
-    text = sections.get(version, sections.get("Unreleased", "")).strip()
+    sections = {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    unreleased = sections.pop("Unreleased", "")
+    if unreleased and version == next(iter(sections), None):
+        return f"# Changes since triokafka {version}\n\n{unreleased}\n"
+    text = sections.get(version, unreleased)
     if not text:
         raise ValueError(f"CHANGELOG.md has no text under {version} or Unreleased")
     return f"# triokafka {version}\n\n{text}\n"

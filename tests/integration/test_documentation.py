@@ -1,4 +1,7 @@
-"""Every block of code in the documentation does what the page says, when it is run as the page shows it."""
+"""Every block of code in the documentation does what the page says, when it is run as the page shows it.
+
+The pages that start Spark are in ``test_documentation_of_spark.py``, so that another worker can run them.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documented import ROOT, Reader, blocks_of
+from tests.support.documented import ROOT, Reader, blocks_of, pages, run_page, starts_spark
 
-PAGES = sorted(
-    page
-    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    if "reference" not in page.parts and "site" not in page.parts and blocks_of(page)
+PAGES = pages()
+
+
+@pytest.mark.timeout(1_800)  # pages have many blocks, each of which starts a process
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if not starts_spark(page)], ids=lambda page: str(page.relative_to(ROOT))
 )
-
-
-@pytest.mark.timeout(1_800)  # a page on Spark starts it for every block
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_of_the_page_run(page: Path, tmp_path: Path) -> None:
-    with Reader(page, tmp_path) as reader:
-        for block in blocks_of(page):
-            if not block.not_run:
-                reader.run(block)
+    run_page(page, tmp_path)
 
 
 def test_blocks_that_are_not_run_say_why_and_are_few() -> None:

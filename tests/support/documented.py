@@ -98,6 +98,25 @@ def blocks_of(page: Path) -> list[Block]:
     return found
 
 
+def pages() -> list[Path]:
+    """Return README.md and the pages of the documentation that have blocks."""
+    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    return sorted(page for page in found if not {"reference", "site"} & set(page.parts) and blocks_of(page))
+
+
+def starts_spark(page: Path) -> bool:
+    """Whether a block of the page starts Spark, which takes a minute."""
+    return any("SparkSession.builder" in block.code for block in blocks_of(page) if not block.not_run)
+
+
+def run_page(page: Path, directory: Path) -> None:
+    """Run all blocks of a page, apart from those that say why they are not run. Fails at the first that fails."""
+    with Reader(page, directory) as reader:
+        for block in blocks_of(page):
+            if not block.not_run:
+                reader.run(block)
+
+
 def _install(text: str, position: int) -> tuple[str, ...]:
     """Return the packages that a reader has installed at this place; by default only triokafka."""
     section = text.rfind("\n## ", 0, position)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import trio
@@ -60,6 +61,8 @@ class Bridge:
         self.check_seconds = request_timeout_ms / 1000 / _CHECKS_PER_REQUEST_TIMEOUT
         self._guest = guest_loop(loop) if beside else None
         self.trio_loop: TrioLoop = self._guest or loop_thread()
+        self.on_crash: set[Callable[[], object]] = self._guest.on_crash if self._guest is not None else set()
+        """As `GuestLoop.on_crash`. No interruption reaches the loop thread."""
 
     # ---------------------------------------------------------------- in the asyncio loop
 
@@ -83,12 +86,16 @@ class Bridge:
             finally:
                 self.post(settle, answer, value, error)
 
+        interrupted = partial(_interrupt, answer)
         self.trio_loop.start(run, name=f"call of {getattr(work, '__qualname__', work)}")
+        self.on_crash.add(interrupted)
         try:
             return await answer
         except asyncio.CancelledError:
             self.trio_loop.soon(scope.cancel)
             raise
+        finally:
+            self.on_crash.discard(interrupted)
 
     def hand_over(self, do: Callable[..., object], *arguments: Any) -> None:
         """Have the Trio loop call ``do``. A guest's tasks go on before this returns."""
@@ -232,6 +239,10 @@ class Opening:
             raise
         if self._error is not None:
             raise self._error
+
+
+def _interrupt(answer: asyncio.Future[Any]) -> None:
+    settle(answer, None, ClosedError("the call was interrupted"))
 
 
 def usable_error(error: BaseException) -> KafkaError:

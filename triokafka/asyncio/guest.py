@@ -47,6 +47,8 @@ class GuestLoop:
         self._over: asyncio.Event | None = None
         self._has_waited = False
         self._end_of_loop = _EndOfLoop()
+        self.on_crash: set[Callable[[], object]] = set()
+        """Called if an interruption (`KeyboardInterrupt`) hits Trio itself, after which no task goes on."""
 
     # ---------------------------------------------------------------- calls
 
@@ -55,11 +57,12 @@ class GuestLoop:
         self._calls.append((do, arguments))
         if self._is_due or (self._is_working and self._is_here()):
             return True
-        self._is_due = True
         try:
             if self._is_here():
                 self._loop.call_soon(self._work_due)
+                self._is_due = True
             else:
+                self._is_due = True
                 self._loop.call_soon_threadsafe(self._work_due)
         except RuntimeError:
             self._is_due = False
@@ -121,23 +124,26 @@ class GuestLoop:
         """Make steps until Trio waits, at most `_MOST_STEPS`; then what was posted."""
         if self._is_working:
             return
-        self._is_working = True
         timeout = NEVER
         if self._timer is not None and self._loop.time() >= self._timer_at:
             wait = 0  # the loop was busy for long: sockets first, or else answers that have arrived count as missing
         try:
+            self._is_working = True
             for _ in range(_MOST_STEPS):
                 timeout = self._step(wait)
                 wait = None
                 if timeout > 0 and not self._calls:
                     break
+        except BaseException:
+            self._loop.call_soon(self._work_on)  # what was due still is
+            raise
         finally:
             self._is_working = False
             self._make_posted()
         if timeout <= 0 or self._calls:
             if not self._is_due:
-                self._is_due = True
                 self._loop.call_soon(self._work_on)
+                self._is_due = True
         elif timeout != NEVER:
             self._set_timer(timeout)
 
@@ -183,9 +189,14 @@ class GuestLoop:
     def _begin(self) -> SteppedRun:
         run = SteppedRun()
         self._has_waited = False
+        run.on_crash(self._crashed)
         self._loop.add_reader(run.fileno, self._readable)
         self._end_of_loop.watch(self._loop, self)
         return run
+
+    def _crashed(self) -> None:
+        for tell in list(self.on_crash):
+            tell()
 
     def _forget(self, run: SteppedRun) -> None:
         self._run = None

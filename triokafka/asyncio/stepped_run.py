@@ -42,6 +42,7 @@ class SteppedRun:
         parts: Any = import_module("trio._core._run")
         self.is_over = False
         self._process = os.getpid()
+        self._told_of_crash: list[Callable[[], object]] = []
         self._context: Any = parts.GLOBAL_RUN_CONTEXT
         self._library: Any = parts.sniffio_library
         self._tasks = 0
@@ -54,8 +55,9 @@ class SteppedRun:
             nonlocal state
             state = tick.__self__
 
-        before = self._enter(None)
+        before = self._active()
         try:
+            self._enter(None)
             trio.lowlevel.start_guest_run(
                 self._main,
                 run_sync_soon_threadsafe=begun,
@@ -128,9 +130,10 @@ class SteppedRun:
             KeyboardInterrupt, SystemExit: a task was interrupted; the run is over.
         """
         timeout = NEVER
-        before = self._enter(self._runner)
-        self._runner.guest_tick_scheduled = True
+        before = self._active()
         try:
+            self._enter(self._runner)
+            self._runner.guest_tick_scheduled = True
             if calls:
                 self._make(calls)
                 if not self._tasks:
@@ -142,6 +145,7 @@ class SteppedRun:
             _raise_interruption(getattr(self._runner.main_task_outcome, "error", None))
         except trio.TrioInternalError as error:
             self.is_over = True
+            self._tell_of_crash()
             _raise_interruption(error.__cause__)
             logger.exception("Trio failed")
         finally:
@@ -165,8 +169,9 @@ class SteppedRun:
         """Give back the descriptors. Tasks that have not ended are dropped."""
         if not self.is_over:
             self.is_over = True
-            before = self._enter(self._runner)
+            before = self._active()
             try:
+                self._enter(self._runner)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", RuntimeWarning)  # Trio's, about an abandoned run
                     self._passes.close()
@@ -176,17 +181,36 @@ class SteppedRun:
             os.close(self.fileno)
             self.fileno = -1
 
-    def _enter(self, runner: Any) -> tuple[dict[str, Any], Any]:
-        """Make ``runner`` the active run of this thread; return what was active before."""
+    def on_crash(self, tell: Callable[[], object]) -> None:
+        """Call ``tell`` if an interruption hits Trio itself: then no task goes on, and none is cancelled."""
+        self._told_of_crash.append(tell)
+
+    def _tell_of_crash(self) -> None:
+        told, self._told_of_crash = self._told_of_crash, []
+        for tell in told:
+            tell()
+
+    def _active(self) -> tuple[dict[str, Any], Any]:
+        """Return the active run of this thread."""
+        return dict(vars(self._context)), self._library.name
+
+    def _enter(self, runner: Any) -> None:
+        """Make ``runner`` the active run of this thread."""
         active = vars(self._context)
-        before = dict(active)
         active.clear()
         if runner is not None:
             active["runner"] = runner
-        library, self._library.name = self._library.name, "trio"
-        return before, library
+        self._library.name = "trio"
 
     def _leave(self, before: tuple[dict[str, Any], Any]) -> None:
+        """Make active what was before, whatever happens: other code of this thread asks for it."""
+        try:
+            self._activate(before)
+        except BaseException:  # an interruption
+            self._activate(before)
+            raise
+
+    def _activate(self, before: tuple[dict[str, Any], Any]) -> None:
         active = vars(self._context)
         active.clear()
         active.update(before[0])

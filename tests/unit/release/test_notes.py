@@ -26,10 +26,20 @@ CHANGELOG = """# Changelog
 """
 
 
-@pytest.mark.parametrize(("version", "text"), [("0.2.0", "- Second."), ("0.1.0", "- First."), ("9.9.9", "- New.")])
-def test_notes_are_the_section_of_the_version_or_of_what_is_unreleased(version: str, text: str) -> None:
-    notes = notes_of(CHANGELOG, version)
-    assert notes.startswith(f"# triokafka {version}\n") and text in notes and notes.count("\n- ") == 1
+@pytest.mark.parametrize(
+    ("changelog", "version", "title", "text"),
+    [
+        (CHANGELOG, "9.9.9", "# triokafka 9.9.9\n", "- New."),
+        (CHANGELOG, "0.2.0", "# Changes since triokafka 0.2.0\n", "- New."),
+        (CHANGELOG.replace("- New.", "").replace("### Added", ""), "0.2.0", "# triokafka 0.2.0\n", "- Second."),
+        (CHANGELOG, "0.1.0", "# triokafka 0.1.0\n", "- First."),
+    ],
+)
+def test_notes_are_the_section_of_the_version_or_of_what_is_unreleased(
+    changelog: str, version: str, title: str, text: str
+) -> None:
+    notes = notes_of(changelog, version)
+    assert notes.startswith(title) and text in notes and notes.count("\n- ") == 1
 
 
 def test_changelog_without_text_for_the_version_is_refused() -> None:

@@ -17,6 +17,7 @@ from triokafka.asyncio.producer.outcomes import settle_part
 from triokafka.asyncio.producer.sending import Chunk
 from triokafka.errors import (
     BufferFullError,
+    ClosedError,
     KafkaError,
     MessageSizeTooLargeError,
     MetadataNotReadyError,
@@ -79,6 +80,7 @@ class ProducerSession:
         opening = self._opening = Opening()
         self._closing, self._failure = False, None
         self._closed = trio.Event()
+        self.bridge.on_crash.add(self._crashed)
         self.bridge.trio_loop.start(self._run, producer, opening, name=f"kafka {self.options['client_id']}")
         await opening.wait()
 
@@ -102,6 +104,16 @@ class ProducerSession:
             self._fail_queued()
             self._closed.set()
             opening.ended(self._failure)
+            self.bridge.on_crash.discard(self._crashed)
+
+    def _crashed(self) -> None:
+        """End without the tasks, which do not go on. Nothing becomes known of records on their way."""
+        self._producer = None
+        self._closing = True
+        self._failure = ClosedError("the producer was interrupted")
+        self._arrived, self._progress, self._closed = trio.Event(), trio.Event(), trio.Event()
+        self._closed.set()
+        self._fail_queued()
 
     async def _serve(self, producer: Producer) -> None:
         while not self._closing:
