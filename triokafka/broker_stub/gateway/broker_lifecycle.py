@@ -16,8 +16,8 @@ from uuid import UUID
 import trio
 
 from triokafka import errors
-from triokafka.broker_stub.gateway.controller_channel import NodeStopsError
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.node_stops import NodeStopsError
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.world import World
 

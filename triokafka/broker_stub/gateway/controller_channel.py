@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import trio
 
 from triokafka import errors
+from triokafka.broker_stub.gateway.node_stops import NodeStopsError
 from triokafka.network.backoff import Backoff
 from triokafka.network.node_channel import NodeChannel
 from triokafka.protocol.message import Request, Response
@@ -21,10 +22,6 @@ R = TypeVar("R", bound=Response)
 
 _FIRST_BACKOFF: Final = 0.020
 _MAX_BACKOFF: Final = 0.500
-
-
-class NodeStopsError(errors.NotControllerError):
-    """This node stops: no later attempt of it reaches the controller."""
 
 
 class ControllerChannel:
