@@ -54,9 +54,9 @@ class LoopThread:
         return threading.get_ident() == self._thread.ident
 
     def soon(self, do: Callable[..., object], *arguments: Any) -> bool:
-        """Have the loop call ``do``, in order; False when the loop has ended."""
+        """Have the loop call ``do``, in order; what it raises is logged. Return False when the loop has ended."""
         try:
-            self._token.run_sync_soon(do, *arguments)
+            self._token.run_sync_soon(_called, do, arguments)
         except trio.RunFinishedError:
             return False
         return True
@@ -230,6 +230,14 @@ async def _serve(started: queue.SimpleQueue[tuple[trio.lowlevel.TrioToken, trio.
     async with trio.open_nursery() as nursery:
         started.put((trio.lowlevel.current_trio_token(), nursery))
         await trio.sleep_forever()
+
+
+def _called(do: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    # Trio ends with whatever a call of `run_sync_soon` raises.
+    try:
+        do(*arguments)
+    except Exception:
+        logger.exception("a call of the loop failed")
 
 
 async def _guarded(work: Callable[..., Awaitable[None]], arguments: tuple[Any, ...]) -> None:

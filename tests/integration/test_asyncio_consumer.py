@@ -144,6 +144,26 @@ class Listener(ConsumerRebalanceListener):
             await self.consumer.position(partition)
 
 
+def test_listener_of_a_later_subscription_is_called(bootstrap: str, topic: str) -> None:
+    class Listener(ConsumerRebalanceListener):
+        def __init__(self) -> None:
+            self.assigned: list[set[TopicPartition]] = []
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            pass
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            self.assigned.append(set(assigned))
+
+    async def program() -> None:
+        async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic) as consumer:
+            listener = Listener()
+            consumer.subscribe([topic], listener=listener)
+            await until(lambda: listener.assigned == [{TopicPartition(topic, 0)}])
+
+    run(program())
+
+
 def test_second_member_gets_partitions_and_listeners_may_be_coroutines(bootstrap: str, topic: str, group: str) -> None:
     async def program() -> None:
         both = {TopicPartition(topic, 0), TopicPartition(topic, 1)}

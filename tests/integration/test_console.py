@@ -18,7 +18,7 @@ import trio
 import triokafka
 from triokafka.console import ConsoleOptions, console_app
 from triokafka.structs import TopicPartition
-from triokafka.testing import RunningBroker, running_broker
+from triokafka.testing import RunningBroker, running_broker, running_cluster
 from triokafka.world.system import RealWorld
 
 PATIENCE = 60
@@ -98,6 +98,16 @@ async def test_overview_topics_and_partitions() -> None:
         assert [(one["start"], one["end"]) for one in topic["partitions"]] == [(0, 10), (0, 10)]
         assert all(one["size"] > 0 for one in topic["partitions"])
         assert any(one["name"] == "retention.ms" for one in topic["configs"])
+
+
+async def test_broker_that_failed_is_shown_as_not_in_service() -> None:
+    async with running_cluster(nodes=3) as cluster:
+        await cluster.stop(3)
+        async with console({"bootstrap_servers": cluster.bootstrap_servers}) as page:
+            _, overview = await page.get("/api/overview")
+            assert overview["cluster"]["fenced"] == [3]
+            _, brokers = await page.get("/api/brokers")
+            assert {one["node_id"]: one["in_service"] for one in brokers["brokers"]} == {1: True, 2: True, 3: False}
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,14 @@ _SECONDS_TO_START: Final = 60
 
 
 def needs_kerberos() -> None:
-    """Skip the test where the KDC or the package gssapi is missing; the reason names what to install."""
+    """Skip the test where the KDC or the package gssapi is missing; the reason names what to install.
+
+    None of it comes from PyPI alone: gssapi has no wheels for Linux, and needs the headers of the system's Kerberos.
+    """
     missing = [tool for tool in _TOOLS if shutil.which(tool, path=_PATH) is None]
     if missing:
         pytest.skip(f"Kerberos: {', '.join(missing)} not found; install krb5-kdc, krb5-admin-server and krb5-user")
-    pytest.importorskip("gssapi", reason="Kerberos: the package gssapi is missing; install triokafka[kerberos]")
+    pytest.importorskip("gssapi", reason="Kerberos: gssapi is missing; install libkrb5-dev, then triokafka[kerberos]")
 
 
 class Kdc:

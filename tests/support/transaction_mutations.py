@@ -78,7 +78,8 @@ _MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "partitions are verified",
             "triokafka/broker_stub/coordinators/transaction_verifier.py",
-            "                if code:\n                    refused[key] = _for_client(code, producer)\n",
+            "                if code:\n                    self.failures += 1\n"
+            "                    refused[key] = _for_client(code, producer)\n",
             "                pass\n",
             _API + "test_partition_that_was_not_added_takes_no_records",
         ),

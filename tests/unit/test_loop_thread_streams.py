@@ -213,3 +213,17 @@ def test_an_iteration_that_fails_cancels_the_work_and_waits_for_its_end() -> Non
     with pytest.raises(OSError, match="no more"):
         loop_thread().feed(numbers(), wait)
     assert ended == ["cleaned up"]
+
+
+def test_call_that_fails_is_logged_and_leaves_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise AttributeError("a defect")
+
+    async def number() -> int:
+        return 5
+
+    loop = LoopThread()
+    loop.soon(fail)
+    assert loop.call(number) == 5
+    assert "a call of the loop failed" in caplog.text
+    loop.end()

@@ -103,7 +103,7 @@ class ClientOptions(OAuthOptions):
     ssl_crlfile: str | None = option(
         None, text(optional=True), "A PEM file with the revocation list of the brokers' certificates."
     )
-    ssl_ciphers: str | None = option(None, text(optional=True), "Ciphers of TLS 1.2, with OpenSSL's names.")
+    ssl_ciphers: str | None = option(None, text(optional=True), "Ciphers of TLS 1.2, with Java's or OpenSSL's names.")
     sasl_mechanism: str | None = option(
         None,
         choice(None, *SUPPORTED),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from triokafka.client.admin import AdminClient
-from triokafka.client.admin.types import ConfigResource, TopicDescription
+from triokafka.client.admin.types import ClusterDescription, ConfigResource, TopicDescription
 from triokafka.console.answers import Answers
 from triokafka.console.as_json import as_json
 from triokafka.console.cluster_metrics import ClusterMetrics
@@ -34,9 +35,15 @@ class ClusterView:
 
     # ---------------------------------------------------------------- the cluster
 
+    async def _cluster(self) -> ClusterDescription:
+        """The brokers, also those that are registered and not in service."""
+        ask = partial(self.admin.describe_cluster, include_fenced_brokers=True)
+        found: ClusterDescription = await self._answers.get("cluster", ask)
+        return found
+
     async def overview(self) -> dict[str, Any]:
         """The cluster at a glance."""
-        cluster = await self._answers.get("cluster", self.admin.describe_cluster)
+        cluster = await self._cluster()
         topics = await self._topics()
         groups = await self._answers.get("groups", self.admin.list_groups)
         partitions = [partition for topic in topics.values() for partition in topic.partitions]
@@ -51,7 +58,7 @@ class ClusterView:
 
     async def brokers(self) -> dict[str, Any]:
         """Brokers with their leaders, replicas and data directories; the quorum and the features, if they are known."""
-        cluster = await self._answers.get("cluster", self.admin.describe_cluster)
+        cluster = await self._cluster()
         dirs = await self._log_dirs()
         counts: dict[int, list[int]] = {node.node_id: [0, 0] for node in cluster.nodes}
         for topic in (await self._topics()).values():
@@ -63,6 +70,7 @@ class ClusterView:
         rows = [
             {
                 **as_json(node),
+                "in_service": node.node_id not in cluster.fenced,
                 "is_controller": cluster.controller is not None and cluster.controller.node_id == node.node_id,
                 "leaders": counts[node.node_id][0],
                 "replicas": counts[node.node_id][1],

@@ -44,6 +44,7 @@ _FOR_GOOD: Final = (
     UnsupportedVersionError,
 )
 """Errors that a new attempt does not mend."""
+_STATUS_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,8 @@ class Mirror:
         return ""
 
     async def status(self) -> MirrorStatus:
-        """Return how the flow is doing. Asks the source for the ends of its logs; the lag is -1 if it does not say.
+        """Return how the flow is doing. Asks the source for the ends of its logs; the lag is -1 if it does not say them
+        within two seconds.
 
         After the end of `run` it is the status at the end.
         """
@@ -159,7 +161,9 @@ class Mirror:
         if flows:
             try:
                 ends = await self._source.admin.list_offsets(
-                    {flow.source: "latest" for flow in flows}, isolation_level=self._options.isolation_level
+                    {flow.source: "latest" for flow in flows},
+                    isolation_level=self._options.isolation_level,
+                    timeout_ms=_STATUS_MS,
                 )
                 lag = sum(max(0, ends[flow.source].offset - flow.offsets.next_offset) for flow in flows)
             except KafkaError:

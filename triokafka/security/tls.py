@@ -14,6 +14,7 @@ from typing import Final
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.security.certificate_identity import CertificateIdentity, identity_of
+from triokafka.security.cipher_names import UnknownCipherError, choose_ciphers
 from triokafka.security.key_stores import (
     PEM_MARK,
     KeyPair,
@@ -43,6 +44,7 @@ class TlsNames(NamedTuple):
     key: str = "ssl_keyfile"
     password: str = "ssl_password"
     revoked: str = "ssl_crlfile"
+    ciphers: str = "ssl_ciphers"
 
 
 CLIENTS_NAMES: Final = TlsNames()
@@ -54,6 +56,7 @@ KAFKAS_NAMES: Final = TlsNames(
     "ssl.keystore.key",
     "ssl.key.password",
     "ssl.crl.location",
+    "ssl.cipher.suites",
 )
 """Kafka's names, for brokers. ``ssl.crl.location`` is librdkafka's."""
 
@@ -185,11 +188,9 @@ def _make_context(settings: TlsSettings, storage: Storage, *, server_side: bool)
     _limit_versions(context, settings.protocols)
     if settings.ciphers:
         try:
-            context.set_ciphers(settings.ciphers)
-        except ssl.SSLError:
-            raise ConfigurationError(
-                f"ssl_ciphers={settings.ciphers!r}: OpenSSL knows none of these (names as in 'openssl ciphers')"
-            ) from None
+            choose_ciphers(context, settings.ciphers)
+        except UnknownCipherError as error:
+            raise ConfigurationError(f"{settings.names.ciphers}={settings.ciphers!r}: {error}") from None
     if server_side:
         context.verify_mode = {
             "required": ssl.CERT_REQUIRED,

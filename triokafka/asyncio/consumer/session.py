@@ -369,7 +369,11 @@ class ConsumerSession:
     # ---------------------------------------------------------------- subscription and positions
 
     def subscribe(self, topics: Iterable[str], pattern: Any) -> None:
-        """Subscribe; the listener is this session."""
+        """Subscribe; the listener is this session. The member joins again, also for the same topics, as in aiokafka."""
+        if self.consumer.subscription():
+            membership = self.consumer.engine.membership
+            if membership is not None:
+                membership.rejoin("the program has subscribed again")
         self._pattern = pattern is not None
         if pattern is not None:
             self.consumer.subscribe(pattern=pattern, listener=self)

@@ -164,7 +164,7 @@ async def _stop_on_signal(scope: Any, stopped_by: list[int]) -> None:
 
 
 async def _report_unreachable(flows: list[MirrorOptions], mirrors: list[Mirror]) -> None:
-    """Print when a cluster cannot be reached, and why; again when the reason changes or it comes back."""
+    """Print when a cluster cannot be reached, and why, and when both can be reached again."""
     import trio
 
     said = [""] * len(mirrors)
@@ -172,8 +172,8 @@ async def _report_unreachable(flows: list[MirrorOptions], mirrors: list[Mirror])
         await trio.sleep(SILENCE)
         for number, (flow, mirror) in enumerate(zip(flows, mirrors, strict=True)):
             problem = mirror.problem.rstrip(".")
-            if problem == said[number]:
-                continue
+            if bool(problem) == bool(said[number]):
+                continue  # the reason changes often: the status has the newest one
             said[number] = problem
             name = f"{flow.source_alias}->{flow.target_alias}"
             state = f"{problem}; trying again" if problem else "both clusters can be reached again"

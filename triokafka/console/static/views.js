@@ -7,6 +7,7 @@ import { faults } from "./faults.js";
 
 const topicLink = (name) => h("a", { href: `#/topics/${encodeURIComponent(name)}` }, name);
 const groupLink = (name) => h("a", { href: `#/groups/${encodeURIComponent(name)}` }, name);
+const broker = (isController, inService) => (inService ? (isController ? "controller" : "") : h("span", { class: "bad" }, "not in service"));
 const ids = (nodes) => nodes.join(", ") || "–";
 
 async function overview() {
@@ -16,13 +17,14 @@ async function overview() {
     content: [
       h("h1", {}, "Overview"),
       h("div", { class: "tiles" },
-        tile("brokers", found.cluster.nodes.length), tile("topics", found.topics), tile("partitions", found.partitions),
+        tile("brokers", found.cluster.nodes.length - found.cluster.fenced.length),
+        found.cluster.fenced.length ? tile("not in service", found.cluster.fenced.length, true) : null, tile("topics", found.topics), tile("partitions", found.partitions),
         tile("groups", found.groups), tile("under-replicated", found.under_replicated, found.under_replicated > 0),
         tile("without leader", found.offline, found.offline > 0)),
       (found.under_replicated || found.offline) ? h("p", {}, h("a", { href: "#/topics?problems=1" }, "Topics with problems")) : null,
       h("h2", {}, "Brokers"),
       table([["Id", (one) => one.node_id, "number"], ["Address", (one) => `${one.host}:${one.port}`], ["Rack", (one) => one.rack || "–"],
-        ["", (one) => (found.cluster.controller && found.cluster.controller.node_id === one.node_id ? "controller" : "")]],
+        ["", (one) => broker(found.cluster.controller && found.cluster.controller.node_id === one.node_id, !found.cluster.fenced.includes(one.node_id))]],
       found.cluster.nodes),
     ],
   };
@@ -317,7 +319,7 @@ async function brokers(parts) {
       h("h1", {}, "Brokers"),
       table([["Id", (one) => h("a", { href: `#/brokers/${one.node_id}` }, one.node_id), "number"], ["Address", (one) => `${one.host}:${one.port}`],
         ["Rack", (one) => one.rack || "–"], ["Leader of", (one) => h("span", { class: "bars" }, bar(one.leaders, most), count(one.leaders))],
-        ["Replicas", (one) => count(one.replicas), "number"], ["", (one) => (one.is_controller ? "controller" : "")]], found.brokers),
+        ["Replicas", (one) => count(one.replicas), "number"], ["", (one) => broker(one.is_controller, one.in_service)]], found.brokers),
       h("h2", {}, "Data directories"),
       table([["Broker", (one) => one.node, "number"], ["Path", (one) => h("code", {}, one.path)], ["Replicas", (one) => count(one.replicas), "number"],
         ["Size", (one) => size(one.bytes), "number"], ["State", (one) => (one.error ? h("span", { class: "bad" }, one.error.message) : h("span", { class: "good" }, "online"))]],

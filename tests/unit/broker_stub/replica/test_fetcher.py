@@ -44,9 +44,11 @@ class Follower:
         assert found is not None
         return found
 
-    def apply(self, partition: Partition, data: PartitionData, plan: FetchPlan | None = None) -> NextStep:
+    def apply(
+        self, partition: Partition, data: PartitionData, plan: FetchPlan | None = None, *, now: float = 0.0
+    ) -> NextStep:
         key = partition.topic_partition
-        return self.data.apply(key, (self.plan() if plan is None else plan).targets[key], data, 0.0)
+        return self.data.apply(key, (self.plan(now) if plan is None else plan).targets[key], data, now)
 
 
 def leaders_log(*epochs: int) -> PartitionLog:
@@ -107,6 +109,22 @@ def test_a_result_is_applied_once() -> None:
     plan = follower.plan()
     for _ in range(2):
         follower.apply(partition, result(records(there)), plan)
+    assert partition.log.log_end_offset == 1
+
+
+def test_damaged_records_of_the_leader_are_reported_once_a_minute_with_its_id(caplog: pytest.LogCaptureFixture) -> None:
+    """Every fetch finds them again, each second."""
+    follower, good = Follower(), records(leaders_log(1))
+    partition = follower.follow()
+    damaged = bytearray(good)
+    damaged[-1] ^= 1
+    for second in range(0, 70, 2):
+        follower.apply(partition, result(bytes(damaged)), now=float(second))
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2
+    assert "t-0: replicating from offset 0 failed" in messages[0] and f"broker {LEADER}, may be damaged" in messages[0]
+    assert partition.log.log_end_offset == 0
+    follower.apply(partition, result(good), now=70.0)
     assert partition.log.log_end_offset == 1
 
 

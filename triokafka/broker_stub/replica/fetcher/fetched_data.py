@@ -34,6 +34,8 @@ _EXPECTED: Final = frozenset(
     )
 )
 """Errors while metadata spreads: the leader or this broker does not know of a change yet."""
+_REPEAT_SECONDS: Final = 60.0
+"""The shortest interval between two log lines about the same failure of a partition."""
 
 
 class NextStep(enum.Enum):
@@ -67,6 +69,7 @@ class FetchedData:
         self._node_id = node_id
         self._wall_ms = wall_ms
         self._throttle = throttle
+        self._reported: dict[TopicPartition, tuple[str, float]] = {}
 
     def apply(self, topic_partition: TopicPartition, sent: FetchTarget, data: PartitionData, now: float) -> NextStep:
         """Apply the result of one partition.
@@ -92,18 +95,35 @@ class FetchedData:
                 self._state.remove(topic_partition)
                 logger.info("%s: leader epoch %d is over, waiting for metadata", topic_partition, position.leader_epoch)
                 return NextStep.CONTINUE
-            report = logger.info if code in _EXPECTED else logger.error
-            report("%s: the leader answers a fetch with %s", topic_partition, errors.for_code(code).__name__)
+            answer = f"{topic_partition}: the leader answers a fetch with {errors.for_code(code).__name__}"
+            if code in _EXPECTED:
+                logger.info("%s", answer)
+            else:
+                self._report(topic_partition, answer, now)
         except errors.FencedLeaderEpochError:
             self._state.remove(topic_partition)
             return NextStep.CONTINUE
         except (errors.KafkaError, OSError) as error:
-            logger.error("%s: replicating from offset %d failed: %s", topic_partition, position.fetch_offset, error)
+            sentence = f"{topic_partition}: replicating from offset {position.fetch_offset} failed: {error}"
+            if isinstance(error, errors.CorruptRecordError):
+                leader = position.partition.leader_id
+                sentence += (
+                    f". The replica of the leader, broker {leader}, may be damaged: compare the replicas with "
+                    f"`triokafka verify-replicas`, and let an intact one in sync lead"
+                )
+            self._report(topic_partition, sentence, now)
             self._hosted.append_failed(topic_partition, error)
             if position.partition.log.usable:
                 position.resume()
         self._state.delay(topic_partition, now)
         return NextStep.CONTINUE
+
+    def _report(self, topic_partition: TopicPartition, sentence: str, now: float) -> None:
+        """Log a failure that every fetch may repeat: once a minute while it is the same."""
+        before = self._reported.get(topic_partition)
+        if before is None or before[0] != sentence or now - before[1] >= _REPEAT_SECONDS:
+            self._reported[topic_partition] = sentence, now
+            logger.error("%s", sentence)
 
     def _append(self, position: FetchPosition, data: PartitionData) -> None:
         partition = position.partition
@@ -120,6 +140,7 @@ class FetchedData:
                 raise errors.CorruptRecordError(f"{size} bytes from the leader contain no complete batch")
             self._traffic.replicated(size, reassigning=self._node_id in partition.adding_replicas)
             self._throttle(partition.topic_partition, size)
+        self._reported.pop(partition.topic_partition, None)
         self._hosted.followed(partition, data.high_watermark, data.log_start_offset)
         lag = max(0, data.high_watermark - partition.log.log_end_offset)
         self._state.advanced(partition.topic_partition, lag=lag, with_records=size > 0)

@@ -92,6 +92,10 @@ class ClassicMembership:
     async def renew(self, identity: GroupIdentity, partitions: Iterable[TopicPartition]) -> bool:
         return False
 
+    def rejoin(self, reason: str) -> None:
+        self.member.request_rejoin(reason)
+        self._status.notify()
+
     # ---------------------------------------------------------------- heartbeats
 
     @property

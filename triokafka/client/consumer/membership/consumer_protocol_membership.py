@@ -108,6 +108,9 @@ class ConsumerProtocolMembership:
             self.member.forget_membership("a commit was refused")
             self._status.notify()
 
+    def rejoin(self, reason: str) -> None:
+        """The coordinator decides on rebalances."""
+
     async def renew(self, identity: GroupIdentity, partitions: Iterable[TopicPartition]) -> bool:
         member = self.member
 

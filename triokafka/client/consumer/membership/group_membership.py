@@ -43,6 +43,9 @@ class GroupProtocol(HeartbeatProtocol, Protocol):
         Returns whether to retry the commit: only in the same membership, and if it has all those partitions.
         """
 
+    def rejoin(self, reason: str) -> None:
+        """Have the group rebalance, if members of this protocol can."""
+
     def end(self, reason: str) -> LeaveRequest | None:
         """End the membership now. Return the leave request, None if the coordinator does not need one."""
 
@@ -66,6 +69,7 @@ class GroupMembership:
         self.enter_call, self.leave_call = sender.enter_call, sender.leave_call
         self.run_heartbeats = sender.run
         self.commit_failed, self.renew = protocol.commit_failed, protocol.renew
+        self.rejoin = protocol.rejoin
         self._protocol = protocol
         self._departure = departure
 
