@@ -291,9 +291,15 @@ class ConsumerSession:
             self._deliver(records)
 
     def _patience(self) -> float:
-        """Return the seconds that a poll may take. Without a group nothing tells when partitions are known."""
+        """Return the seconds that a poll may take: at most until the program counts as idle.
+
+        Without a group nothing tells when partitions are known.
+        """
         if self._assignment or self.options["group_id"] is not None:
-            return self.bridge.check_seconds
+            idle_in = self._idle_seconds - (time.monotonic() - self._state.active_at)
+            return (
+                self.bridge.check_seconds if self._state.waiting else min(self.bridge.check_seconds, max(0.0, idle_in))
+            )
         self._unassigned_polls += 1
         return min(0.5, 0.01 * self._unassigned_polls)
 
