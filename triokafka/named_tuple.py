@@ -15,9 +15,12 @@ __all__ = ["NamedTuple"]
 if TYPE_CHECKING:
     from typing import NamedTuple
 else:
+    import sys
     from collections import namedtuple
     from functools import cache
     from types import FunctionType
+
+    _UNEXPECTED = TypeError if sys.version_info >= (3, 13) else ValueError  # as of `collections.namedtuple`
 
     @cache
     def _of_as_many(count):
@@ -27,7 +30,7 @@ else:
         """A copy with other values in some fields."""
         changed = self._make(map(changes.pop, self._fields, self))
         if changes:
-            raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+            raise _UNEXPECTED(f"Got unexpected field names: {list(changes)!r}")
         return changed
 
     def _repr(self):

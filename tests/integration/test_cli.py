@@ -625,6 +625,13 @@ class TestNobodyThere:
         assert re.search(r"triokafka: \d records? (?:is|are) not acknowledged yet: .+; still trying", said), said
         assert "line 2 was not acknowledged" in said
 
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has the disk that is always full")
+    def test_output_that_does_not_fit_on_the_disk_is_an_error_in_one_sentence(self) -> None:
+        shell = f"{sys.executable} -m triokafka protocol show FetchRequest > /dev/full"
+        done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, check=False)
+        sentence = "triokafka: standard output: No space left on device. The output is incomplete.\n"
+        assert (done.returncode, done.stderr) == (1, sentence)
+
     def test_closed_output_is_no_reason_to_fail(self, broker: str, tool: Tool) -> None:
         """As ``>&-`` in a shell: there is no standard output at all."""
         tool("produce", "unheard", stdin="1\n")

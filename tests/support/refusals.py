@@ -62,7 +62,9 @@ def check_command(options: dict[str, Any], words: str) -> None:
     """Check that the command fails in one sentence with ``words``, and shows no secret."""
     done = refused_command(options)
     assert done.status == 1 and done.out == "", done
-    assert done.err.startswith("triokafka: ") and done.err.count("\n") == 1, done
+    # On a busy machine the command says after a second what it tries.
+    lines = [line for line in done.err.splitlines() if "; trying for another" not in line]
+    assert len(lines) == 1 and lines[0].startswith("triokafka: "), done
     assert words in done.err and "no broker has responded" not in done.err, done
     assert "Traceback" not in done.err and options.get("sasl_password", "secret") not in done.err
 

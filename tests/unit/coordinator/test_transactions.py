@@ -529,6 +529,7 @@ def test_failed_markers_are_repeated_at_the_leader_of_that_time() -> None:
     queue = MarkerQueue(leaders.get)
     queue.add(completion())
     (request,) = queue.due(0.0)
+    assert queue.without_leader == 1
     queue.answered(request, [{T0: NotLeaderForPartitionError.code}], 0.0)
     leaders.update({T0: 2, T1: 2})
     assert queue.due(0.0) == []
@@ -536,6 +537,7 @@ def test_failed_markers_are_repeated_at_the_leader_of_that_time() -> None:
     assert deadline is not None and 0 < deadline <= 0.1
     (request,) = queue.due(deadline)
     assert (request.node_id, set(request.markers[0][1])) == (2, {T0, T1})
+    assert queue.without_leader == 0
     queue.answered(request, None, 1.0)
     later = queue.next_deadline()
     assert later is not None and later - 1.0 > deadline

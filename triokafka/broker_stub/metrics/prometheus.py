@@ -7,7 +7,8 @@ histogram has ``…_count``, ``…_sum``, ``…_max`` and quantiles. Metrics of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from triokafka.broker_stub.metrics.declared import DECLARED
@@ -27,14 +28,25 @@ _STRIMZI: Final = {
 def as_prometheus_text(samples: Iterable[Sample]) -> str:
     """Format samples, each family with its meaning and its type."""
     families: dict[str, list[str]] = {}
-    heads: dict[str, str] = {}
+    known: dict[tuple[str, str], list[tuple[str, list[str]]]] = {}
+    tags: Mapping[str, str] | None = None
+    labels = ""
     for sample in samples:
-        for name in prometheus_names(sample):
-            if name not in families:
-                families[name] = []
-                heads[name] = _head(name, sample)
-            families[name].append(f"{name}{_labels(sample)} {sample.value:.10g}\n")
-    return "".join(heads[name] + "".join(lines) for name, lines in families.items())
+        # A node with thousands of partitions has tens of thousands of samples: names are made once.
+        found = known.get((sample.name, sample.statistic))
+        if found is None:
+            names = prometheus_names(sample)
+            found = [(name, families.setdefault(name, [_head(name, sample)])) for name in names]
+            known[sample.name, sample.statistic] = found
+        if sample.statistic:
+            text = _labels(sample)
+        else:
+            if sample.tags is not tags:  # samples of one partition follow each other, with the same tags
+                tags, labels = sample.tags, _labels(sample)
+            text = labels
+        for name, lines in found:
+            lines.append(f"{name}{text} {sample.value:.10g}\n")
+    return "".join(line for lines in families.values() for line in lines)
 
 
 def prometheus_names(sample: Sample) -> list[str]:
@@ -71,12 +83,17 @@ def _head(name: str, sample: Sample) -> str:
 
 
 def _labels(sample: Sample) -> str:
-    labels = {_NO_LABEL.sub("_", key): value for key, value in sample.tags.items()}
+    labels = {_label_name(key): value for key, value in sample.tags.items()}
     if sample.statistic and not sample.statistic.isalpha():
         labels["quantile"] = _QUANTILES.get(sample.statistic, sample.statistic)
     if not labels:
         return ""
     return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items()) + "}"
+
+
+@lru_cache(maxsize=1_000)
+def _label_name(tag: str) -> str:
+    return _NO_LABEL.sub("_", tag)
 
 
 def _escaped(value: str) -> str:

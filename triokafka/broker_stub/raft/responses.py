@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.raft.quorum import Quorum
@@ -11,12 +12,16 @@ from triokafka.structs import Node
 
 logger = logging.getLogger(__name__)
 
+_REPEAT_MS: Final = 60_000
+"""The shortest interval between two log lines about the same answer of a node, which comes up to 50 times a second."""
+
 
 class Responses:
     """Takes over epochs and leaders from answers, and judges errors."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
+        self._reported: dict[tuple[int, int], int] = {}  # wall clock by node and error
 
     def common(
         self, error: int, leader_id: int | None, epoch: int, endpoints: Endpoints, source: Node, now: float
@@ -54,8 +59,16 @@ class Responses:
 
     def unexpected(self, source: Node, error: int) -> bool:
         """Log an error without a remedy; the peer may be asked again after a pause."""
+        config, now_ms = self._quorum.config, self._quorum.wall_ms()
+        before = self._reported.get((source.node_id, error))
+        if before is not None and 0 <= now_ms - before < _REPEAT_MS:  # the clock may have moved back
+            return False
+        self._reported[source.node_id, error] = now_ms
+        remedy = ""
+        if error == errors.InconsistentClusterIdError.code:
+            remedy = f": this node belongs to cluster {config.cluster_id}. Compare cluster.id in the meta.properties"
         logger.warning(
-            "Node %d: node %d at %s answers with %s",
-            self._quorum.config.node_id, source.node_id, source.address, errors.for_code(error).__name__,
+            "Node %d: node %d at %s answers with %s%s",
+            config.node_id, source.node_id, source.address, errors.for_code(error).__name__, remedy,
         )  # fmt: skip
         return False

@@ -230,16 +230,18 @@ def draw_outages(findings: Findings) -> Any:
     for pause in pauses:
         _draw_pause(produced, pause, f"partition {pause.partition}\nwaits {pause.seconds:.1f} s")
     _draw_rate(consumed, "Group: records handled a second", handled, findings.consume_outages)
-    for outage in findings.consume_outages:
-        pause = longest_pause_of(outage, {0: handled})
-        if pause is not None and pause.seconds > _STEADY:
-            _draw_pause(consumed, pause, f"nothing for\n{pause.seconds:.1f} s")
+    stops = [pause for outage in findings.consume_outages if (pause := longest_pause_of(outage, {0: handled}))]
+    stops = [pause for pause in stops if pause.seconds > _STEADY]
+    for pause in stops:
+        _draw_pause(consumed, pause, f"nothing for\n{pause.seconds:.1f} s")
     produced.set_xlabel("seconds since the first record was sent", fontsize=11, color=_QUIET)
     consumed.set_xlabel("seconds since the members were started", fontsize=11, color=_QUIET)
     killed = len(findings.produce_outages) + len(findings.consume_outages)
     lost = "no record is lost" if findings.received == findings.sent else "records are missing"
-    longest = max((pause.seconds for pause in pauses), default=0.0)
-    title = f"{killed} nodes are killed in turn: {lost}, the longest wait of a partition is {longest:.1f} s"
+    waits = f"a partition waits {max((pause.seconds for pause in pauses), default=0.0):.1f} s"
+    if stops:
+        waits += f", the group {max(pause.seconds for pause in stops):.1f} s"
+    title = f"{killed} nodes are killed in turn: {lost}; {waits}"
     figure.text(0.012, 1 - 0.34 / 7.6, title, fontsize=14, fontweight="bold", color=_TEXT)
     legend = "Grey: a node is down, from SIGKILL until it has started again. Red: the longest wait meanwhile."
     figure.text(0.012, 1 - 0.66 / 7.6, legend, fontsize=11, color=_QUIET)

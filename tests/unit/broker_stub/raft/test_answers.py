@@ -247,6 +247,21 @@ def test_a_vote_is_not_answered_before_it_is_stored() -> None:
 # Elections
 
 
+def test_nodes_of_another_cluster_are_logged_once_with_the_own_id(caplog: pytest.LogCaptureFixture) -> None:
+    """They answer the same again and again, up to 50 times a second."""
+    node, answered = OneNode(), 0
+    for _ in range(20):
+        node.after(0.5)
+        new, answered = node.sent[answered:], len(node.sent)
+        for send in new:
+            if isinstance(send.request, vote.VoteRequest):
+                refusal = vote.VoteResponse(error_code=errors.InconsistentClusterIdError.code)
+                node.core.receive(send, refusal, node.now)
+    messages = sorted(record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert [message.split(":")[0:2] for message in messages] == [["Node 1", f" node {n} at node{n}"] for n in (2, 3)]
+    assert all("this node belongs to cluster ours" in message for message in messages)
+
+
 def test_a_voter_asks_for_pre_votes_before_it_raises_the_epoch() -> None:
     node = OneNode(stored=ElectionState(4)).after(2.5)
     assert isinstance(node.state, Prospective)
