@@ -199,45 +199,69 @@ def check(cluster: MixedCluster, writer: Writer) -> None:
         assert len(values) == sum(number == partition for number, _ in writer.acknowledged)
 
 
+@contextmanager
+def written(cluster: MixedCluster) -> Iterator[list[Writer]]:
+    """Let all clients write for the length of the block; then compare the replicas and what was acknowledged."""
+    writers: list[Writer] = [kind(cluster.bootstrap) for kind in (LibrdkafkaWriter, AiokafkaWriter, TriokafkaWriter)]
+    for writer in writers:
+        cluster.create_topic(writer.topic, PARTITIONS)
+    with writers[0].running(), writers[1].running(), writers[2].running():
+        yield writers
+    for writer in writers:
+        cluster.assert_replicas_equal(writer.topic, PARTITIONS)
+        check(cluster, writer)
+    for node in cluster.nodes.values():
+        node.end(signal.SIGKILL)
+    cluster.assert_metadata_logs_agree()
+
+
 def kill_and_pause(tmp_path: Path, kills: int, seed: int) -> None:
     """Kill or pause a random node so many times, each time while all writers go on."""
     chance = random.Random(seed)
     print(f"seed {seed}")
     members = [Member(number) for number in (1, 2, 3)]
-    with mixed_cluster(tmp_path, members, unclean_leader_election_enable="false") as cluster:
-        writers = [kind(cluster.bootstrap) for kind in (LibrdkafkaWriter, AiokafkaWriter, TriokafkaWriter)]
-        for writer in writers:
-            cluster.create_topic(writer.topic, PARTITIONS)
-        with writers[0].running(), writers[1].running(), writers[2].running():
-            for number in range(kills):
-                for writer in writers:
-                    writer.wait_for_more(50)
-                node = cluster.nodes[chance.choice((1, 2, 3))]
-                if chance.random() < 0.7:
-                    signal_number = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
-                    print(f"{number}: node {node.number} gets {signal_number.name}", flush=True)
-                    node.end(signal_number)
-                    if chance.random() < 0.5:
-                        for writer in writers:
-                            writer.wait_for_more(20)
-                    node.start()
-                    node.wait_until_listening()
-                else:
-                    seconds = chance.uniform(0.2, 6.0)
-                    print(f"{number}: node {node.number} is paused for {seconds:.1f} s", flush=True)
-                    node.pause()
-                    time.sleep(seconds)  # the fault itself
-                    node.resume()
-        for writer in writers:
-            cluster.assert_replicas_equal(writer.topic, PARTITIONS)
-            check(cluster, writer)
-        for node in cluster.nodes.values():
-            node.end(signal.SIGKILL)
-        cluster.assert_metadata_logs_agree()
+    settings = {"unclean_leader_election_enable": "false"}
+    with mixed_cluster(tmp_path, members, **settings) as cluster, written(cluster) as writers:
+        for number in range(kills):
+            for writer in writers:
+                writer.wait_for_more(50)
+            node = cluster.nodes[chance.choice((1, 2, 3))]
+            if chance.random() < 0.7:
+                signal_number = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
+                print(f"{number}: node {node.number} gets {signal_number.name}", flush=True)
+                node.end(signal_number)
+                if chance.random() < 0.5:
+                    for writer in writers:
+                        writer.wait_for_more(20)
+                node.start()
+                node.wait_until_listening()
+            else:
+                seconds = chance.uniform(0.2, 6.0)
+                print(f"{number}: node {node.number} is paused for {seconds:.1f} s", flush=True)
+                node.pause()
+                time.sleep(seconds)  # the fault itself
+                node.resume()
 
 
 def test_nothing_acknowledged_is_lost_doubled_or_reordered_through_twenty_faults(tmp_path: Path) -> None:
     kill_and_pause(tmp_path, KILLS, seed=random.randrange(2**32))
+
+
+def test_nothing_acknowledged_is_lost_doubled_or_reordered_when_all_nodes_die_at_once(tmp_path: Path) -> None:
+    """Too few replicas are in sync at first, and clients repeat what was not acknowledged."""
+    members = [Member(number) for number in (1, 2, 3)]
+    with mixed_cluster(tmp_path, members) as cluster, written(cluster) as writers:
+        for _ in range(2):
+            for writer in writers:
+                writer.wait_for_more(50)
+            for node in cluster.nodes.values():
+                node.end(signal.SIGKILL)
+            for node in cluster.nodes.values():
+                node.start()
+            for node in cluster.nodes.values():
+                node.wait_until_listening()
+        for writer in writers:
+            writer.wait_for_more(50)
 
 
 @pytest.mark.long
