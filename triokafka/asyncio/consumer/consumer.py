@@ -379,6 +379,8 @@ class AIOKafkaConsumer:
     async def _next(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord:
         while True:
             self._check_usable()
+            if self._session.dormant:
+                await self._session.ask(self._session.wake_up)
             if self._buffer.next_run(partitions=partitions):
                 for record in self._buffer.iterator:
                     return record
@@ -405,6 +407,8 @@ class AIOKafkaConsumer:
             raise ValueError("`max_records` must be a positive Integer")
         limit = max_records or self._max_poll_records
         until = self._loop.time() + timeout_ms / 1000
+        if self._session.dormant:
+            await self._session.ask(self._session.wake_up)
         while True:
             records = self._buffer.take(limit, partitions)
             if records:
@@ -424,8 +428,6 @@ class AIOKafkaConsumer:
         if self._closed or (self._local.stopped and not self._local.errors):
             raise ConsumerStoppedError()
         self._local.active_at = time.monotonic()
-        if self._session.dormant:
-            self._session.soon(self._session.go_on)
 
     def _raise_errors(self, *, in_start: bool = False) -> None:
         """Raise the next error. Errors of positions are for calls for records, not for `start`."""

@@ -248,11 +248,15 @@ class ConsumerSession:
         """Whether there is something to read, the program has seen the last error, and asks for records at all."""
         if self._holding or not (self.consumer.subscription() or self.consumer.assignment() or self._pattern):
             return False
+        if self.dormant:
+            return False
         state = self._state
         now, seen = time.monotonic(), state.buffer.progress
         if seen != self._seen:
             self._seen, state.active_at = seen, now
-        self.dormant = not state.waiting and now - state.active_at > self._idle_seconds
+        if not state.waiting and now - state.active_at > self._idle_seconds:
+            self.dormant = True
+            self.bridge.post(state.buffer.put_back)  # the next call for records is to come to `wake_up`
         return not self.dormant
 
     async def _do(self, question: _Question) -> None:
@@ -291,9 +295,15 @@ class ConsumerSession:
             self._deliver(records)
 
     def _patience(self) -> float:
-        """Return the seconds that a poll may take. Without a group nothing tells when partitions are known."""
+        """Return the seconds that a poll may take: at most until the program counts as idle.
+
+        Without a group nothing tells when partitions are known.
+        """
         if self._assignment or self.options["group_id"] is not None:
-            return self.bridge.check_seconds
+            idle_in = self._idle_seconds - (time.monotonic() - self._state.active_at)
+            return (
+                self.bridge.check_seconds if self._state.waiting else min(self.bridge.check_seconds, max(0.0, idle_in))
+            )
         self._unassigned_polls += 1
         return min(0.5, 0.01 * self._unassigned_polls)
 
@@ -344,9 +354,28 @@ class ConsumerSession:
                 self.consumer.resume(partition)
 
     def go_on(self) -> None:
-        """Poll again: the program has seen an error, or asks for records after a long time."""
+        """Poll again: the program has seen an error."""
         self._holding = False
         self._interrupt()
+
+    async def wake_up(self) -> None:
+        """Poll again after a long time without a call for records; if the member has left its group, drop those that
+        wait."""
+        self.dormant = False
+        for _ in range(2):  # the first call reports that the member has left, the second one revokes
+            try:
+                records = await self.consumer.poll(timeout_ms=0, max_records=self._most_records)
+            except MaxPollIntervalExceededError as error:
+                logger.warning("%s", error)
+            except IllegalStateError:
+                return  # neither subscription nor assignment
+            except KafkaError as error:
+                self._holding = True
+                self.bridge.post(self._state.fail, error, self._seeks)
+                return
+            else:
+                if records:
+                    self._deliver(records)
 
     def pause(self, partition: TopicPartition) -> None:
         """Fetch nothing of the partition until `resume`."""
@@ -370,6 +399,7 @@ class ConsumerSession:
 
     def subscribe(self, topics: Iterable[str], pattern: Any) -> None:
         """Subscribe; the listener is this session. The member joins again, also for the same topics, as in aiokafka."""
+        self.dormant = False
         if self.consumer.subscription():
             membership = self.consumer.engine.membership
             if membership is not None:

@@ -15,6 +15,7 @@ from triokafka.errors import (
     RebootstrapRequiredError,
     UnknownTopicOrPartitionError,
     for_code,
+    in_words,
 )
 from triokafka.network.backoff import Backoff
 from triokafka.network.network_client import NetworkClient
@@ -78,13 +79,13 @@ class TopicLists:
         response = await self._network.send_to_least_loaded(build, api=MetadataRequest, timeout_ms=timeout_ms)
         if response.error_code:
             error = for_code(response.error_code)
-            raise error(f"the broker did not list its topics. {error.advice}".rstrip())
+            raise error(f"the broker did not list its topics: {in_words(error)}. {error.advice}".rstrip())
         found: dict[str, list[int]] = {}
         for topic in response.topics:
             if topic.error_code and topic.error_code != UnknownTopicOrPartitionError.code:
                 error = for_code(topic.error_code)
                 if topics is not None or not error.retriable:
-                    raise error(f"topic {topic.name!r}. {error.advice}".rstrip())
+                    raise error(f"topic {topic.name!r}: {in_words(error)}. {error.advice}".rstrip())
             elif topic.name is not None and not topic.error_code:
                 found[topic.name] = sorted(partition.partition_index for partition in topic.partitions)
         return found
