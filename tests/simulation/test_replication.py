@@ -36,6 +36,11 @@ def test_replicas_agree_and_nothing_committed_is_lost(scenario: str) -> None:
     assert acknowledged > SEEDS / 2, "the scenario acknowledges too little to show anything"
 
 
+def test_doubled_diverging_response_truncates_nothing_that_was_fetched_since() -> None:
+    """A life in which it did, and a committed record was lost."""
+    run("responses are late, lost and doubled", 63_749)
+
+
 def test_a_seed_repeats_its_steps() -> None:
     name = next(iter(SCENARIOS))
     first, second = run(name, 3), run(name, 3)

@@ -128,6 +128,20 @@ def test_damaged_records_of_the_leader_are_reported_once_a_minute_with_its_id(ca
     assert partition.log.log_end_offset == 1
 
 
+def test_repeated_diverging_result_does_not_truncate_what_was_fetched_since() -> None:
+    """The log ends at the same offset again, with records of another epoch."""
+    follower, there = Follower(), leaders_log(1, 2)
+    partition = follower.follow(log=follower_log(1, 1))
+    plan = follower.plan()
+    diverged = result(diverging=(1, 1))
+    follower.apply(partition, diverged, plan)
+    assert partition.log.log_end_offset == 1
+    follower.apply(partition, result(records(there, 1)))
+    assert records(partition.log) == records(there)
+    follower.apply(partition, diverged, plan)
+    assert records(partition.log) == records(there)
+
+
 @pytest.mark.parametrize("change", ["removed", "new epoch", "leads"])
 def test_a_late_result_changes_nothing(change: str) -> None:
     follower, there = Follower(), leaders_log(1)

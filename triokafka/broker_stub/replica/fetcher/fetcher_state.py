@@ -166,6 +166,7 @@ class FetcherState:
         if (
             position is None
             or position.fetch_offset != sent.fetch_offset
+            or position.last_fetched_epoch != sent.last_fetched_epoch  # truncated, and filled up again
             or position.leader_epoch != sent.current_leader_epoch
             or position.partition.topic_id != sent.topic_id
         ):
