@@ -235,12 +235,12 @@ async def _partitions(cluster: SimulatedCluster, fits: Any) -> bool:
 
 def run(case: Case, before: Before, *, together: bool, seed: int = 2) -> Outcome | None:
     """Damage the file, start the cluster, and judge. None if the damage does not fit the file."""
-    logging.getLogger("triokafka").setLevel(logging.WARNING)
     return run_simulation(lambda simulation: _run(simulation, case, before, together), seed)
 
 
 def measure(kinds: Iterable[str] = KINDS) -> Iterator[Row]:
     """Run every case: a row for each outcome that is silent or a loss, and one for all."""
+    logging.getLogger("triokafka").setLevel(logging.WARNING)
     counts: Counter[str] = Counter()
     for clean in (True, False):
         before = prepare(clean=clean)

@@ -257,13 +257,13 @@ def test_idle_consumer_leaves_its_group_after_max_poll_interval_ms(bootstrap: st
         )
 
     async def program() -> None:
-        async with consumer(max_poll_interval_ms=1_500) as idle:
+        async with consumer(max_poll_interval_ms=1_500, session_timeout_ms=45_000) as idle:
             assert idle.assignment()
             begun = asyncio.get_running_loop().time()
             async with consumer() as other:
                 while other.assignment() != {TopicPartition(topic, 0)}:
                     await other.getmany(timeout_ms=50)
-                assert asyncio.get_running_loop().time() - begun < 5, "neither a poll nor the session ends later"
+                assert asyncio.get_running_loop().time() - begun < 30, "it stays for its session"
                 async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
                     await producer.send_and_wait(topic, b"x")
             record = await asyncio.wait_for(idle.getone(), 30)
