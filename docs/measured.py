@@ -138,7 +138,7 @@ def _page() -> Iterator[str]:
         versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
         rounds = "one round" if found["rounds"] == 1 else f"{found['rounds']} rounds"
         yield f"\n## {path.stem.replace('_', ' ').capitalize()}\n"
-        yield f"What is measured: {found['about']}.\n"
+        yield f"Measured: {found['about']}.\n"
         yield f"{sentence(path.stem)}, {rounds}; load of the machine before: {found['machine']['load_before']}."
         yield f"Versions: {versions}.\n"
         yield "| figure | value | what it is |"

@@ -54,7 +54,7 @@ class LoopThread:
         return threading.get_ident() == self._thread.ident
 
     def soon(self, do: Callable[..., object], *arguments: Any) -> bool:
-        """Have the loop call ``do``, in order; what it raises is logged. Return False when the loop has ended."""
+        """Have the loop call ``do``, in order, and log its errors. Return False when the loop has ended."""
         try:
             self._token.run_sync_soon(_called, do, arguments)
         except trio.RunFinishedError:

@@ -135,7 +135,7 @@ class GuestLoop:
                 if timeout > 0 and not self._calls:
                     break
         except BaseException:
-            self._loop.call_soon(self._work_on)  # what was due still is
+            self._loop.call_soon(self._work_on)  # the next step handles the deadlines that have passed
             raise
         finally:
             self._is_working = False

@@ -140,8 +140,8 @@ class Broker:
         self._storage = storage
         self._controller = controller
         self.node_metrics: Callable[[], Iterable[Sample]] | None = None
+        """Returns the metrics of the node's other parts, such as the quorum and the controller; the node sets it."""
         self._metrics: BrokerMetrics | None = None
-        """Returns the metrics of the controller in this process, if there is one; the node sets it."""
         self._directory_ids: Callable[[], Mapping[str, UUID]] = lambda: controller.identity.directory_ids
         self.configuration = EffectiveConfiguration(config)
         self.gateway = gateway

@@ -50,7 +50,7 @@ def parse_position(text: str) -> Position:
 
 
 async def seek(consumer: Consumer, partitions: Sequence[TopicPartition], position: Position) -> None:
-    """Move to a position in each partition. An offset outside of a log becomes its nearest end, and a note says so."""
+    """Move to a position in each partition. An offset that a log does not have becomes its nearest end, with a note."""
     if position.end == "earliest":
         consumer.seek_to_beginning(*partitions)
     elif position.end == "latest":

@@ -45,7 +45,7 @@ class GroupCheckpoints:
         self.committed = 0
 
     def write_all(self) -> None:
-        """Let the next `update` write all checkpoints: what was written is lost."""
+        """Let the next `update` write all checkpoints, because the stored ones are lost."""
         self._last.clear()
 
     async def update(self) -> None:

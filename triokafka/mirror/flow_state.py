@@ -125,7 +125,7 @@ class FlowState:
         return partition in self.flows or partition in self._stored
 
     def store_all(self) -> None:
-        """Let `take_changed` yield all partitions with all blocks of their maps: what was stored is lost."""
+        """Let `take_changed` yield all partitions with all blocks of their maps, because the stored ones are lost."""
         for flow in self.flows.values():
             flow.stored_offset = -1
             flow.offsets.change_all()

@@ -98,7 +98,7 @@ class OffsetMap:
         self.floor = self.next_offset
 
     def change_all(self) -> None:
-        """Let the next `take_changes` return every block: what was stored is lost."""
+        """Let the next `take_changes` return every block, because the stored ones are lost."""
         self._changed |= set(range(self._first // BLOCK, (self._first + len(self._runs) - 1) // BLOCK + 1))
 
     def take_changes(self) -> dict[int, list[Run] | None]:

@@ -194,7 +194,7 @@ def test_stopping_broker_waits_until_everybody_knows_the_new_leaders() -> None:
 
 
 def test_broker_that_stops_may_be_replaced_before_it_is_fenced() -> None:
-    """Its process may have ended before this controller, which is new, was told."""
+    """After a change of the controller, the new one may not know yet that the process has ended."""
     rig = Rig()
     for broker_id in (1, 2):
         rig.register(broker_id=broker_id)
