@@ -144,6 +144,18 @@ class _Cluster:
         found = self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions.values()
         return bool(found) and all(p.leader >= 0 and len(p.isrs) == _NODES for p in found)
 
+    def _leader(self, topic: str) -> int:
+        """The leader of partition 0; asks until a broker that knows the topic answers."""
+        leaders: list[int] = []
+
+        def known() -> bool:
+            partitions = self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions
+            leaders.extend(partition.leader for number, partition in partitions.items() if number == 0)
+            return bool(leaders)
+
+        self._wait(known, f"leader of {topic}")
+        return leaders[-1]
+
     def _wait(self, condition: Callable[[], bool], what: str, *, pause: float = 0.05) -> None:
         deadline = time.monotonic() + _TIMEOUT
         while not condition():
@@ -168,7 +180,7 @@ class _Cluster:
         """Seconds between two acknowledgements around the kill of a node, while a record is sent every 5 ms."""
         topic = self._topic(1)
         controller = self._active_controller()
-        leader = self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions[0].leader
+        leader = self._leader(topic)
         if what == "leader and controller":
             victims = {leader, controller}
         else:
@@ -200,7 +212,7 @@ class _Cluster:
     def _move_leader_to(self, topic: str, number: int) -> int:
         """Kill the leader's process until the wanted node leads; returns the leader at the end."""
         for _ in range(10):
-            leader = int(self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions[0].leader)
+            leader = self._leader(topic)
             if leader == number:
                 break
             self.group.nodes[leader].restart(signal.SIGTERM)
@@ -221,7 +233,7 @@ class _Cluster:
         Counted from its first fetch: the start of a node is another measurement.
         """
         topic = self._topic(1)
-        leader = self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions[0].leader
+        leader = self._leader(topic)
         follower = next(node for node in self.group.brokers if node.number != leader)
         follower.end(signal.SIGTERM)
         records = self._plan.behind_megabytes * _MILLION // 10_240 // STRETCH * STRETCH

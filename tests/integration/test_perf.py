@@ -17,6 +17,7 @@ from benchmarks.clients.catalogue import PRODUCERS
 from benchmarks.clients.comparison import compare
 from benchmarks.clients.job import Job, Latency, Stall, Throughput
 from benchmarks.clients.process import measure
+from tests.support.command_output import next_line
 from triokafka.cli.load.brokers import MeasurementError
 from triokafka.cli.load.load_run import Api, Load, LoadRun, Summary
 from triokafka.cli.load.payloads import json_values
@@ -144,8 +145,7 @@ def test_an_interrupted_command_exits_with_130() -> None:
         [*COMMAND, "--throughput", "100"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        assert process.stderr is not None
-        assert "only acknowledges" in process.stderr.readline()
+        assert "only acknowledges" in next_line(process.stderr)
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=60)
     finally:

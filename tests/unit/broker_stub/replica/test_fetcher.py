@@ -215,9 +215,36 @@ def test_an_offset_that_the_leader_does_not_have_is_looked_up() -> None:
 def test_a_partition_with_an_error_rests_and_the_others_go_on() -> None:
     follower = Follower()
     first, second = follower.follow("a"), follower.follow("b")
-    follower.apply(first, result(code=errors.NotLeaderForPartitionError.code))
+    follower.apply(first, result(code=errors.KafkaStorageError.code))
     assert list(follower.plan(0.5).targets) == [second.topic_partition]
     assert set(follower.plan(1.0).targets) == {first.topic_partition, second.topic_partition}
+
+
+@pytest.mark.parametrize(
+    "error", [errors.UnknownLeaderEpochError, errors.NotLeaderForPartitionError, errors.UnknownTopicIdError]
+)
+def test_a_leader_that_does_not_know_of_a_change_yet_is_asked_again_soon(
+    error: type[errors.BrokerResponseError],
+) -> None:
+    """Acknowledgements wait for the follower: the back-off of a second would stop every producer after an election."""
+    follower, there = Follower(), leaders_log(1, 1)
+    partition = follower.follow()
+    refused, rests, now = result(code=error.code), list[float](), 0.0
+    for _ in range(8):
+        follower.apply(partition, refused, now=now)
+        ready = follower.state.next_ready()
+        assert ready is not None and follower.state.plan(ready - 0.001) is None
+        rests.append(round(ready - now, 3))
+        now = ready
+    assert rests == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
+    assert follower.state.waits_shortly
+    for _ in range(2_000):
+        follower.apply(partition, refused, now=now)
+        now += 1.0
+    follower.apply(partition, result(records(there), high_watermark=2), now=now)
+    follower.apply(partition, refused, now=now)
+    ready = follower.state.next_ready()
+    assert ready is not None and round(ready - now, 3) == 0.02
 
 
 def test_bad_bytes_are_fetched_again() -> None:

@@ -98,8 +98,9 @@ class FetchedData:
             answer = f"{topic_partition}: the leader answers a fetch with {errors.for_code(code).__name__}"
             if code in _EXPECTED:
                 logger.info("%s", answer)
-            else:
-                self._report(topic_partition, answer, now)
+                self._state.delay_for_metadata(topic_partition, now)
+                return NextStep.CONTINUE
+            self._report(topic_partition, answer, now)
         except errors.FencedLeaderEpochError:
             self._state.remove(topic_partition)
             return NextStep.CONTINUE

@@ -12,16 +12,20 @@ from triokafka.structs import TopicPartition
 
 _SHORT_WAITS: Final = 10
 """After a response without news before its time, so many fetches wait only shortly."""
+_FIRST_REST: Final = 0.02
+"""Seconds until a leader that does not know of a change of metadata yet is asked again; doubled each time."""
+_MOST_DOUBLINGS: Final = 20
 
 
 class FetchPosition:
     """The position of one partition, valid in one leader epoch.
 
     ``lag`` is the number of records that the leader has more; None before the first response. ``delayed_until`` is in
-    seconds on the monotonic clock.
+    seconds on the monotonic clock. ``refusals`` counts the answers since the last success that said that leader and
+    follower have different metadata.
     """
 
-    __slots__ = ("delayed_until", "fetch_offset", "lag", "last_fetched_epoch", "leader_epoch", "partition")
+    __slots__ = ("delayed_until", "fetch_offset", "lag", "last_fetched_epoch", "leader_epoch", "partition", "refusals")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -30,6 +34,7 @@ class FetchPosition:
         self.last_fetched_epoch = -1
         self.lag: int | None = None
         self.delayed_until = 0.0
+        self.refusals = 0
         self.resume()
 
     def resume(self) -> None:
@@ -179,6 +184,7 @@ class FetcherState:
         if position is None:
             return
         position.lag = lag
+        position.refusals = 0
         if with_records:
             position.resume()
             self._positions[topic_partition] = self._positions.pop(topic_partition)
@@ -188,6 +194,20 @@ class FetcherState:
         position = self._positions.get(topic_partition)
         if position is not None and position.delayed_until <= now:
             position.delayed_until = now + self._backoff
+
+    def delay_for_metadata(self, topic_partition: TopicPartition, now: float) -> None:
+        """Delay a partition while metadata spreads: briefly at first, and no longer than the back-off.
+
+        After a change of leaders, acknowledgements wait for this partition. The leader learns of the change
+        milliseconds later as a rule.
+        """
+        position = self._positions.get(topic_partition)
+        if position is not None and position.delayed_until <= now:
+            position.delayed_until = now + min(
+                self._backoff, _FIRST_REST * 2 ** min(position.refusals, _MOST_DOUBLINGS)
+            )
+            position.refusals += 1
+            self._short_waits = _SHORT_WAITS  # the other partitions do not hold up the next fetch
 
     def positions(self, topic_partitions: Iterable[TopicPartition]) -> list[FetchPosition]:
         """Return the positions of those partitions that are still fetched."""
