@@ -65,9 +65,7 @@ class NodeStorage:
         log_opened: see `LogManager.load`.
     """
 
-    def __init__(
-        self, config: BrokerConfig, world: World, *, log_opened: Callable[[int], None] | None = None
-    ) -> None:
+    def __init__(self, config: BrokerConfig, world: World, *, log_opened: Callable[[int], None] | None = None) -> None:
         self.config = config
         self._log_opened = log_opened
         self.logs = LogManager(
