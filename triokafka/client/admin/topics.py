@@ -7,19 +7,8 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from triokafka.client.admin.requests import AdminRequests
-from triokafka.client.admin.types import (
-    BROKER_DEFAULT,
-    ConfigEntry,
-    ConfigSource,
-    CreatedTopic,
-    NewPartitions,
-    NewTopic,
-    PartitionDescription,
-    Results,
-    TopicDescription,
-    TopicListing,
-    TopicPartitionPage,
-)
+from triokafka.client.admin.types import BROKER_DEFAULT, ConfigEntry, CreatedTopic, NewPartitions, NewTopic, PartitionDescription, Results, TopicDescription, TopicListing, TopicPartitionPage
+from triokafka.protocol.configuration import ConfigSource
 from triokafka.protocol.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
