@@ -223,7 +223,9 @@ def test_a_partition_with_an_error_rests_and_the_others_go_on() -> None:
 @pytest.mark.parametrize(
     "error", [errors.UnknownLeaderEpochError, errors.NotLeaderForPartitionError, errors.UnknownTopicIdError]
 )
-def test_a_leader_that_does_not_know_of_a_change_yet_is_asked_again_soon(error: type[errors.KafkaError]) -> None:
+def test_a_leader_that_does_not_know_of_a_change_yet_is_asked_again_soon(
+    error: type[errors.BrokerResponseError],
+) -> None:
     """Acknowledgements wait for the follower: the back-off of a second would stop every producer after an election."""
     follower, there = Follower(), leaders_log(1, 1)
     partition = follower.follow()
