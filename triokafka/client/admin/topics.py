@@ -7,8 +7,18 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from triokafka.client.admin.requests import AdminRequests
-from triokafka.client.admin.types import BROKER_DEFAULT, ConfigEntry, CreatedTopic, NewPartitions, NewTopic, PartitionDescription, Results, TopicDescription, TopicListing, TopicPartitionPage
-from triokafka.protocol.configuration import ConfigSource
+from triokafka.client.admin.types import (
+    BROKER_DEFAULT,
+    ConfigEntry,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+    Results,
+    TopicDescription,
+    TopicListing,
+    TopicPartitionPage,
+)
 from triokafka.protocol.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -34,6 +44,7 @@ from triokafka.protocol.api.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from triokafka.protocol.configuration import ConfigSource
 from triokafka.security.acl import AclOperation
 from triokafka.structs import Node
 
