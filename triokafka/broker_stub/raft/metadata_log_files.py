@@ -99,11 +99,14 @@ class MetadataLogFiles:
         check = MetadataLogCheck(self._storage, self.directory)
         newest = self.latest_snapshot_id()
         while (damage := check.find()) is not None:
-            needed = newest is None or damage.offset >= newest.end_offset
-            if newest is not None and not needed and (repair or committed <= newest.end_offset or not damage.is_end):
-                if check.begin_at(newest, damage):
-                    self._forget_snapshots_before(newest)
-                    continue
+            if (
+                newest is not None
+                and damage.offset < newest.end_offset
+                and (repair or committed <= newest.end_offset or not damage.is_end)
+                and check.begin_at(newest, damage)
+            ):
+                self._forget_snapshots_before(newest)
+                continue
             if damage.is_end and committed <= damage.offset:
                 break  # an interrupted write: the log cuts it when it opens
             if not repair:

@@ -1,7 +1,7 @@
 """The file ``quorum-state`` beside the metadata log: the election state of one node, in Kafka's JSON format.
 
-A checksum is added to Kafka's fields, because a changed digit would let a node vote twice in an epoch. Kafka ignores it,
-and leaves it out of the files that it writes.
+A checksum is added to Kafka's fields, because a changed digit would let a node vote twice in an epoch. Kafka ignores
+it, and leaves it out of the files that it writes.
 """
 
 from __future__ import annotations
