@@ -33,7 +33,7 @@ _UNFINISHED_SUFFIX: Final = ".tail"
 class Damage(NamedTuple):
     """The first bad batch of the log.
 
-    ``offset`` is the one it should have, and ``is_end`` whether nothing valid follows it, as after an interrupted write.
+    ``offset`` is the one it should have; ``is_end``: nothing valid follows it, as after an interrupted write.
     """
 
     path: str

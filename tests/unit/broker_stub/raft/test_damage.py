@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -159,38 +159,40 @@ def test_negative_epoch_of_the_first_batch() -> None:
         reopened(storage)
 
 
+class _Killed(Exception):
+    """The process is killed."""
+
+
+def _kill_after(calls: int, storage: MemoryStorage, patch: pytest.MonkeyPatch) -> None:
+    """Let all calls that change the disk, or open a file, fail after so many."""
+    left = iter(range(calls))
+
+    def counted(original: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **options: object) -> object:
+            if next(left, None) is None:
+                raise _Killed
+            return original(*args, **options)
+
+        return call
+
+    for name in ("rename", "remove", "sync_dir", "open"):
+        patch.setattr(storage, name, counted(getattr(storage, name)))
+
+
 @pytest.mark.parametrize("config", [KEEP_ALL, SMALL], ids=["one segment", "segments"])
 def test_crash_while_the_log_is_cut_at_a_snapshot(config: LogConfig) -> None:
     """A start that breaks off at any call of the disk is completed by the next one."""
     for calls in range(1, 100):
         storage = written(snapshot_at=5, config=config)
         flip(storage, LOG, 8 * 30)
-        left = calls
-
-        class Killed(Exception):
-            pass
-
-        def broken(name: str) -> None:
-            original = getattr(storage, name)
-
-            def call(*args: object, **options: object) -> object:
-                nonlocal left
-                left -= 1
-                if left < 0:
-                    raise Killed
-                return original(*args, **options)
-
-            setattr(storage, name, call)
-
-        for name in ("rename", "remove", "sync_dir", "open"):
-            broken(name)
-        try:
-            reopened(storage, config=config).close()
-        except Killed:
-            ended = False
-        else:
-            ended = True
-        left = 1 << 30
+        with pytest.MonkeyPatch.context() as patch:
+            _kill_after(calls, storage, patch)
+            try:
+                reopened(storage, config=config).close()
+            except _Killed:
+                ended = False
+            else:
+                ended = True
         log = reopened(storage, config=config)
         assert content(log) == whole(log.start_offset) and log.start_offset <= 5
         log.close()
