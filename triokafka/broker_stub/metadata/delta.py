@@ -21,11 +21,11 @@ from triokafka.broker_stub.metadata.image import (
     MetadataImage,
     PartitionImage,
     QuotaEntity,
-    ResourceType,
     SecurityKey,
     TopicImage,
 )
 from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.stored.cluster_metadata import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
@@ -157,7 +157,7 @@ class MetadataDelta:
                 self._colliding[key] = rest
             else:
                 self._colliding.pop(key, None)
-        resource = (int(ResourceType.TOPIC), topic.name)
+        resource = (int(ConfigResourceType.TOPIC), topic.name)
         if resource in (self._configs if self._configs is not None else self.base.configs):
             self._config_table().pop(resource, None)
             self.changed_configs.add(resource)
