@@ -33,7 +33,7 @@ from triokafka.broker_stub.raft.states import (
     Unattached,
 )
 from triokafka.broker_stub.raft.voter_set import VoterSet, node_of
-from triokafka.errors import IllegalStateError
+from triokafka.errors import CorruptRecordError, IllegalStateError
 from triokafka.structs import Node
 
 logger = logging.getLogger(__name__)
@@ -103,6 +103,13 @@ class Quorum:
     def _initial(self, stored: ElectionState | None, now: float) -> State:
         election = stored if stored is not None else ElectionState(0)
         if election.epoch < self.log.last_epoch:
+            if stored is not None and len(self.voters) > 1:
+                # This node stores an epoch before it fetches a record of it. Longer than the others' by its epoch, this
+                # log would win elections without the records that they have committed.
+                raise CorruptRecordError(
+                    f"the log has epoch {self.log.last_epoch}, and quorum-state epoch {election.epoch}: one of the two "
+                    f"is damaged"
+                )
             logger.warning(
                 "Node %d: the stored epoch %d is below that of the log, %d",
                 self.config.node_id, election.epoch, self.log.last_epoch,
