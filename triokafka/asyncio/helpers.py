@@ -6,8 +6,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import ssl
-
     from triokafka.security.key_stores import StoreFile
 
 __all__ = ["create_ssl_context"]
@@ -39,31 +37,27 @@ def create_ssl_context(
     """
     import ssl
 
-    authorities = None if cafile is None else _store(cafile, "cafile")
-    own = None if certfile is None else _store(certfile, "certfile")
+    from triokafka.security.store_context import authorities_in, load_own, read_store
+
+    authorities = None if cafile is None else read_store(_name(cafile), "cafile", "password")
+    own = None if certfile is None else read_store(_name(certfile), "certfile", "password")
     if authorities is None:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=cafile, capath=capath, cadata=cadata)
     else:
-        context = _trusting(authorities, capath, cadata, _opened(password, authorities))
+        found = authorities_in(authorities, _opened(password, authorities))
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, capath=capath, cadata=found)
+        if cadata is not None:
+            context.load_verify_locations(cadata=cadata)
     if own is not None:
-        _load_own(context, own, _opened(password, own))
+        load_own(context, own, _opened(password, own))
     elif certfile is not None:
         context.load_cert_chain(certfile, keyfile, password)
     return context
 
 
-def _store(path: Any, option: str) -> StoreFile | None:
-    """Return the file if it is a store of Java; None for anything else, which is OpenSSL's."""
-    from triokafka.security.key_stores import StoreFile, is_store
-    from triokafka.world.os_storage import OsStorage
-
+def _name(path: Any) -> str:
     given = os.fspath(path)
-    name = given.decode(errors="surrogateescape") if isinstance(given, bytes) else given
-    try:
-        content = OsStorage().read_file(name)
-    except OSError:
-        return None  # OpenSSL raises the same error
-    return StoreFile(content, name, option, "password") if is_store(content) else None
+    return given.decode(errors="surrogateescape") if isinstance(given, bytes) else str(given)
 
 
 def _opened(password: Any, file: StoreFile) -> str | None:
@@ -71,28 +65,9 @@ def _opened(password: Any, file: StoreFile) -> str | None:
     given = password() if callable(password) else password
     if given is None or isinstance(given, str):
         return given
+    if not isinstance(given, bytes | bytearray):
+        raise TypeError("password should be a string or a function")
     try:
-        return bytes(given).decode()
-    except (TypeError, UnicodeDecodeError):
+        return given.decode()
+    except UnicodeDecodeError:
         raise file.error("has a password that is no text") from None
-
-
-def _trusting(file: StoreFile, capath: Any, cadata: Any, password: str | None) -> ssl.SSLContext:
-    import ssl
-
-    from triokafka.security.key_stores import trusted_certificates
-
-    found = trusted_certificates(file, password).decode("ascii")
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, capath=capath, cadata=found)
-    if cadata is not None:
-        context.load_verify_locations(cadata=cadata)
-    return context
-
-
-def _load_own(context: ssl.SSLContext, file: StoreFile, password: str | None) -> None:
-    from triokafka.security.key_stores import own_certificate
-    from triokafka.world.pem_memory import load_own_certificate
-
-    pair = own_certificate(file, store_password=password, key_password=password, key_option="password")
-    assert pair is not None
-    load_own_certificate(context, pair.chain, pair.key, pair.password)
