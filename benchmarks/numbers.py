@@ -48,6 +48,15 @@ class Source(NamedTuple):
     rows: Callable[[Any], list[dict[str, Any]]] = _rows_of_list
 
 
+class Stall(NamedTuple):
+    """How long a call waited after the connections of its client had gone silent."""
+
+    fault: str
+    work: str
+    client: str
+    seconds: float
+
+
 def shown(value: float) -> str:
     """Return a figure as pages show it: with two or three significant digits."""
     if value >= 100:
@@ -232,6 +241,26 @@ def _figures_of_cluster(found: Any) -> dict[str, Figure]:
     return figures
 
 
+def _measure_silence(rounds: int) -> Any:
+    silence = import_module("tests.hostile.silence")
+    return [
+        Stall(fault, work, client, silence.PATIENCE if seconds is None else max(0.0, seconds))
+        for fault in silence.FAULTS
+        for work, stalls in silence.longest_stalls(fault).items()
+        for client, seconds in stalls.items()
+    ]
+
+
+def _figures_of_silence(found: Sequence[Stall]) -> dict[str, Figure]:
+    clients = {"ours": "triokafka", "theirs": "librdkafka"}
+    return {
+        f"{row.fault}.{row.work}.{row.client}".replace(" ", "_"): Figure(
+            row.seconds, f"{row.fault}: seconds until {row.work} of {clients[row.client]} goes on, at most 90"
+        )
+        for row in found
+    }
+
+
 _TOPICS: Final = {
     "creation, until answered": "created",
     "creation, until all brokers serve them": "served",
@@ -346,6 +375,12 @@ SOURCES: Final[dict[str, Source]] = {
         _measure_cluster,
         _figures_of_cluster,
         _rows_of_parts,
+    ),
+    "silence": Source(
+        "one broker behind a proxy; clients with default options, whose connections all go silent at the same time",
+        1,
+        _measure_silence,
+        _figures_of_silence,
     ),
     "topics": Source(
         "100 and 1,000 topics of three partitions with three replicas, on three nodes that are broker and controller",

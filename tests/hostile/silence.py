@@ -38,10 +38,15 @@ Work = Callable[[], Awaitable[float]]
 def measure(faults: Iterable[str] = FAULTS, *, beside: bool = True) -> Iterator[Row]:
     """Measure the stalls; ``beside`` runs librdkafka as well."""
     for fault in faults:
-        for name, stalls in trio.run(partial(_measure, fault, beside=beside)).items():
+        for name, stalls in longest_stalls(fault, beside=beside).items():
             ours, theirs = stalls.get("ours"), stalls.get("theirs")
             figure = _text(ours) + (f", librdkafka {_text(theirs)}" if beside else "")
             yield Row("silence", f"{fault}: {name}", figure, f"under {LIMIT:g} s", ours is not None and ours < LIMIT)
+
+
+def longest_stalls(fault: str, *, beside: bool = True) -> dict[str, dict[str, float | None]]:
+    """Return the seconds of each stall by work, and by client: ``ours``, ``theirs``. None: longer than `PATIENCE`."""
+    return trio.run(partial(_measure, fault, beside=beside))
 
 
 def _text(seconds: float | None) -> str:

@@ -261,7 +261,7 @@ class TestFormats:
                 process.send_signal(signal.SIGINT)
                 began = time.monotonic()
                 assert process.wait(30) == 130
-                assert time.monotonic() - began < 5  # the registry has ten seconds to answer
+                assert time.monotonic() - began < 8  # the registry has ten seconds to answer
                 process.communicate()
 
     def test_packed_numbers_and_java_classes(self, tool: Tool) -> None:

@@ -270,11 +270,14 @@ async def test_progress_that_is_deleted_while_the_mirror_runs_is_stored_again(
                 found = await admin.list_offsets({positions: "latest"})
                 return positions not in found.errors and found[positions].offset > 0
 
+            async def noticed() -> bool:
+                return "had been deleted" in caplog.text
+
             await until(stored)
             await east.delete_topic(positions.topic)
+            await until(noticed)
             await until(stored)
             nursery.cancel_scope.cancel()
-        assert "had been deleted" in caplog.text
         again = await mirror(west, east)
         assert (await again.status()).records == 0
         assert "records are repeated" not in caplog.text

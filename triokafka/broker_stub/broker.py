@@ -116,6 +116,7 @@ class Broker:
         gateway: reaches the active controller.
         controller: publishes committed metadata, and knows the ids of the cluster and of the data directories.
         authorizer, authentication, faults, scram_credentials: see `Node`.
+        node_metrics: returns the metrics of the node's other parts, such as the quorum and the controller.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class Broker:
         authentication: Authentication | None = None,
         faults: Faults | None = None,
         scram_credentials: ScramCredentials | None = None,
+        node_metrics: Callable[[], Iterable[Sample]] = tuple,
     ) -> None:
         self._config = DynamicBrokerConfig(config)
         self.world = world
@@ -139,8 +141,7 @@ class Broker:
         self._peer_security = self._security_of_peers(config)
         self._storage = storage
         self._controller = controller
-        self.node_metrics: Callable[[], Iterable[Sample]] | None = None
-        """Returns the metrics of the node's other parts, such as the quorum and the controller; the node sets it."""
+        self._node_metrics = node_metrics
         self._metrics: BrokerMetrics | None = None
         self._directory_ids: Callable[[], Mapping[str, UUID]] = lambda: controller.identity.directory_ids
         self.configuration = EffectiveConfiguration(config)
@@ -170,9 +171,10 @@ class Broker:
             lag_ms=config.replica_lag_time_max_ms,
             quota_windows=config.replication_quota_window_num,
             quota_window_seconds=config.replication_quota_window_size_seconds,
+            selector_class=config.replica_selector_class,
+            rack=config.broker_rack,
+            resign=self.lifecycle.resign,
         )
-        self.replicas.full_disks.resign = self.lifecycle.resign
-        self.replicas.select_replicas(config.replica_selector_class, config.broker_rack)
         self.quotas = ClientQuotas(
             config.quota_window_num,
             config.quota_window_size_seconds,
@@ -353,8 +355,7 @@ class Broker:
                 started_at=self._made_at,
                 broker_state=lambda: STATE_NUMBERS[self.lifecycle.state],
             )
-        of_node = () if self.node_metrics is None else self.node_metrics()
-        return [*self._metrics.samples(), *of_node]
+        return [*self._metrics.samples(), *self._node_metrics()]
 
     # Life
 
@@ -373,13 +374,13 @@ class Broker:
 
     def follow_metadata(self) -> None:
         """Host partitions, and apply the metadata from now on: the newest image at once."""
-        self._storage.add_host(self)
+        self._storage.attach_host(self)
         self._controller.publisher.subscribe(self.publisher.metadata_changed)
 
     def unfollow_metadata(self) -> None:
         """End `follow_metadata`."""
         self._controller.publisher.unsubscribe(self.publisher.metadata_changed)
-        self._storage.remove_host(self)
+        self._storage.detach_host()
 
     async def start(self) -> None:
         """Register with the controller, and serve.

@@ -72,12 +72,12 @@ class Node:
         cluster_id: the cluster that new data directories join. When None, a quorum of one creates a new cluster, and
             any other node needs directories that ``triokafka storage format`` has prepared.
         elects_at_once: see `RaftConfig`.
+        log_opened: progress of the start; see `LogManager.load`.
 
     Raises:
         ConfigurationError: at construction: a listener has a security protocol that is not served, or the authorizer
-            cannot be created. On entering: an
-            address cannot be listened on, or a data directory cannot be used, is in use by another broker, or belongs
-            to another node or cluster. Says which, and what to do.
+            cannot be created. On entering: an address cannot be listened on, or a data directory cannot be used, is in
+            use by another broker, or belongs to another node or cluster. Says which, and what to do.
         KafkaStorageError: on entering: a log cannot be read or written.
     """
 
@@ -92,6 +92,7 @@ class Node:
         cluster_id: str | None = None,
         elects_at_once: bool = False,
         scram_credentials: ScramCredentials | None = None,
+        log_opened: Callable[[int], None] | None = None,
     ) -> None:
         world = RealWorld() if world is None else world
         authorizer = configured_authorizer(config) if authorizer is None else authorizer
@@ -102,7 +103,7 @@ class Node:
         self._controller_security = self._security_of_controllers(config)
         self._raft_traffic = self._new_raft_traffic(config)
         self._metrics: NodeMetrics | None = None
-        self.storage = NodeStorage(config, world)
+        self.storage = NodeStorage(config, world, log_opened=log_opened)
         follower = self.storage if config.is_broker else None
         self.metadata = NodeMetadata(
             world,
@@ -135,8 +136,8 @@ class Node:
                 authentication=authentication,
                 faults=faults,
                 scram_credentials=scram_credentials,
+                node_metrics=self._node_samples,
             )
-            self._broker.node_metrics = self._node_samples
         self._tasks = NodeTasks(self._stop_listening) if self._broker is None else self._broker.tasks
 
     @property

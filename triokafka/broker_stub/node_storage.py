@@ -58,18 +58,22 @@ class PartitionHost(Protocol):
 class NodeStorage:
     """The logs in the data directories of one process, and the cleaner.
 
-    Use: `open_metadata`, `load`, `start_tasks`, then `add_host` and `remove_host`; `close` or `abandon` when all tasks
-    have ended.
+    Use: `open_metadata`, `load`, `start_tasks`, then `attach_host` and `detach_host`; `close` or `abandon` when all
+    tasks have ended.
+
+    Args:
+        log_opened: see `LogManager.load`.
     """
 
-    def __init__(self, config: BrokerConfig, world: World) -> None:
+    def __init__(self, config: BrokerConfig, world: World, *, log_opened: Callable[[int], None] | None = None) -> None:
         self.config = config
+        self._log_opened = log_opened
         self.logs = LogManager(
             world, config.data_directories, config.topic_defaults, log_manager_config(config), listener=self
         )
         self.cleaner = LogCleaner(world, self.logs, cleaner_config(config))
         self._world = world
-        self._hosts: list[PartitionHost] = []
+        self._host: PartitionHost | None = None
         self._is_open = False
 
     async def open_metadata(self, metadata: NodeMetadata) -> None:
@@ -112,7 +116,7 @@ class NodeStorage:
             state = image.partition(*topic_partition)
             return state is not None and len(state.replicas) > 1
 
-        await self.logs.load(image.topic_configs, topic_id_of, is_replicated)
+        await self.logs.load(image.topic_configs, topic_id_of, is_replicated, self._log_opened)
         self._is_open = True
 
     def _lock(self) -> None:
@@ -155,14 +159,13 @@ class NodeStorage:
             start(self.cleaner.run)
         start(self._checkpoint_high_watermarks)
 
-    def add_host(self, host: PartitionHost) -> None:
-        """Tell a broker about its logs from now on."""
-        self._hosts.append(host)
+    def attach_host(self, host: PartitionHost) -> None:
+        """Report changes of the logs to the broker from now on."""
+        self._host = host
 
-    def remove_host(self, host: PartitionHost) -> None:
-        """Forget a broker that has stopped; one that was never added is fine."""
-        if host in self._hosts:
-            self._hosts.remove(host)
+    def detach_host(self) -> None:
+        """Report no more to the broker, which has stopped."""
+        self._host = None
 
     async def close(self) -> None:
         """Write checkpoints and logs, and mark the directories as cleanly closed. Not cancelled."""
@@ -182,28 +185,24 @@ class NodeStorage:
 
     async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Create the logs of new partitions in threads where they are many, before the change is published."""
+        host = self._host
+        if host is None:
+            return
         wanted: dict[TopicPartition, tuple[UUID, LogConfig]] = {}
-        hosts: list[tuple[PartitionHost, list[TopicPartition]]] = []
         try:
-            for host in self._hosts:
-                local = delta.local_changes(host.node_id)
-                theirs: list[TopicPartition] = []
-                hosts.append((host, theirs))
-                for states in (local.leaders, local.followers):
-                    for topic_partition, (topic_id, state) in states.items():
-                        if self.logs.get(topic_partition) is None:
-                            config = self.logs.config_for(image.topic_configs(topic_partition.topic))
-                            if not host.replicas.may_be_made(topic_partition, topic_id, state, config):
-                                continue
+            local = delta.local_changes(host.node_id)
+            for states in (local.leaders, local.followers):
+                for topic_partition, (topic_id, state) in states.items():
+                    if self.logs.get(topic_partition) is None:
+                        config = self.logs.config_for(image.topic_configs(topic_partition.topic))
+                        if host.replicas.may_be_made(topic_partition, topic_id, state, config):
                             wanted[topic_partition] = topic_id, config
-                            theirs.append(topic_partition)
         except KafkaError as error:
             logger.error("logs cannot be created ahead of the change: %s", error)
             return
         if len(wanted) > _CREATED_ON_LOOP:
             await self.logs.prepare_new_logs(wanted)
-            for host, theirs in hosts:
-                await host.replicas.open_ahead(theirs, image)
+            await host.replicas.open_ahead(wanted, image)
 
     async def settle(self) -> None:
         """See `LogManager.settle`."""
@@ -213,23 +212,23 @@ class NodeStorage:
 
     def log_flushed(self, topic_partition: TopicPartition) -> None:
         """See `LogListener`."""
-        for host in self._hosts:
-            host.replicas.flushed(topic_partition)
+        if self._host is not None:
+            self._host.replicas.flushed(topic_partition)
 
     def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """See `LogListener`."""
-        for host in self._hosts:
-            host.logs_offline(topic_partitions, reason)
+        if self._host is not None:
+            self._host.logs_offline(topic_partitions, reason)
 
     def log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         """See `LogListener`."""
-        for host in self._hosts:
-            host.replicas.log_moved(topic_partition, log)
+        if self._host is not None:
+            self._host.replicas.log_moved(topic_partition, log)
 
     def high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
         """See `LogListener`."""
-        hosted = (host.replicas.find(*topic_partition) for host in self._hosts)
-        return max((partition.high_watermark for partition in hosted if partition is not None), default=None)
+        partition = None if self._host is None else self._host.replicas.find(*topic_partition)
+        return None if partition is None else partition.high_watermark
 
     async def _checkpoint_high_watermarks(self) -> None:
         interval = self.config.replica_high_watermark_checkpoint_interval_ms / 1000
@@ -241,11 +240,7 @@ class NodeStorage:
         """Write the checkpoints of high watermarks."""
         if not self._is_open:  # another broker may own the directories
             return
-        found: dict[TopicPartition, int] = {}
-        for host in self._hosts:
-            for topic_partition, offset in host.replicas.high_watermarks().items():
-                found[topic_partition] = max(offset, found.get(topic_partition, 0))
         try:
-            self.logs.checkpoint_high_watermarks(found)
+            self.logs.checkpoint_high_watermarks({} if self._host is None else self._host.replicas.high_watermarks())
         except KafkaError as error:
             logger.error("high watermarks were not written: %s", error)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.control.endpoint import ControlEndpoint
     from triokafka.broker_stub.http_server import HttpServer
-    from triokafka.broker_stub.log.log_manager import LogManager
     from triokafka.broker_stub.metrics.sample import Sample
     from triokafka.world import World
 
@@ -176,8 +175,11 @@ class _Settling:
 
 
 @contextmanager
-def _opening_logs(logs: LogManager) -> Iterator[None]:
-    """Show a progress bar while the broker opens its logs, which is slow after a crash."""
+def _opening_logs() -> Iterator[Callable[[int], None] | None]:
+    """Show a progress bar while the broker opens its logs, which is slow after a crash.
+
+    Yields the ``log_opened`` of `Node`; None where no progress is shown.
+    """
     lock = threading.Lock()
 
     with ExitStack() as bar:
@@ -190,10 +192,7 @@ def _opening_logs(logs: LogManager) -> Iterator[None]:
                     advance = bar.enter_context(progress("opening logs", count, shown=True))
                 advance(1)
 
-        if shows_progress():
-            logs.on_log_opened = log_opened
-        yield
-        logs.on_log_opened = None
+        yield log_opened if shows_progress() else None
 
 
 async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | None, page: _Page | None) -> int:
@@ -202,8 +201,8 @@ async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | 
 
     async def serve(end: _End) -> int:
         async with AsyncExitStack() as running:
-            node = Node(config, world=world)
-            with _opening_logs(node.storage.logs), _little_garbage():
+            with _opening_logs() as log_opened, _little_garbage():
+                node = Node(config, world=world, log_opened=log_opened)
                 await running.enter_async_context(node)
             end.in_order = True
             lines = [f"ready {node.addresses}"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -248,5 +249,61 @@ def test_send_that_is_no_plain_call_is_still_a_coroutine(kernel: Any) -> None:
             *("slow", "slow")
         ]
         assert asyncio.iscoroutinefunction(path.send)
+        assert inspect.iscoroutinefunction(path.send)
+
+    in_loop(program)
+
+
+def test_send_does_nothing_before_it_is_awaited_and_says_so(kernel: Any) -> None:
+    async def program() -> None:
+        known = kernel.Topic()
+        known.count, known.chunk = 1, new_chunk(kernel)
+        path = kernel.SendPath({"orders": known}, asyncio.sleep, 80, 10, 4_000)
+        path.enabled = True
+        sending = path.send("orders", b"v")
+        with pytest.warns(RuntimeWarning, match=r"send' was never awaited"):
+            del sending
+            gc.collect()
+        path.send("orders", b"v").close()
+        assert known.chunk.values == []
+        sending = path.send("orders", b"v")
+        assert isinstance(await sending, kernel.SendFuture)
+        with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+            await sending
+        task = asyncio.create_task(path.send("orders", b"v"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert known.chunk.values == [b"v"]
+
+    in_loop(program)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_cancellation_of_a_send_on_the_slow_path_reaches_it(kernel: Any, answered: bool) -> None:
+    async def program() -> None:
+        ended: list[str] = []
+
+        async def slow_path(*arguments: Any) -> str:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                if answered:
+                    return "late"
+                raise
+            raise AssertionError("the event was set")
+
+        sending = kernel.SendPath({}, slow_path, 80, 3, 400).send("orders", b"v")
+        task = asyncio.create_task(sending)
+        await asyncio.sleep(0)
+        assert task.get_stack()
+        task.cancel()
+        if answered:
+            assert await task == "late"
+        else:
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert ended == ["cancelled"]
 
     in_loop(program)

@@ -1,16 +1,15 @@
 """ListTransactions (API key 66): list the transactional ids that this broker coordinates (KIP-664).
 
-Versions 0-2. v1: filter by duration (KIP-994). v2: filter by a pattern of transactional ids (KIP-1152).
+Versions 0-2. v1: filter by duration (KIP-994). v2: filter by a pattern of transactional ids (KIP-1152),
+in RE2's syntax.
 """
 
 from __future__ import annotations
 
-import re
-
-from triokafka import errors
 from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.coordinator.regular_expressions import compile_regular_expression
 from triokafka.coordinator.transaction.description import TransactionFilter
 from triokafka.coordinator.transaction.state import TITLES
 from triokafka.protocol.api.list_transactions import (
@@ -28,12 +27,8 @@ from triokafka.security.acl import AclOperation, ResourceType
 )
 async def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     """List the ids that pass all filters and that the client may describe."""
-    pattern = None
-    if request.transactional_id_pattern:
-        try:
-            pattern = re.compile(request.transactional_id_pattern)
-        except re.error as error:
-            raise errors.InvalidRegularExpressionError(f"{request.transactional_id_pattern!r}: {error}") from None
+    asked = request.transactional_id_pattern
+    pattern = compile_regular_expression(asked) if asked else None
     unknown = [state for state in request.state_filters if state not in TITLES]
     if request.state_filters and len(unknown) == len(request.state_filters):
         return ListTransactionsResponse(unknown_state_filters=unknown)

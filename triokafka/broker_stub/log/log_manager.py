@@ -76,8 +76,6 @@ class LogManager:
         """The broker epoch for the clean-shutdown marker; the broker sets it."""
         self.directory_ids: frozenset[UUID] = frozenset()
         """The ids of the usable data directories, by ``meta.properties``; the reader of that file sets it."""
-        self.on_log_opened: Callable[[int], None] | None = None
-        """Progress of `load`: called for each log, in the thread that opened it, with the number of all logs."""
         self._world = world
         moves = PendingMoves()
         self._directories = registry = LogDirectories(
@@ -181,6 +179,7 @@ class LogManager:
         topic_configs: TopicConfigs | None = None,
         topic_id_of: TopicIds | None = None,
         is_replicated: Callable[[TopicPartition], bool] | None = None,
+        log_opened: Callable[[int], None] | None = None,
     ) -> None:
         """Open all logs in threads, several in parallel, with recovery after a crash.
 
@@ -191,6 +190,7 @@ class LogManager:
             topic_id_of: returns the topic id of a partition, None for an unknown partition. If a partition has two
                 logs, the one of another topic is put aside.
             is_replicated: returns whether other brokers have replicas of a partition; see `PartitionLog.open`.
+            log_opened: called for each log, in the thread that opened it, with the number of all logs.
 
         Raises:
             ConfigurationError: a partition has logs in two directories, and the topic ids do not decide between them;
@@ -200,7 +200,7 @@ class LogManager:
         """
         if is_replicated is not None:
             self._opener.is_replicated = is_replicated
-        await self._loader.load(partial(self._config_of, topic_configs), topic_id_of, self.on_log_opened)
+        await self._loader.load(partial(self._config_of, topic_configs), topic_id_of, log_opened)
 
     def _config_of(self, topic_configs: TopicConfigs | None, topic: str) -> LogConfig:
         return self.config_for(topic_configs(topic) if topic_configs is not None else {})

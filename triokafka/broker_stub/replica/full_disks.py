@@ -21,13 +21,13 @@ class FullDisks:
 
     Args:
         image: returns the metadata that this broker has applied.
+        resign: see `BrokerLifecycle.resign`.
     """
 
-    def __init__(self, node_id: int, image: Callable[[], MetadataImage]) -> None:
-        self.resign: Callable[[], bool] = lambda: False
-        """See `BrokerLifecycle.resign`; the broker sets it."""
+    def __init__(self, node_id: int, image: Callable[[], MetadataImage], resign: Callable[[], bool]) -> None:
         self._node_id = node_id
         self._image = image
+        self._resign = resign
 
     def append_failed(self, topic_partition: TopicPartition, error: Exception) -> None:
         """Handle a failed append of a leader or a follower; anything but a full disk is ignored."""
@@ -39,7 +39,7 @@ class FullDisks:
         if state is None or self._node_id not in state.isr:
             return
         others = [image.brokers.get(replica) for replica in state.isr if replica != self._node_id]
-        if any(broker is not None and broker.active for broker in others) and self.resign():
+        if any(broker is not None and broker.active for broker in others) and self._resign():
             logger.warning(
                 "%s: the disk is full. Broker %d leaves the in-sync sets, and other replicas lead. Free space.",
                 topic_partition,

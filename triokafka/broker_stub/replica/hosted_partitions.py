@@ -16,10 +16,11 @@ class HostedPartitions:
     """The partitions that one broker hosts.
 
     ``online`` has the partitions with usable logs, ``failed`` the reasons why the others are offline. ``propose`` sends
-    a new in-sync set to the controller. ``append_failed`` is called with the error of an append.
+    a new in-sync set to the controller.
 
     Args:
         now: the world's monotonic clock in seconds.
+        append_failed: called with the error of an append.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class HostedPartitions:
         delete_purgatory: Purgatory,
         listener: ReplicaListener | None,
         now: Callable[[], float],
+        append_failed: Callable[[TopicPartition, Exception], None] = lambda topic_partition, error: None,
     ) -> None:
         self.online: dict[tuple[str, int], Partition] = {}
         self.failed: dict[tuple[str, int], str] = {}
@@ -38,7 +40,7 @@ class HostedPartitions:
         self._listener = listener
         self._now = now
         self._interruptions: dict[int, int] = {}
-        self.append_failed: Callable[[TopicPartition, Exception], None] = lambda topic_partition, error: None
+        self.append_failed = append_failed
         self.propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: partition.isr_refused(
             proposal
         )

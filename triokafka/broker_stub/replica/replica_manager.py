@@ -62,6 +62,9 @@ class ReplicaManager:
         lag_ms: ``replica.lag.time.max.ms``.
         quota_windows: ``replication.quota.window.num``.
         quota_window_seconds: ``replication.quota.window.size.seconds``.
+        selector_class: ``replica.selector.class``.
+        rack: ``broker.rack``.
+        resign: gives up the leaderships of this broker; see `BrokerLifecycle.resign`.
     """
 
     def __init__(
@@ -77,6 +80,9 @@ class ReplicaManager:
         lag_ms: int = 30_000,
         quota_windows: int = 11,
         quota_window_seconds: float = 1,
+        selector_class: str | None = None,
+        rack: str | None = None,
+        resign: Callable[[], bool] = lambda: False,
     ) -> None:
         now_ms = monotonic_ms(world)
         self.produce_purgatory = Purgatory("Produce", now_ms=now_ms, purge_interval=produce_purge_interval)
@@ -84,8 +90,14 @@ class ReplicaManager:
         self.delete_purgatory = Purgatory("DeleteRecords", now_ms=now_ms, purge_interval=delete_purge_interval)
         self.traffic = Traffic()
         self._world = world
+        full_disks = FullDisks(node_id, lambda: self._opener.image, resign)
         self._hosted = hosted = HostedPartitions(
-            self.produce_purgatory, self.fetch_purgatory, self.delete_purgatory, listener, world.now
+            self.produce_purgatory,
+            self.fetch_purgatory,
+            self.delete_purgatory,
+            listener,
+            world.now,
+            full_disks.append_failed,
         )
         self.find = hosted.find
         self.high_watermarks = hosted.high_watermarks
@@ -108,8 +120,6 @@ class ReplicaManager:
         self.open_ahead = opener.open_ahead
         self.may_be_made = opener.may_be_made
         self.retry_offline = opener.retry_offline
-        self.full_disks = FullDisks(node_id, lambda: opener.image)
-        hosted.append_failed = self.full_disks.append_failed
         applier = DeltaApplier(node_id, logs, hosted, opener, fetchers, (leader_quota, follower_quota))
         self.apply = applier.apply
         self.reconfigure_all = applier.reconfigure_all
@@ -119,7 +129,14 @@ class ReplicaManager:
         self.append_internal = appender.append_internal
         self.delay_produce = appender.delay_produce
         self.reader = reader = ReplicaReader(
-            world, hosted, opener.partition, lambda: opener.image, self.fetch_purgatory, self.traffic, leader_quota
+            world,
+            hosted,
+            opener.partition,
+            lambda: opener.image,
+            self.fetch_purgatory,
+            self.traffic,
+            leader_quota,
+            RackAwareSelector(rack, self._rack_of) if selector_class == RACK_AWARE else None,
         )
         self.read = reader.read
         self.delay_fetch = reader.delay_fetch
@@ -147,14 +164,9 @@ class ReplicaManager:
         """Every partition that is online."""
         return self._hosted.online.values()
 
-    def select_replicas(self, selector_class: str | None, rack: str | None) -> None:
-        """Set how consumers are sent to other replicas: ``replica.selector.class`` and ``broker.rack``."""
-
-        def rack_of(broker_id: int) -> str | None:
-            broker = self._opener.image.brokers.get(broker_id)
-            return None if broker is None or broker.fenced else broker.rack
-
-        self.reader.selector = RackAwareSelector(rack, rack_of) if selector_class == RACK_AWARE else None
+    def _rack_of(self, broker_id: int) -> str | None:
+        broker = self._opener.image.brokers.get(broker_id)
+        return None if broker is None or broker.fenced else broker.rack
 
     def delete_records_before(self, topic_partition: TopicPartition, offset: int) -> int:
         """See `Partition.delete_records_before`; completes fetches that wait on the partition.

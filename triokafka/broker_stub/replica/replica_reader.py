@@ -63,6 +63,7 @@ class ReplicaReader:
         partition: returns a hosted partition or raises; see `PartitionOpener.partition`.
         image: returns the newest metadata that was applied.
         quota: limits what followers that are not in sync get.
+        selector: chooses the replica that a consumer reads from; None for the leader always.
     """
 
     def __init__(
@@ -74,9 +75,9 @@ class ReplicaReader:
         purgatory: Purgatory,
         traffic: Traffic,
         quota: ReplicationQuota,
+        selector: ReplicaSelector | None,
     ) -> None:
-        self.selector: ReplicaSelector | None = None
-        """Chooses the replica that a consumer reads from; None for the leader always."""
+        self._selector = selector
         self._quota = quota
         self._world = world
         self._hosted = hosted
@@ -119,7 +120,7 @@ class ReplicaReader:
         follower, read_committed, leader_only = parameters.follower, parameters.read_committed, parameters.leader_only
         work = WorkBudget() if len(wanted) > BUDGET else None
         quota = self._quota if follower and self._quota.is_limited else None
-        select = self.selector if parameters.rack and not follower else None
+        select = self._selector if parameters.rack and not follower else None
         for topic_partition, request in wanted:
             if work is not None:
                 await work.spend()

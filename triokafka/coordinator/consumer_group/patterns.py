@@ -1,6 +1,6 @@
 """Subscriptions by regular expression: the topics that a pattern matches, looked up again when topics change (KIP-848).
 
-Patterns come from clients and are matched against every topic name. RE2 matches any pattern in linear time.
+Patterns come from clients and are matched against every topic name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import MemberProfile
 from triokafka.coordinator.consumer_group.records import PatternChange, PatternMatch
 from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
-from triokafka.errors import InvalidRegularExpressionError
+from triokafka.coordinator.regular_expressions import compile_regular_expression
 
 _LEAST_MS: Final = 1_000
 """Minimum time between two lookups of a pattern, however often topics change."""
@@ -24,18 +24,7 @@ def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
     Raises:
         InvalidRegularExpressionError: the pattern is invalid, or the broker does not have the package google-re2.
     """
-    try:
-        import re2
-    except ImportError:
-        raise InvalidRegularExpressionError(
-            "this broker cannot match regular expressions: the package google-re2 is not installed"
-        ) from None
-    try:
-        options = re2.Options()
-        options.log_errors = False  # RE2 writes to standard error, and clients must not
-        compiled = re2.compile(pattern, options)
-    except re2.error as error:
-        raise InvalidRegularExpressionError(f"{pattern!r} is not a valid RE2 pattern: {error}") from None
+    compiled = compile_regular_expression(pattern)
     return frozenset(name for name in names if compiled.fullmatch(name))
 
 

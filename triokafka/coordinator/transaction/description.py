@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from triokafka.coordinator.regular_expressions import RegularExpression
 from triokafka.coordinator.transaction.metadata import TransactionMetadata
 from triokafka.coordinator.transaction.state import TransactionState
 from triokafka.coordinator.transaction.transaction_shard import TransactionShard
@@ -32,7 +32,7 @@ class TransactionFilter:
     states: Collection[str] = ()
     producer_ids: Collection[int] = ()
     duration_ms: int = -1
-    pattern: re.Pattern[str] | None = None
+    pattern: RegularExpression | None = None
 
     def passes(self, transactional_id: str, value: TransactionMetadata, now_ms: int) -> bool:
         """Whether a transactional id is in the list."""

@@ -400,6 +400,20 @@ async def test_transactions_are_listed_by_filter_and_described() -> None:
         assert (await Transactional(node, "gamma").describe()).error_code == errors.TransactionalIdNotFoundError.code
 
 
+async def test_pattern_of_listed_transactions_is_matched_in_linear_time() -> None:
+    """It is RE2's syntax, as in Kafka: a pattern that takes exponential time in ``re`` must not stop the broker."""
+    async with running_node() as node:
+        await Transactional(node, "a" * 200 + "b").start()
+        for pattern, code in (
+            ("a(?=a).*", errors.InvalidRegularExpressionError.code),  # RE2 has no lookahead
+            ("(a|aa)+", 0),
+            ("(a|aa)+b", 0),
+        ):
+            response = await node.call(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+            assert response.error_code == code, pattern
+        assert len(response.transaction_states) == 1
+
+
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 async def test_timeout_out_of_range_is_refused(timeout_ms: int) -> None:
     async with running_node() as node:

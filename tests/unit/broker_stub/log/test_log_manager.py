@@ -968,9 +968,8 @@ async def test_logs_are_opened_by_as_many_threads_as_wanted() -> None:
     world.run_in_thread = thread  # type: ignore[method-assign]
     again = manager(world, "/one", "/two", recovery_threads_per_data_dir=3)
     opened: list[int] = []
-    again.on_log_opened = opened.append
     again.lock()
-    await again.load()
+    await again.load(log_opened=opened.append)
     assert most == 6
     assert opened == [40] * 40
     assert len(again.all()) == 40
@@ -996,9 +995,8 @@ async def test_a_start_that_is_cancelled_ends_with_the_logs_that_are_being_opene
             for _ in range(3):  # the event loop has its turns meanwhile
                 trio.from_thread.run_sync(int)
 
-        again.on_log_opened = log_opened
         again.lock()
-        await again.load()
+        await again.load(log_opened=log_opened)
     assert start.cancelled_caught
     assert opened < 5
     assert not world.storage.exists("/data/.kafka_cleanshutdown")

@@ -143,7 +143,7 @@ class TestDelta:
             delta.replay(record)
         delta.image(99, 1)
         assert delta.local_changes(1).leaders == {} and delta.local_changes(1).deleted == {}
-        assert not delta.changed_topic_ids
+        assert not list(delta.changed_partitions())
 
     def test_unchanged_partitions_of_a_changed_topic_are_not_reported(self) -> None:
         delta = MetadataDelta(cluster(topic("t", [1], [1], [1])))
