@@ -206,7 +206,7 @@ async function messages(name, path, query, head) {
       const found = await ask(`${api}/messages?${request()}`);
       list.append(recordTable(found.records));
       status.textContent = `${count(found.records.length)} shown, ${count(found.read)} read${found.complete ? "." : "; the search stopped at its limit of time."}`;
-      if (found.left_out.length) status.append(" ", h("span", { class: "bad" }, `Left out for want of a leader that answers: partition ${found.left_out.join(", ")}.`));
+      if (found.left_out.length) status.append(" ", h("span", { class: "bad" }, `Without partition ${found.left_out.join(", ")}, whose leader is missing or does not answer.`));
     } catch (error) { if (error.quiet) throw error; list.append(problem(error)); }
   }
   return { title: name, leave: () => source && source.close(), content: [...head, form, status, list, facts.changes ? sendRecord(name) : null] };
