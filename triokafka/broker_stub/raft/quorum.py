@@ -39,7 +39,7 @@ from triokafka.structs import Node
 logger = logging.getLogger(__name__)
 
 UPDATE_VOTER_FACTOR: Final = 3
-"""A voter compares its entry in the voter set with its configuration every so many fetch timeouts."""
+"""Fetch timeouts between two comparisons of a voter's entry in the voter set with its configuration."""
 LAST_EPOCH: Final = 2**31 - 1
 """The largest epoch of the wire format. The quorum elects no leader after it."""
 LARGEST_STEP: Final = 1 << 24
@@ -60,6 +60,7 @@ class Quorum:
         rng: randomness for election timeouts.
         wall_ms: the wall clock, for timestamps of records.
         now: seconds on the monotonic clock, as in every method.
+        on_become_leader, on_leave_leadership: called when this node has become the leader, and when it leads no more.
     """
 
     def __init__(
@@ -71,6 +72,8 @@ class Quorum:
         rng: Randomness,
         wall_ms: Callable[[], int],
         now: float,
+        on_become_leader: Callable[[Leader, float], None],
+        on_leave_leadership: Callable[[Leader], None],
     ) -> None:
         self.config = config
         self.log = log
@@ -88,8 +91,8 @@ class Quorum:
         self.shutting_down = False
         self.last_heard: tuple[int, float] | None = None
         """The last leader that this node followed and heard from, and when."""
-        self.on_become_leader: Callable[[Leader, float], None] = lambda leader, now: None
-        self.on_leave_leadership: Callable[[Leader], None] = lambda leader: None
+        self._on_become_leader = on_become_leader
+        self._on_leave_leadership = on_leave_leadership
         self._reported: LeaderAndEpoch | None = None
         self._lost_elections = 0
         self._complained_at = -math.inf
@@ -253,7 +256,7 @@ class Quorum:
             self._lost_elections = 0
         if isinstance(before, Leader):
             self.metrics.left_leadership()
-            self.on_leave_leadership(before)
+            self._on_leave_leadership(before)
         self._changed()
 
     def _changed(self) -> None:
@@ -335,7 +338,7 @@ class Quorum:
         logger.info("Node %d leads the quorum in epoch %d", self.config.node_id, state.epoch)
         self._enter(leader)
         self.metrics.leader_known(now)
-        self.on_become_leader(leader, now)
+        self._on_become_leader(leader, now)
 
     def _follower(self, election: ElectionState, leader_id: int, endpoints: Endpoints, now: float) -> Follower:
         self.metrics.leader_known(now)

@@ -11,7 +11,7 @@ from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan, Fe
 from triokafka.structs import TopicPartition
 
 _SHORT_WAITS: Final = 10
-"""After a response without news before its time, so many fetches wait only shortly."""
+"""Fetches that wait only shortly after an early response without news."""
 _FIRST_REST: Final = 0.02
 """Seconds until a leader that does not know of a change of metadata yet is asked again; doubled each time."""
 _MOST_DOUBLINGS: Final = 20
