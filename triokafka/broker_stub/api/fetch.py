@@ -216,9 +216,7 @@ def _wanted(request: FetchRequest, by_id: bool) -> list[WantedPartition]:
     ]
 
 
-def _resolve(
-    topic: TopicKey, image: MetadataImage, context: RequestContext, *, refused: bool
-) -> tuple[str, int]:
+def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext, *, refused: bool) -> tuple[str, int]:
     """Return the topic's name, or an empty name and the error code for its partitions.
 
     The error does not reveal whether a topic exists to a client that may not read it. ``refused``: the client claims to

@@ -131,9 +131,7 @@ class ReplicaReader:
                 partition = self._hosted.online.get(topic_partition) or self._partition(topic_partition)
                 if follower:
                     idle = (
-                        idle_follower_fetched(
-                            partition, parameters.replica_id, request, parameters.replica_epoch, now
-                        )
+                        idle_follower_fetched(partition, parameters.replica_id, request, parameters.replica_epoch, now)
                         if is_registered
                         else None
                     )
