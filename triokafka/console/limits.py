@@ -24,7 +24,7 @@ class ConsoleLimits:
     login_max_failures: int = 10
     """Refused logins of one address within a minute, before further ones are refused unread."""
     send_timeout_ms: int = 30_000
-    """Time in which a browser must take what it was sent, before its connection ends."""
+    """How long a browser may take to read a response before its connection is closed."""
     search_max_ms: int = 5_000
     """Duration of one search."""
     search_max_records: int = 200_000
