@@ -124,7 +124,7 @@ class GuestLoop:
         self._work(0)
 
     def _work(self, wait: float | None = None) -> None:
-        """Make steps until Trio waits, at most `_MOST_STEPS`; then what was posted."""
+        """Make steps until Trio waits, at most `_MOST_STEPS`; then run the posted calls."""
         if self._is_working:
             return
         held = hold_interrupts()
