@@ -31,6 +31,10 @@ class ConsoleLimits:
     """Records that one search looks at."""
     max_searches: int = 8
     """Searches that run at a time."""
+    answer_max_ms: int = 20_000
+    """Longest wait for an answer of the cluster, if the clients' options do not say it."""
+    partial_max_ms: int = 4_000
+    """Longest wait for brokers that do not answer, where the page shows the rest without them."""
     sample_interval_ms: int = 5_000
     """Time between two samples of metrics, lag and rebalances."""
     sampled_groups: int = 200
