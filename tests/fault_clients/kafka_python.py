@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, RebalanceInProgressError
 
 from tests.fault_clients.client import BACKOFF_MS, PATIENCE, REQUEST_MS, SESSION_MS
 
@@ -62,13 +62,26 @@ class KafkaPythonClient:
             values = _read(consumer, 100, b"last")
             if values and values[-1] == b"last":
                 try:
-                    consumer.commit()
+                    _commit(consumer)
                 except KafkaError as error:
                     return values, type(error).__name__
                 return values, None
             return values, "nothing more"
         finally:
             consumer.close(timeout_ms=2000)
+
+
+def _commit(consumer: KafkaConsumer) -> None:
+    """Commit; a rebalance that new metadata have begun ends by polling, as the error's message says."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            consumer.commit()
+            return
+        except RebalanceInProgressError:
+            if time.monotonic() > until:
+                raise
+            consumer.poll(timeout_ms=100)
 
 
 def _read(consumer: KafkaConsumer, count: int, last: bytes) -> list[bytes]:
