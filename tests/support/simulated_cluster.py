@@ -18,7 +18,7 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.meta_properties import open_directories
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.node import Node
-from triokafka.errors import KafkaError
+from triokafka.errors import InvalidReplicationFactorError, KafkaError, TopicAlreadyExistsError
 from triokafka.records import iter_batches
 from triokafka.structs import TopicPartition
 from triokafka.testing import SimulatedWorld, Simulation
@@ -257,12 +257,12 @@ class SimulatedCluster:
                 try:
                     await call()
                     return
-                except triokafka.errors.TopicAlreadyExistsError:
-                    return
-                except KafkaError as error:
-                    if not error.retriable and not isinstance(
-                        error, triokafka.errors.InvalidReplicationFactorError
-                    ):  # until all brokers have registered
+                except (KafkaError, ExceptionGroup) as error:  # of one topic, or of several
+                    group = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+                    failures = [one for one in group if not isinstance(one, TopicAlreadyExistsError)]
+                    if not failures:
+                        return
+                    if not all(map(_passes, failures)):
                         raise
                     await trio.sleep(0.2)
 
@@ -316,3 +316,8 @@ async def running_nodes(
     await cluster.wait_started()
     yield cluster
     await cluster.stop()
+
+
+def _passes(error: Exception) -> bool:
+    """Whether an error passes with time: also a missing broker, which has not registered yet."""
+    return isinstance(error, KafkaError) and (error.retriable or isinstance(error, InvalidReplicationFactorError))

@@ -138,6 +138,13 @@ class SteppedRun:
                 self._make(calls)
                 if not self._tasks:
                     self._idle.set()
+                if wait is None and not self._runner.runq:
+                    # No task can go on; a pass of Trio would only look for that.
+                    deadline = self._runner.deadlines.next_deadline()
+                    timeout = float(self._runner.clock.deadline_to_sleep_time(deadline))
+                    if timeout > 0:
+                        self._runner.guest_tick_scheduled = False
+                        return timeout
             timeout = self._passes.send([] if wait is None else self._sockets.get_events(wait))
             self._runner.guest_tick_scheduled = timeout <= 0
         except StopIteration:

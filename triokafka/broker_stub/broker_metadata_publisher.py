@@ -14,7 +14,7 @@ from triokafka.broker_stub.gateway.directory_assignments import DirectoryAssignm
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log_options import cleaner_config, fetcher_config, move_rate
-from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, ResourceType
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
 from triokafka.broker_stub.metadata.features import cordons_directories
@@ -22,6 +22,7 @@ from triokafka.broker_stub.network.options import ip_connection_rates, socket_co
 from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 
@@ -67,7 +68,7 @@ class BrokerMetadataPublisher:
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Partitions, logs, coordinators and configuration follow the image."""
         self._metadata.update(delta, image)
-        if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
+        if any(kind == ConfigResourceType.BROKER for kind, _ in delta.changed_configs):
             self._reconfigure(image)
         if delta.client_quotas_changed:
             self._quotas.configure(image.client_quotas)

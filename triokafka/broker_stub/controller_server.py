@@ -18,7 +18,7 @@ from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
-from triokafka.broker_stub.metadata import EndpointImage, MetadataDelta, MetadataImage, ResourceType, features
+from triokafka.broker_stub.metadata import EndpointImage, MetadataDelta, MetadataImage, features
 from triokafka.broker_stub.metadata.broker_registration import ControllerRegistration
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
@@ -31,6 +31,7 @@ from triokafka.broker_stub.request.forwarding import ForwardedRequests
 from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.services import BrokerServices, ControllerServices
 from triokafka.errors import KafkaError, UnsupportedVersionError
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.world import World
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class ControllerServer:
         if image.client_quotas is not self._metadata.image.client_quotas:
             self._quotas.configure(image.client_quotas)
         self._metadata.update(delta, image)
-        if self._stores is not None and any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
+        if self._stores is not None and any(kind == ConfigResourceType.BROKER for kind, _ in delta.changed_configs):
             effective = self._configuration.broker_config(image)
             if effective.security != self._security:
                 self._security = effective.security

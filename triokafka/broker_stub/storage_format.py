@@ -17,7 +17,7 @@ from triokafka.broker_stub.metadata.snapshots import SnapshotId
 from triokafka.broker_stub.raft.metadata_log_files import PARTITION
 from triokafka.broker_stub.raft.quorum_state_file import QUORUM_STATE_FILE
 from triokafka.broker_stub.raft.voter_set import Voter, VoterSet
-from triokafka.errors import ConfigurationError, KafkaError
+from triokafka.errors import ConfigurationError, CorruptRecordError, KafkaError
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.control_records import (
     ControlRecordType,
@@ -25,7 +25,7 @@ from triokafka.protocol.stored.control_records import (
     SnapshotHeaderRecord,
     encode_control_key,
 )
-from triokafka.records import encode_batch
+from triokafka.records import encode_batch, iter_batches
 from triokafka.world import Storage
 from triokafka.world.private_storage import PrivateStorage
 
@@ -72,8 +72,12 @@ def read_bootstrap_records(storage: Storage, directory: str) -> list[Struct]:
     path = os.path.join(directory, BOOTSTRAP_FILE)
     if not storage.exists(path):
         return []
+    content = storage.read_file(path)
     try:
-        return [record for batch in decode_batches(storage.read_file(path)) for record in batch.records]
+        end = max((info.end for info in iter_batches(content)), default=0)
+        if end < len(content):
+            raise CorruptRecordError(f"the batch at byte {end} is incomplete")
+        return [record for batch in decode_batches(content) for record in batch.records]
     except KafkaError as error:
         raise ConfigurationError(f"{path} is damaged: {error}. Format the directory again.") from error
 

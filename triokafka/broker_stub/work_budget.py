@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator, Iterable
 from typing import Final, TypeVar
 
 import trio
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 BUDGET: Final = 50
 """Partitions that a request may process between two checkpoints: one or two milliseconds of work."""
@@ -27,6 +28,28 @@ class WorkBudget:
         if self._spent >= BUDGET:
             self._spent = 0
             await trio.lowlevel.checkpoint()
+
+
+class _Portions(AsyncIterator[Item]):
+    __slots__ = ("_items", "_spent")
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._items = iter(items)
+        self._spent = 0
+
+    async def __anext__(self) -> Item:
+        if self._spent >= BUDGET:
+            self._spent = 0
+            await trio.lowlevel.checkpoint()
+        self._spent += 1
+        for item in self._items:
+            return item
+        raise StopAsyncIteration
+
+
+def in_portions(items: Iterable[Item]) -> AsyncIterator[Item]:
+    """Iterate over ``items`` with a checkpoint after every `BUDGET` of them."""
+    return _Portions(items)
 
 
 async def run_within_budget(steps: Generator[int, None, T]) -> T:

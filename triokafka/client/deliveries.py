@@ -115,12 +115,38 @@ class DeliveredPart:
         last = Delivery(span.batch, span.first + span.records - 1, span.timestamp, -1, -1, span.age)
         last.add_callback(lambda metadata, error: callback())
 
+    @property
+    def is_written(self) -> bool:
+        """Whether all these records were written with one batch; otherwise each `Delivery` has its own outcome."""
+        batch = self._span.batch
+        return batch.done and not batch.failed and not batch.pieces
+
+    @property
+    def base_offset(self) -> int:
+        """The offset of the first record; the others follow. -1 if it is unknown. Only if it `is_written`."""
+        base = self._span.batch.base_offset
+        return base + self._span.first if base >= 0 else -1
+
+    @property
+    def timestamps(self) -> Sequence[int] | int:
+        """The timestamps in milliseconds, or one for all. Only if it `is_written`."""
+        appended_at = self._span.batch.log_append_time
+        column = self._columns.timestamps
+        if appended_at != _CREATE_TIME:
+            return appended_at
+        if column is None:
+            return self._span.timestamp
+        positions = self.positions
+        if isinstance(positions, range):
+            return column[positions.start : positions.stop]
+        return [column[position] for position in positions]
+
     def acknowledged(self, begin: int, end: int) -> AcknowledgedColumns | None:
         """Return the outcome of the records from ``begin`` to before ``end`` in ``positions``. None if they were not
         all written with one batch; then each `Delivery` has its own outcome."""
         span = self._span
         batch = span.batch
-        if batch.pieces or not batch.done or batch.failed:
+        if not self.is_written:
             return None
         first = batch.base_offset + span.first
         columns, positions = self._columns, self.positions[begin:end]

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from triokafka.client.admin import AdminClient
-from triokafka.client.admin.types import ConfigResource, ConfigResourceType, NewTopic
+from triokafka.client.admin.types import ConfigResource, NewTopic
 from triokafka.client.producer.producer import Producer
 from triokafka.console.cluster_view import ClusterView
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.structs import TopicPartition
 
 

@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
 
 from triokafka.metrics.metric import Gauge, Measurable, Metric
 from triokafka.metrics.metric_config import MetricConfig, RecordingLevel
@@ -15,9 +14,6 @@ from triokafka.metrics.reporter import MetricsReporter
 from triokafka.metrics.sensor import Sensor
 
 logger = logging.getLogger(__name__)
-
-EXPIRY_INTERVAL_SECONDS: Final = 30.0
-"""How often the owner of a registry calls `Metrics.expire`, if sensors may expire."""
 
 
 class Metrics:

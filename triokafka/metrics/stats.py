@@ -61,8 +61,8 @@ class CumulativeCount:
         return float(self._count)
 
 
-class WindowedSum:
-    """The sum of the values in the window; 0 without values."""
+class _Windowed:
+    """The values in the window; subclasses compute the statistic."""
 
     __slots__ = ("samples",)
 
@@ -72,40 +72,32 @@ class WindowedSum:
     def update(self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float) -> None:
         """Record values."""
         self.samples.update(config, count, total, least, most, now)
+
+
+class WindowedSum(_Windowed):
+    """The sum of the values in the window; 0 without values."""
+
+    __slots__ = ()
 
     def measure(self, config: MetricConfig, now: float) -> float:
         """Return the sum."""
         return self.samples.total(config, now)
 
 
-class WindowedCount:
+class WindowedCount(_Windowed):
     """The number of values in the window."""
 
-    __slots__ = ("samples",)
-
-    def __init__(self) -> None:
-        self.samples = SlidingSamples()
-
-    def update(self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float) -> None:
-        """Record values."""
-        self.samples.update(config, count, total, least, most, now)
+    __slots__ = ()
 
     def measure(self, config: MetricConfig, now: float) -> float:
         """Return the number."""
         return float(self.samples.count(config, now))
 
 
-class Avg:
+class Avg(_Windowed):
     """The average of the values in the window; NaN without values."""
 
-    __slots__ = ("samples",)
-
-    def __init__(self) -> None:
-        self.samples = SlidingSamples()
-
-    def update(self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float) -> None:
-        """Record values."""
-        self.samples.update(config, count, total, least, most, now)
+    __slots__ = ()
 
     def measure(self, config: MetricConfig, now: float) -> float:
         """Return the average."""
@@ -113,34 +105,20 @@ class Avg:
         return self.samples.total(config, now) / count if count else _NAN
 
 
-class Max:
+class Max(_Windowed):
     """The largest value in the window; NaN without values."""
 
-    __slots__ = ("samples",)
-
-    def __init__(self) -> None:
-        self.samples = SlidingSamples()
-
-    def update(self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float) -> None:
-        """Record values."""
-        self.samples.update(config, count, total, least, most, now)
+    __slots__ = ()
 
     def measure(self, config: MetricConfig, now: float) -> float:
         """Return the largest value."""
         return max((sample.most for sample in self.samples.live(config, now) if sample.count), default=_NAN)
 
 
-class Min:
+class Min(_Windowed):
     """The smallest value in the window; NaN without values."""
 
-    __slots__ = ("samples",)
-
-    def __init__(self) -> None:
-        self.samples = SlidingSamples()
-
-    def update(self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float) -> None:
-        """Record values."""
-        self.samples.update(config, count, total, least, most, now)
+    __slots__ = ()
 
     def measure(self, config: MetricConfig, now: float) -> float:
         """Return the smallest value."""

@@ -9,12 +9,13 @@ from uuid import UUID
 from zlib import crc32
 
 from triokafka.client.admin import AdminClient
-from triokafka.client.admin.types import ConfigEntry, ConfigResource, ConfigSource, NewTopic, TopicDescription
+from triokafka.client.admin.types import ConfigEntry, ConfigResource, NewTopic, TopicDescription
 from triokafka.errors import KafkaError, UnsupportedVersionError
 from triokafka.mirror.active_flow import topics_of_active_flow
 from triokafka.mirror.cluster_side import ClusterSide
 from triokafka.mirror.naming import IdentityNaming, is_internal
 from triokafka.mirror.options import MirrorOptions
+from triokafka.protocol.configuration import ConfigSource
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 

@@ -21,7 +21,6 @@ from triokafka.world import Stream, World
 
 _SECONDS: Final = 1.0
 _NO_MECHANISM: Final = "triokafka-asks"
-_ILLEGAL_SASL_STATE: Final = 34
 _UNSUPPORTED_MECHANISM: Final = 33
 _MOST_BYTES: Final = 64 << 10
 _SIZE: Final = struct.Struct(">i")

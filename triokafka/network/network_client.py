@@ -226,9 +226,9 @@ class NetworkClient:
         self._connector.start(channel)
         return None
 
-    def ready_delay(self, node_id: int, purpose: str = "") -> float:
+    def ready_delay(self, node_id: int) -> float:
         """Return the seconds until `ready` may change; infinity if a listener will be called first."""
-        channel = self._brokers.known_channel(node_id, purpose)
+        channel = self._brokers.known_channel(node_id)
         return channel.delay(self.world.now()) if channel is not None else _NEVER
 
     def channel_error(self, node_id: int) -> KafkaError | None:

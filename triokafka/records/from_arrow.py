@@ -33,11 +33,6 @@ _MILLISECONDS: Final = {"tss": (1000, 1), "tsm": (1, 1), "tsu": (1, 1000), "tsn"
 """Formats of timestamps: multiplier and divisor."""
 
 
-def is_arrow(column: object) -> bool:
-    """Return whether this is an Arrow array of any library, whole or in chunks."""
-    return hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__")
-
-
 def bytes_chunks(column: Any) -> list[BytesChunk]:
     """Return the chunks of an Arrow column of binary or string, of any layout, also dictionary-encoded.
 

@@ -9,7 +9,6 @@ from typing import Final
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 
-_SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0
 _EXTENSIONS: Final = 0xA3
 _OCTETS: Final = 0x04

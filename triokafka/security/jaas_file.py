@@ -29,9 +29,9 @@ LOGIN_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
 """The mechanisms that each login module of Kafka is for, by its name without the package."""
 
 
-def named_file(option: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
+def named_file(option: str | None) -> str | None:
     """Return the path of the JAAS file: the option's, or the environment's; None without both."""
-    return option or environment.get(VARIABLE, "").strip() or None
+    return option or os.environ.get(VARIABLE, "").strip() or None
 
 
 def login_module(

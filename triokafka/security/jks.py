@@ -35,7 +35,6 @@ class WrongPasswordError(Exception):
 
     def __init__(self, *, of_key: bool = False) -> None:
         super().__init__("wrong password of the key" if of_key else "wrong password of the store")
-        self.of_key = of_key
 
 
 class KeyEntry(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from typing import Protocol
 
 
@@ -10,7 +10,8 @@ class TokenProvider(Protocol):
     """Supplies the tokens of a client: from a signer such as that of Amazon MSK, a sidecar, or a vault.
 
     The names are kafka-python's and aiokafka's. An object may also have a method ``extensions()``, which returns the
-    SASL extensions (RFC 7628) of the token returned last: a mapping of names to texts, or nothing.
+    SASL extensions (RFC 7628) of the token returned last: a mapping of names to texts, or nothing. Names have letters
+    only, and texts are printable ASCII.
     """
 
     def token(self) -> str | Awaitable[str]:
@@ -21,10 +22,3 @@ class TokenProvider(Protocol):
         may block; an ``async`` one runs on the client's event loop. Whatever it raises ends the login with
         `SaslAuthenticationFailedError`, whose message has only the exception's type.
         """
-
-
-class ExtendedTokenProvider(TokenProvider, Protocol):
-    """A `TokenProvider` whose tokens come with SASL extensions."""
-
-    def extensions(self) -> Mapping[str, str]:
-        """Return the extensions of the token returned last. Names have letters only; values are printable ASCII."""

@@ -19,7 +19,7 @@ from triokafka.testing.gate import BothGates, Gate
 from triokafka.testing.gated_listener import GatedListener
 from triokafka.testing.guarded_storage import GuardedStorage
 from triokafka.testing.held_ports import HeldPorts
-from triokafka.world import Listener, Storage, Stream, World
+from triokafka.world import Listener, Stream, World
 from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ class FaultyWorld(World):
     Args:
         world: the other world.
         clock: the clock that this world shares with others; its own by default.
-        storage: the disk; that of the other world by default.
         gate_to: returns the gate that the data of a connection to a port passes, or None.
     """
 
@@ -55,7 +54,6 @@ class FaultyWorld(World):
         world: World,
         *,
         clock: ClockShift | None = None,
-        storage: Storage | None = None,
         gate_to: Callable[[int], Gate | None] = lambda port: None,
     ) -> None:
         self.random = world.random
@@ -65,8 +63,7 @@ class FaultyWorld(World):
         self._world = world
         self._clock = ClockShift() if clock is None else clock
         self._disk_room = DiskRoom()
-        disk = world.storage if storage is None else storage
-        self.storage = GuardedStorage(disk, check=lambda: None, room=self._disk_room)
+        self.storage = GuardedStorage(world.storage, check=lambda: None, room=self._disk_room)
         self._gate_to = gate_to
         self._flowing = Gate()
         self._reachable = Gate()

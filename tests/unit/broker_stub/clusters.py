@@ -17,7 +17,7 @@ from triokafka.broker_stub.controller.feature_updates import initial_records
 from triokafka.broker_stub.controller.replication_control import ReplicationControl
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
-from triokafka.broker_stub.metadata import EndpointImage, MetadataImage, ResourceType
+from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.broker_registration import BrokerRegistration
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED
@@ -31,6 +31,7 @@ from triokafka.protocol.api.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerFeature,
@@ -94,7 +95,7 @@ def topic(
     return [
         TopicRecord(name=name, topic_id=topic_id),
         *(
-            ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, name=key, value=value)
+            ConfigRecord(resource_type=ConfigResourceType.TOPIC, resource_name=name, name=key, value=value)
             for key, value in (configs or {}).items()
         ),
         *(

@@ -113,6 +113,37 @@ async def test_missing_metadata_log_file_is_damage() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("at", [3, 9, 13, 20, 70])
+async def test_flipped_bit_below_the_newest_snapshot_loses_nothing(
+    clean: bool, at: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = await stopped(clean=clean, snapshot=True)
+    bad = places(world)[2]
+    change(world, LOG, flip(bad + at))
+    with caplog.at_level(logging.ERROR):
+        assert len(await topics(world)) == TOPICS
+    assert f"{LOG} is damaged at byte {bad}, " in caplog.text
+    assert f"{LOG.rpartition('/')[2]}{DAMAGED_SUFFIX}" in disk_of(world).list_dir(FOLDER)
+    caplog.clear()
+    assert len(await topics(world)) == TOPICS
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("at", [3, 13])
+async def test_flipped_bit_in_offset_or_epoch_is_damage(clean: bool, at: int) -> None:
+    """The checksum of a batch leaves them out."""
+    world = await stopped(clean=clean)
+    bad = places(world)[len(places(world)) // 2]
+    change(world, LOG, flip(bad + at))
+    with pytest.raises(DamagedLogError, match=rf"{LOG} is damaged at byte {bad}, .*triokafka log repair {FOLDER}"):
+        await topics(world)
+    (kept,) = repair_metadata(world.storage, FOLDER, now_ms=0).kept
+    assert kept == f"{LOG}.{bad}{DAMAGED_SUFFIX}"
+    assert 0 < len(await topics(world)) < TOPICS
+
+
+@pytest.mark.parametrize("clean", [True, False])
 async def test_repair_cuts_the_log_keeps_the_rest_aside_and_lets_the_broker_start(clean: bool) -> None:
     world = await stopped(clean=clean)
     content = disk_of(world).read_file(LOG)

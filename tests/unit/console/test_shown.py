@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from triokafka.client.admin.types import ConfigEntry, ConfigSource
+from triokafka.client.admin.types import ConfigEntry
 from triokafka.console.as_json import as_json
 from triokafka.console.history import MOST_GROUPS, GroupHistory
 from triokafka.console.messages import Search
 from triokafka.console.shown_value import shown
 from triokafka.errors import UnknownTopicOrPartitionError
+from triokafka.protocol.configuration import ConfigSource
 from triokafka.structs import Node, TopicPartition
 
 

@@ -472,7 +472,7 @@ class Rig:
         self, request: OffsetCommitRequest, version: int, topics: TopicsView | None = None
     ) -> Reply[OffsetCommitResponse]:
         """Send OffsetCommit; ``topics`` defaults to the rig's own."""
-        known, response = commits.resolve_topics(request, version, topics or self.topics)
+        known, response = done(commits.resolve_topics(request, version, topics or self.topics))
         steps = commits.prepare(
             request, known, metadata_max_bytes=self.config.offset_metadata_max_bytes, now_ms=self.world.wall_ms()
         )

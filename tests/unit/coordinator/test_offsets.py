@@ -108,7 +108,7 @@ def test_commit_on_unknown_topics_is_refused_before_the_group_is_called() -> Non
             for name in ("nowhere", "orders")
         ]
     )
-    known, response = resolve_topics(request, 8, rig.topics)
+    known, response = done(resolve_topics(request, 8, rig.topics))
     assert [topic.name for topic, _ in known] == ["orders"]
     assert [p.error_code for p in response.topics[0].partitions] == [UnknownTopicOrPartitionError.code]
     assert response.topics[1].partitions == []
@@ -122,7 +122,7 @@ def test_commit_on_unknown_partitions_is_refused_before_the_group_is_called(vers
     request = OffsetCommitRequest(
         topics=[OffsetCommitRequestTopic(name="orders", topic_id=TOPIC_IDS["orders"], partitions=many)]
     )
-    known, response = resolve_topics(request, version, rig.topics)
+    known, response = done(resolve_topics(request, version, rig.topics))
     assert [p.partition_index for topic, _ in known for p in topic.partitions] == [0, 3]
     unknown = UnknownTopicOrPartitionError.code
     assert [(p.partition_index, p.error_code) for p in response.topics[0].partitions] == [
@@ -131,7 +131,7 @@ def test_commit_on_unknown_partitions_is_refused_before_the_group_is_called(vers
         (2**31 - 1, unknown),
     ]
     request.topics[0].partitions = many[3:]
-    assert resolve_topics(request, version, rig.topics)[0] == []
+    assert done(resolve_topics(request, version, rig.topics))[0] == []
 
 
 def test_commit_resolves_topic_ids() -> None:
@@ -143,7 +143,7 @@ def test_commit_resolves_topic_ids() -> None:
             for topic_id in (TOPIC_IDS["bills"], uuid.UUID(int=77))
         ]
     )
-    known, response = resolve_topics(request, 10, rig.topics)
+    known, response = done(resolve_topics(request, 10, rig.topics))
     assert [(topic.name, topic.topic_id) for topic, _ in known] == [("bills", TOPIC_IDS["bills"])]
     assert response.topics[1].topic_id == uuid.UUID(int=77)
     assert [p.error_code for p in response.topics[1].partitions] == [UnknownTopicIdError.code]

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.records.arrow_forms import TYPES, ArrayOnly, StreamOnly, array_of, cut, forms
 from tests.unit.records.stacks import Stack
 from triokafka.records import decode_records
-from triokafka.records.from_arrow import bytes_chunks, integer_chunks, is_arrow
+from triokafka.records.from_arrow import bytes_chunks, integer_chunks
 from triokafka.records.plain_arrow_buffers import (
     BINARY,
     DICTIONARY,
@@ -29,7 +29,7 @@ CONTENTS = [None, b"a", b"", b"twelve bytes", b"thirteen byte", None, b"z" * 300
 
 
 def column(stack: Stack, source: Any) -> Any:
-    if is_arrow(source):
+    if hasattr(source, "__arrow_c_array__") or hasattr(source, "__arrow_c_stream__"):
         return stack.kernel.BytesColumn(None, bytes_chunks(source))
     return stack.kernel.BytesColumn(source)
 

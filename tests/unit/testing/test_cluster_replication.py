@@ -16,7 +16,8 @@ from tests.unit.broker_stub.replica.logs import NOW_MS, batch
 from triokafka import errors
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.replica_selector import RACK_AWARE
-from triokafka.client.admin.types import ConfigResource, ConfigResourceType
+from triokafka.client.admin.types import ConfigResource
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.structs import TopicPartition
 from triokafka.testing import RunningCluster, Simulation, run_simulation, running_cluster
 from triokafka.world.memory import DiskFault

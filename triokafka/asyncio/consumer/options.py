@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from triokafka.asyncio.coordinator.assignors.abstract import sdk_assignor
+from triokafka.assignors.compatible import sdk_assignor
 
 _A_DAY_MS: Final = 86_400_000
 _AS_THEY_ARE: Final = (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice, repeat
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from triokafka.asyncio.producer.sending import Acknowledged, Chunk
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
 def settle_part(chunk: Chunk, first: int, part: DeliveredPart, deliveries: Deliveries) -> None:
     """Settle the records of a part of the deliveries; the part's positions count from record ``first``."""
     positions = part.positions
-    acknowledged = part.acknowledged(0, len(positions))
-    if acknowledged is None:
+    if not part.is_written:
         each = list(deliveries)
         for position in positions:
             chunk.settle(first + position, first + position + 1, _outcome(each[position], acked=chunk.acked))
         return
     place, stamped = part.topic_partition if chunk.acked else None, int(part.stamped_by_broker)
-    offsets, timestamps = (_indexed(column, len(positions)) for column in acknowledged[:2])
+    offset, timestamps = part.base_offset, part.timestamps
+    offsets: Sequence[int] | int = range(offset, offset + len(positions)) if offset >= 0 else offset
     if isinstance(positions, range):
         begin, end = first + positions.start, first + positions.stop
         chunk.settle(begin, end, Acknowledged(place, begin, offsets, timestamps, stamped))
@@ -34,14 +33,6 @@ def settle_part(chunk: Chunk, first: int, part: DeliveredPart, deliveries: Deliv
     for number, position in enumerate(positions):
         at = first + position
         chunk.settle(at, at + 1, Acknowledged(place, at - number, offsets, timestamps, stamped))
-
-
-def _indexed(column: Iterable[int], count: int) -> Sequence[int] | int:
-    """Return a column that has indices, or the value of an infinite one."""
-    if isinstance(column, repeat):
-        value: int = next(column)
-        return value
-    return column if isinstance(column, Sequence) else list(islice(column, count))
 
 
 def _outcome(delivery: Any, *, acked: bool) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import triokafka
-from triokafka.blocking.coordinator.assignors.abstract import sdk_assignor
+from triokafka.assignors.compatible import sdk_assignor
 from triokafka.blocking.coordinator.assignors.range import RangePartitionAssignor
 from triokafka.blocking.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from triokafka.blocking.options import NETWORK, network_options

@@ -15,6 +15,7 @@ from triokafka.broker_stub.api.transaction_errors import TRANSACTIONAL_ID, WRITE
 from triokafka.broker_stub.authorizer import Access, denial, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.errors import (
     InvalidTxnStateError,
     KafkaError,
@@ -95,7 +96,9 @@ async def _codes(transaction: AddPartitionsToTxnTransaction, context: RequestCon
     partitions = _partitions(transaction.topics)
     if is_client and context.denied(WRITE, TRANSACTIONAL_ID, transaction.transactional_id):
         return dict.fromkeys(partitions, denial(TRANSACTIONAL_ID).code)
-    refused = {key: code for key in partitions if (code := _refusal(key, context, is_client=is_client))}
+    refused = {
+        key: code async for key in in_portions(partitions) if (code := _refusal(key, context, is_client=is_client))
+    }
     if refused:
         return {key: refused.get(key, OperationNotAttemptedError.code) for key in partitions}
     producer_id, epoch = transaction.producer_id, transaction.producer_epoch

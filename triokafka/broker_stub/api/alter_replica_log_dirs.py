@@ -10,6 +10,7 @@ from triokafka import errors
 from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -52,7 +53,8 @@ async def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     """Start to move each log that is not in its requested directory."""
-    return _response({key: _code(key, path, context) for key, path in _by_partition(request).items()})
+    asked = _by_partition(request)
+    return _response({key: _code(key, path, context) async for key, path in in_portions(asked.items())})
 
 
 def _code(key: TopicPartition, path: str, context: RequestContext) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from triokafka.broker_stub.metadata import ResourceType
 from triokafka.broker_stub.metadata.features import SERVED
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -22,6 +21,7 @@ from triokafka.protocol.api.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from triokafka.protocol.configuration import ConfigResourceType
 
 _TELEMETRY: Final = (71, 72)
 """APIs that only a cluster with subscriptions for client metrics advertises, so that clients do not ask in vain."""
@@ -39,7 +39,7 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
             context.services.telemetry.note_software(
                 context.peer, request.client_software_name, request.client_software_version
             )
-    pushes = any(kind == ResourceType.CLIENT_METRICS for kind, _ in context.metadata.image.configs)
+    pushes = any(kind == ConfigResourceType.CLIENT_METRICS for kind, _ in context.metadata.image.configs)
     response = ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=versions.start, max_version=versions.stop - 1)

@@ -9,6 +9,7 @@ from triokafka.broker_stub.api.group_version import require_group_version
 from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.errors import TopicAuthorizationFailedError
 from triokafka.protocol.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -38,7 +39,7 @@ async def consumer_group_describe(
     """Describe the groups that the client may see. A group with a topic that the client may not see gets an error."""
     require_group_version(context)
     response = await context.groups.admin.consumer_group_describe(request)
-    for i, group in enumerate(response.groups):
+    async for i, group in in_portions(enumerate(response.groups)):
         if context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
             response.groups[i] = DescribedGroup(group_id=group.group_id, error_code=denial(ResourceType.GROUP).code)
         elif any(context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in _topics_of(group)):

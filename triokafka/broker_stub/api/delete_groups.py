@@ -8,6 +8,7 @@ from __future__ import annotations
 from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from triokafka.security.acl import AclOperation, ResourceType
 
@@ -27,8 +28,13 @@ def _failed(request: DeleteGroupsRequest, context: RequestContext, code: int, me
 )
 async def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Remove the groups that have no members and that the client may delete."""
-    denied = [name for name in request.groups_names if context.denied(AclOperation.DELETE, ResourceType.GROUP, name)]
-    allowed = DeleteGroupsRequest(groups_names=[name for name in request.groups_names if name not in denied])
+    denied: dict[str, None] = {}
+    allowed = DeleteGroupsRequest()
+    async for name in in_portions(request.groups_names):
+        if context.denied(AclOperation.DELETE, ResourceType.GROUP, name):
+            denied[name] = None
+        else:
+            allowed.groups_names.append(name)
     response = await context.groups.admin.delete_groups(allowed)
     code = denial(ResourceType.GROUP).code
     response.results.extend(DeletableGroupResult(group_id=name, error_code=code) for name in denied)

@@ -13,6 +13,7 @@ from triokafka.broker_stub.authorizer import Access, or_cluster
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.protocol.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -55,7 +56,7 @@ def _failed(request: DeleteTopicsRequest, context: RequestContext, code: int, me
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Forward the topics that the client may delete to the controller. Results are in the order of the request."""
     asked = _asked(request)
-    refused = [_denied(topic, context.metadata.image, context) for topic in asked]
+    refused = [_denied(topic, context.metadata.image, context) async for topic in in_portions(asked)]
     topics = [topic for topic, refusal in zip(asked, refused, strict=True) if refusal is None]
     # The controller gets the request in the client's version, which has one of the two lists.
     if context.version >= _BY_ID_SINCE:

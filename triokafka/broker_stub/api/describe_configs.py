@@ -12,7 +12,7 @@ from triokafka import errors
 from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_resources import config_accesses, denied_resources, failed_resources
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.metadata import MetadataImage, ResourceType, topic_names
+from triokafka.broker_stub.metadata import MetadataImage, topic_names
 from triokafka.broker_stub.metadata.config_entries import (
     ConfigEntry,
     broker_entries,
@@ -34,6 +34,7 @@ from triokafka.protocol.api.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.security.acl import AclOperation
 
 _WORK: Final = 2  # a resource has dozens of keys
@@ -124,23 +125,23 @@ class _Entries:
         """Return the entries of one resource. Raises `BrokerResponseError`."""
         name, image, config = resource.resource_name, self._image, self._config
         match resource.resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 topic_names.validate(name)
                 if name not in image.topics:
                     raise errors.UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
                 if self._inherited is None:
                     self._inherited = inherited_entries(config, image)
                 return topic_entries(self._inherited, image.topic_configs(name))
-            case ResourceType.BROKER:
+            case ConfigResourceType.BROKER:
                 if name:
                     check_broker_name(name, config.node_id)
                 return broker_entries(config, image, cluster_wide=not name)
-            case ResourceType.BROKER_LOGGER:
+            case ConfigResourceType.BROKER_LOGGER:
                 if not name:
                     raise errors.InvalidRequestError("Broker id must not be empty")
                 check_broker_name(name, config.node_id)
                 return logger_entries(loggers.levels())
-            case ResourceType.GROUP | ResourceType.CLIENT_METRICS as kind:
+            case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS as kind:
                 if not name:
                     raise errors.InvalidRequestError("The name of a group or of client metrics must not be empty")
                 return resource_entries(kind, image.configs.get((kind, name), {}))

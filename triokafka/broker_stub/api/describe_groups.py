@@ -9,6 +9,7 @@ from __future__ import annotations
 from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from triokafka.security.acl import AclOperation, ResourceType
 
@@ -26,7 +27,7 @@ def _failed(request: DescribeGroupsRequest, context: RequestContext, code: int, 
 async def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe the groups that the client may see."""
     response = await context.groups.admin.describe_groups(request, version=context.version)
-    for i, group in enumerate(response.groups):
+    async for i, group in in_portions(enumerate(response.groups)):
         context.items += 1 + len(group.members)
         if context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
             response.groups[i] = DescribedGroup(group_id=group.group_id, error_code=denial(ResourceType.GROUP).code)

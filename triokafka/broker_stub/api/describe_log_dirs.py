@@ -9,6 +9,7 @@ from triokafka import errors
 from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.protocol.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -31,11 +32,11 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
     logs, replicas = context.logs, context.replicas
     wanted = None
     if request.topics is not None:
-        wanted = {(topic.topic, number) for topic in request.topics for number in topic.partitions}
+        wanted = {(topic.topic, number) async for topic in in_portions(request.topics) for number in topic.partitions}
     found: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {
         path.rstrip("/") or "/": {} for path in context.config.data_directories
     }
-    for key, log in sorted(logs.all().items()):
+    async for key, log in in_portions(sorted(logs.all().items())):
         if wanted is not None and tuple(key) not in wanted:
             continue
         partition = replicas.find(*key)

@@ -59,6 +59,7 @@ async def describe_topic_partitions(
     room = min(max(request.response_partition_limit, 1), context.config.max_request_partition_size_limit)
     response, budget = DescribeTopicPartitionsResponse(), WorkBudget()
     for name in names:
+        await budget.spend()
         topic = image.topics.get(name)
         if context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             code = errors.TopicAuthorizationFailedError.code
@@ -85,7 +86,6 @@ async def describe_topic_partitions(
         for state in states[:room]:
             described.partitions.append(_partition(name, state, image, context))
             await budget.spend()
-        await budget.spend()
         context.items += 1 + len(described.partitions)
         response.topics.append(described)
         if len(states) > room:

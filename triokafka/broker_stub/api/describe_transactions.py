@@ -9,6 +9,7 @@ from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.protocol.api.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -42,7 +43,7 @@ async def describe_transactions(
 ) -> DescribeTransactionsResponse:
     """Describe each id that this broker coordinates and the client may describe."""
     return DescribeTransactionsResponse(
-        transaction_states=[_state(name, context) for name in request.transactional_ids]
+        transaction_states=[_state(name, context) async for name in in_portions(request.transactional_ids)]
     )
 
 

@@ -12,6 +12,7 @@ from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.metadata.user_credentials import iterations_by_user
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.protocol.api.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -29,7 +30,7 @@ async def describe_user_scram_credentials(
     known = iterations_by_user(context.metadata.image)
     asked = Counter(user.name for user in request.users or ()) or Counter(known)
     response = DescribeUserScramCredentialsResponse()
-    for user, times in asked.items():
+    async for user, times in in_portions(asked.items()):
         result = DescribeUserScramCredentialsResult(user=user)
         response.results.append(result)
         if request.users and times > 1:

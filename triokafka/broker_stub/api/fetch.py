@@ -48,6 +48,8 @@ _NOT_LEADER: Final = errors.NotLeaderForPartitionError.code
 _TOPIC_IDS_SINCE: Final = 13
 _READ_COMMITTED: Final = 1
 _NO_LIMIT: Final = 2**31 - 1
+_AT_ONCE: Final = 500
+"""Partitions that are looked up before other tasks may run."""
 
 # Defaults that almost every partition of a response shares. Read-only: one response contains hundreds of partitions.
 _NO_EPOCH: Final = EpochEndOffset()
@@ -122,7 +124,9 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     faults = services.faults if services.faults.armed and not follower else None
     topic: TopicKey | None = None
     name, code = "", 0
-    for wanted in session.partitions:
+    for spent, wanted in enumerate(session.partitions, 1):
+        if not spent % _AT_ONCE:
+            await trio.lowlevel.checkpoint()
         if wanted.topic is not topic:  # partitions of one topic are usually adjacent: resolve the topic once
             topic = wanted.topic
             name, code = _resolve(topic, image, context)

@@ -12,8 +12,7 @@ from triokafka import errors
 from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_resources import config_accesses, failed_resources, refused_resources
 from triokafka.broker_stub.api.store_changes import refused_stores
-from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
-from triokafka.broker_stub.metadata.config_resources import AlterOperation, check_broker_name, check_repeats
+from triokafka.broker_stub.metadata.config_resources import check_broker_name, check_repeats
 from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -25,6 +24,7 @@ from triokafka.protocol.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from triokafka.protocol.configuration import ConfigOperation, ConfigResourceType
 from triokafka.security.acl import AclOperation
 
 
@@ -103,9 +103,9 @@ def _alter_loggers(
 
 def _level(change: AlterableConfig) -> str | None:
     match change.config_operation:
-        case AlterOperation.SET:
+        case ConfigOperation.SET:
             return change.value or ""
-        case AlterOperation.DELETE:
+        case ConfigOperation.DELETE:
             return None
         case other:
             raise errors.InvalidRequestError(f"Operation {other} is not allowed for the BROKER_LOGGER resource")

@@ -10,7 +10,6 @@ from typing import Final
 from triokafka import errors
 from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.metadata import MetadataImage
-from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.list_config_resources import (
@@ -18,9 +17,10 @@ from triokafka.protocol.api.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.security.acl import AclOperation
 
-_TYPES: Final = tuple(kind for kind in ConfigResourceType if kind is not ConfigResourceType.UNKNOWN)
+_TYPES: Final = tuple(ConfigResourceType)
 
 
 @handles(ListConfigResourcesRequest, versions=range(0, 2), accesses=[cluster(AclOperation.DESCRIBE_CONFIGS)])

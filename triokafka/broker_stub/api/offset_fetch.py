@@ -13,6 +13,7 @@ from __future__ import annotations
 from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.coordinator.offsets.fetch import as_response, asked_groups
 from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
 from triokafka.security.acl import AclOperation, ResourceType
@@ -56,7 +57,7 @@ async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> 
     refused = denial(ResourceType.GROUP)
     if not request.groups and context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
         return _failed(request, context, refused.code, "")
-    for group in response.groups:
+    async for group in in_portions(response.groups):
         if context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
             group.error_code, group.topics = refused.code, []
         context.items += sum(len(topic.partitions) for topic in group.topics)

@@ -11,7 +11,7 @@ sends no response and closes the connection after an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -31,7 +31,7 @@ from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.deferred_response import DeferredResponse
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import CloseConnectionError, handles
-from triokafka.broker_stub.work_budget import BUDGET
+from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
 from triokafka.protocol.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -121,10 +121,14 @@ async def produce(
     refused: dict[tuple[int, int], AppendOutcome] = {}
     first: dict[TopicPartition, tuple[int, int]] = {}  # a partition's first position in the request
     names: list[str] = []
+    spent = 0
     for number, topic in enumerate(request.topic_data):
         name, error = _resolve(topic, context)
         names.append(name)
         for data in topic.partition_data:
+            spent += 1
+            if not spent % BUDGET:
+                await trio.lowlevel.checkpoint()
             if error is not None:
                 refused[number, data.index] = AppendOutcome(error.code)
                 continue
@@ -152,6 +156,7 @@ async def produce(
     if transactional_id is not None:
         guards = await _admit(transactional_id, entries, refused, first, context)
         _refuse_deleted(entries, refused, first, request, context)
+    many = spent > BUDGET
     if len(entries) <= BUDGET:
         outcomes = replicas.append(entries, required_acks=acks, guards=guards)
     else:
@@ -165,8 +170,14 @@ async def produce(
         if operation is not None:
             entries.clear()
             _forget_records(request, context)
-            return DeferredResponse(operation, partial(_respond, request, context, names, outcomes, refused, faults))
-    return _respond(request, context, names, outcomes, refused, faults)
+            if not many:
+                return DeferredResponse(
+                    operation, partial(_respond, request, context, names, outcomes, refused, faults)
+                )
+            await context.park(operation)
+    if not many:
+        return _respond(request, context, names, outcomes, refused, faults)
+    return await run_within_budget(_steps_to_respond(request, context, names, outcomes, refused, faults))
 
 
 def _respond(
@@ -178,6 +189,24 @@ def _respond(
     faults: Faults | None,
 ) -> ProduceResponse | FilledAnswer | None:
     """Return the response once the outcomes are known."""
+    steps = _steps_to_respond(request, context, names, outcomes, refused, faults)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            response: ProduceResponse | FilledAnswer | None = end.value
+            return response
+
+
+def _steps_to_respond(
+    request: ProduceRequest,
+    context: RequestContext,
+    names: Sequence[str],
+    outcomes: dict[TopicPartition, AppendOutcome],
+    refused: Mapping[tuple[int, int], AppendOutcome],
+    faults: Faults | None,
+) -> Generator[int, None, ProduceResponse | FilledAnswer | None]:
+    """Return the response once the outcomes are known. Yields the amount of work of each step."""
     version, acks = context.header.api_version, request.acks
     if faults is not None:
         _answer_falsely(outcomes, faults)
@@ -197,7 +226,9 @@ def _respond(
     leaders: list[int] = []
     for number, topic in enumerate(request.topic_data):
         partitions = []
-        for data in topic.partition_data:
+        for position, data in enumerate(topic.partition_data, 1):
+            if not position % BUDGET:
+                yield BUDGET
             index = data.index
             outcome = (refused and refused.get((number, index))) or outcomes[TopicPartition(names[number], index)]
             if not outcome.error_code:

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.config.security_names import is_dynamic_store
-from triokafka.broker_stub.metadata.config_resources import AlterOperation
-from triokafka.broker_stub.metadata.image import ResourceType
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.errors import ConfigurationError, InvalidRequestError
+from triokafka.protocol.configuration import ConfigOperation, ConfigResourceType
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.alter_configs import AlterConfigsResource as WholeResource
@@ -27,7 +26,7 @@ def refused_stores(
         if changes and _is_this_broker(resource, context):
             own = dict(context.metadata.image.broker_configs(context.node_id))
             for change in changes:
-                if change.config_operation == AlterOperation.DELETE:
+                if change.config_operation == ConfigOperation.DELETE:
                     own.pop(change.name, None)
                 else:
                     own[change.name] = change.value or ""
@@ -48,7 +47,7 @@ def refused_whole_stores(
 
 
 def _is_this_broker(resource: AlterConfigsResource | WholeResource, context: RequestContext) -> bool:
-    return (resource.resource_type, resource.resource_name) == (ResourceType.BROKER, str(context.node_id))
+    return (resource.resource_type, resource.resource_name) == (ConfigResourceType.BROKER, str(context.node_id))
 
 
 def _check(

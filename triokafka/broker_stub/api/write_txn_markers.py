@@ -6,11 +6,15 @@ send it to end a transaction that no coordinator knows (KIP-664).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from triokafka.broker_stub.authorizer import denial, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.coordinator.runtime.coordinator_log import TransactionMarker
 from triokafka.protocol.api.write_txn_markers import (
+    WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
@@ -25,7 +29,9 @@ from triokafka.structs import TopicPartition
 def _failed(
     request: WriteTxnMarkersRequest, context: RequestContext, code: int, message: str
 ) -> WriteTxnMarkersResponse:
-    return _response(request, [dict.fromkeys(_partitions(marker.topics), code) for marker in request.markers])
+    return WriteTxnMarkersResponse(
+        markers=[_written(marker, dict.fromkeys(_partitions(marker.topics), code)) for marker in request.markers]
+    )
 
 
 @handles(
@@ -53,34 +59,33 @@ async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCon
                 ),
                 _partitions(marker.topics),
             )
-            for marker in request.markers
+            async for marker in in_portions(request.markers)
         ]
     )
-    return _response(request, codes)
+    return WriteTxnMarkersResponse(
+        markers=[
+            _written(marker, found) async for marker, found in in_portions(zip(request.markers, codes, strict=True))
+        ]
+    )
 
 
 def _partitions(topics: list[WritableTxnMarkerTopic]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, number) for topic in topics for number in topic.partition_indexes]
 
 
-def _response(request: WriteTxnMarkersRequest, codes: list[dict[TopicPartition, int]]) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[
-            WrittenTxnMarker(
-                producer_id=marker.producer_id,
-                topics=[
-                    WrittenTxnMarkerTopic(
-                        name=topic.name,
-                        partitions=[
-                            WrittenTxnMarkerPartition(
-                                partition_index=number, error_code=found[TopicPartition(topic.name, number)]
-                            )
-                            for number in topic.partition_indexes
-                        ],
+def _written(marker: WritableTxnMarker, found: Mapping[TopicPartition, int]) -> WrittenTxnMarker:
+    return WrittenTxnMarker(
+        producer_id=marker.producer_id,
+        topics=[
+            WrittenTxnMarkerTopic(
+                name=topic.name,
+                partitions=[
+                    WrittenTxnMarkerPartition(
+                        partition_index=number, error_code=found[TopicPartition(topic.name, number)]
                     )
-                    for topic in marker.topics
+                    for number in topic.partition_indexes
                 ],
             )
-            for marker, found in zip(request.markers, codes, strict=True)
-        ]
+            for topic in marker.topics
+        ],
     )

@@ -62,7 +62,7 @@ def _class(documentation: str) -> Any:
 _UNSET: Final = object()
 
 
-def _for_topics(topic_key: str, default: Any = _UNSET, *, config_type: ConfigType | None = None) -> Any:
+def _for_topics(topic_key: str, default: Any = _UNSET) -> Any:
     """Return an option that sets the default of the topic configuration ``topic_key``.
 
     ``default`` replaces the default of the topic configuration.
@@ -75,7 +75,7 @@ def _for_topics(topic_key: str, default: Any = _UNSET, *, config_type: ConfigTyp
             raise ValueError(reason)
 
     return option(
-        config_type or topic.type,
+        topic.type,
         topic.default if default is _UNSET else default,
         f"The default of the topic configuration {topic_key}. {topic.doc}",
         update_mode=CLUSTER,

@@ -22,15 +22,11 @@ from triokafka.broker_stub.controller.policies import ConfigChange, Policies
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigType, LogConfig
 from triokafka.broker_stub.metadata import features, resource_configs, topic_names
-from triokafka.broker_stub.metadata.config_resources import (
-    AlterOperation,
-    check_broker_name,
-    check_repeats,
-    not_configurable,
-)
+from triokafka.broker_stub.metadata.config_resources import check_broker_name, check_repeats, not_configurable
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration, is_broker_option
-from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.item_error import ItemError
+from triokafka.protocol.configuration import ConfigOperation, ConfigResourceType
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionChangeRecord
 
@@ -110,17 +106,17 @@ class ConfigurationControl:
     def _validate(self, image: MetadataImage, resource: _Resource, configs: Mapping[str, str]) -> None:
         name = resource.resource_name
         match resource.resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 if not name:
                     raise errors.InvalidRequestError("Default topic resources are not allowed.")
                 topic_names.validate(name)
                 self.validate_topic(configs)
                 if name not in image.topics:
                     raise errors.UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
-            case ResourceType.BROKER:
+            case ConfigResourceType.BROKER:
                 self._validate_broker(image, configs, cluster_wide=not name)
-            case ResourceType.GROUP | ResourceType.CLIENT_METRICS as kind:
-                if not name and kind is ResourceType.GROUP:
+            case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS as kind:
+                if not name and kind is ConfigResourceType.GROUP:
                     raise errors.InvalidRequestError("Default group resources are not allowed.")
                 if not name:
                     raise errors.InvalidRequestError("Subscription name can't be empty")
@@ -260,7 +256,7 @@ class ConfigurationControl:
 
     def _check_resource(self, resource: _Resource, times: int, names: Sequence[str]) -> None:
         check_repeats(times, names)
-        if resource.resource_type == ResourceType.BROKER and resource.resource_name:
+        if resource.resource_type == ConfigResourceType.BROKER and resource.resource_name:
             check_broker_name(resource.resource_name)
 
 
@@ -272,7 +268,7 @@ def _check_min_insync_replicas(
     Raises:
         InvalidConfigurationError: the change sets it for a single broker, or removes the cluster's.
     """
-    if resource.resource_type != ResourceType.BROKER or not features.has_eligible_leader_replicas(image):
+    if resource.resource_type != ConfigResourceType.BROKER or not features.has_eligible_leader_replicas(image):
         return
     name = features.MIN_INSYNC_REPLICAS
     now = image.configs.get((resource.resource_type, resource.resource_name), {})
@@ -287,11 +283,11 @@ def _forgotten_leaders(image: MetadataImage, resource: _Resource, changed: Itera
 
     Partitions without an in-sync replica keep them: otherwise they could never have a leader again.
     """
-    cluster_wide = resource.resource_type == ResourceType.BROKER and not resource.resource_name
+    cluster_wide = resource.resource_type == ConfigResourceType.BROKER and not resource.resource_name
     if features.MIN_INSYNC_REPLICAS not in changed or not features.has_eligible_leader_replicas(image):
         return
     for topic, partition in image.partitions():
-        named = resource.resource_type == ResourceType.TOPIC and topic.name == resource.resource_name
+        named = resource.resource_type == ConfigResourceType.TOPIC and topic.name == resource.resource_name
         if (cluster_wide or named) and partition.isr and partition.eligible_leader_replicas:
             yield PartitionChangeRecord(
                 partition_id=partition.partition,
@@ -339,9 +335,9 @@ def _check_pools(now: BrokerConfig, configs: Mapping[str, str]) -> None:
 
 def _definition_of(resource_type: int, name: str) -> log_config.ConfigDefinition | ConfigDefinition | None:
     match resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             return log_config.DEFINITIONS.get(name)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             return DEFINITIONS.get(name)
         case _:
             return resource_configs.DEFINITIONS.get(resource_type, {}).get(name)
@@ -350,15 +346,15 @@ def _definition_of(resource_type: int, name: str) -> log_config.ConfigDefinition
 def _apply_operations(resource_type: int, values: dict[str, str], changes: Iterable[AlterableConfig]) -> None:
     for change in changes:
         try:
-            operation = AlterOperation(change.config_operation)
+            operation = ConfigOperation(change.config_operation)
         except ValueError:
             raise errors.InvalidRequestError(f"Unknown operations type {change.config_operation}") from None
-        if operation is AlterOperation.DELETE:
+        if operation is ConfigOperation.DELETE:
             values.pop(change.name, None)
             continue
         if change.value is None:
             raise errors.InvalidRequestError(f"Null value not supported for : {change.name}")
-        if operation is AlterOperation.SET:
+        if operation is ConfigOperation.SET:
             values[change.name] = change.value
             continue
         definition = _definition_of(resource_type, change.name)
@@ -369,7 +365,7 @@ def _apply_operations(resource_type: int, values: dict[str, str], changes: Itera
         given = change.value.split(",")
         now = values.get(change.name)
         items = list(definition.default or ()) if now is None else [i for i in now.split(",") if i]
-        if operation is AlterOperation.APPEND:
+        if operation is ConfigOperation.APPEND:
             items += [item for item in dict.fromkeys(given) if item not in items]
         else:
             items = [item for item in items if item not in given]
@@ -383,7 +379,7 @@ def _changes(
     key = (resource.resource_type, resource.resource_name)
     now = image.configs.get(key, {})
     changed = [name for name, value in wanted.items() if now.get(name) != value]
-    if resource.resource_type == ResourceType.BROKER:
+    if resource.resource_type == ConfigResourceType.BROKER:
         # Setting an unchanged value makes the broker reload the files that it names.
         again = set(touched) or set(wanted)
         changed = [name for name in wanted if name in again or now.get(name) != wanted[name]]

@@ -18,10 +18,11 @@ from triokafka.broker_stub.metadata.features import (
     metadata_version,
     registers_controllers,
 )
-from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
 from triokafka.errors import BrokerResponseError, InvalidRequestError, InvalidUpdateVersionError
 from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
     AbortTransactionRecord,
@@ -73,7 +74,9 @@ def activation_records(
 
 
 def _cluster_min_insync_replicas(value: str) -> ConfigRecord:
-    return ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_INSYNC_REPLICAS, value=value)
+    return ConfigRecord(
+        resource_type=ConfigResourceType.BROKER, resource_name="", name=MIN_INSYNC_REPLICAS, value=value
+    )
 
 
 def _eligible_leader_replicas_begin(image: MetadataImage, min_insync_replicas: str) -> list[Struct]:
@@ -82,7 +85,7 @@ def _eligible_leader_replicas_begin(image: MetadataImage, min_insync_replicas: s
     if MIN_INSYNC_REPLICAS not in image.broker_configs(None):
         records.append(_cluster_min_insync_replicas(min_insync_replicas))
     for (kind, name), configs in image.configs.items():
-        if kind == ResourceType.BROKER and name and MIN_INSYNC_REPLICAS in configs:
+        if kind == ConfigResourceType.BROKER and name and MIN_INSYNC_REPLICAS in configs:
             records.append(ConfigRecord(resource_type=kind, resource_name=name, name=MIN_INSYNC_REPLICAS, value=None))
     return records
 

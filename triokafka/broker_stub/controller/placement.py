@@ -43,10 +43,9 @@ def assign_replicas(
     *,
     start_index: int,
     shift: int,
-    first_partition: int = 0,
     racks: Mapping[int, str] | None = None,
 ) -> list[tuple[int, ...]]:
-    """Return the replicas of ``partitions`` new partitions, numbered from ``first_partition``.
+    """Return the replicas of ``partitions`` partitions, numbered from 0.
 
     First replicas are assigned round-robin from ``start_index``. The others follow at a distance that starts with
     ``shift`` and grows by one with every round, so that the followers of the partitions that one broker leads are
@@ -57,7 +56,7 @@ def assign_replicas(
     count = len(order)
     number_of_racks = len(set(racks.values())) if racks else 1
     result = []
-    for partition in range(first_partition, first_partition + partitions):
+    for partition in range(partitions):
         if partition > 0 and partition % count == 0:
             shift += 1
         first = (partition + start_index) % count

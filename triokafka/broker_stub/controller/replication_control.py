@@ -20,9 +20,10 @@ from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import Policies, TopicCreation
 from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.metadata.config_entries import ConfigEntry, inherited_entries, topic_entries
-from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType, TopicImage
+from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
@@ -176,7 +177,7 @@ class ReplicationControl:
         records: list[Struct] = [TopicRecord(name=topic.name, topic_id=topic_id)]
         # Configuration comes before the partitions, so that a log is never opened with the wrong one.
         records += [
-            ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
+            ConfigRecord(resource_type=ConfigResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
             for name, value in configs.items()
         ]
         for number, replicas in enumerate(assignments):

@@ -8,11 +8,12 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.options import ASSIGNORS
 from triokafka.broker_stub.coordinators.image_topics import ImageTopics
 from triokafka.broker_stub.coordinators.replicated_log import ReplicatedCoordinatorLog
-from triokafka.broker_stub.metadata import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.image import EMPTY_CONFIGS
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.topic_names import GROUP_METADATA_TOPIC
 from triokafka.world import World
 
@@ -32,7 +33,7 @@ def group_coordinator(
         log,
         ImageTopics(image),
         group_config(config),
-        lambda group_id: image().configs.get((ResourceType.GROUP, group_id), EMPTY_CONFIGS),
+        lambda group_id: image().configs.get((ConfigResourceType.GROUP, group_id), EMPTY_CONFIGS),
     )
 
 

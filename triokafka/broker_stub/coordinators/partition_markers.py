@@ -1,19 +1,24 @@
 """Writing transaction markers to the partitions that this broker leads.
 
-The markers of a request are appended at once, those of one partition in one append. Markers of ``__consumer_offsets``
-go through the group coordinator, which makes the offsets of the transaction valid or drops them.
+The markers of a request are appended at once, those of one partition in one append, or in several for very many.
+Markers of ``__consumer_offsets`` go through the group coordinator, which makes the offsets of the transaction valid or
+drops them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+import trio
 
 from triokafka import errors
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
 from triokafka.broker_stub.coordinators.marker_batch import marker_batch
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.broker_stub.work_budget import BUDGET, in_portions
 from triokafka.coordinator.runtime.coordinator_log import TransactionMarker
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.waiting import answer_to
@@ -64,7 +69,7 @@ class PartitionMarkers:
         codes: list[dict[TopicPartition, int]] = [{} for _ in markers]
         by_partition: dict[TopicPartition, list[int]] = {}
         replies: list[tuple[int, TopicPartition, Reply[None]]] = []
-        for number, (marker, partitions) in enumerate(markers):
+        async for number, (marker, partitions) in in_portions(enumerate(markers)):
             for partition in dict.fromkeys(partitions):
                 if partition.topic == GROUP_METADATA_TOPIC:
                     replies.append((number, partition, self._end_in_group(partition.partition, marker)))
@@ -73,8 +78,12 @@ class PartitionMarkers:
         outcomes: dict[TopicPartition, AppendOutcome] = {}
         for partition, numbers in by_partition.items():
             outcomes[partition] = AppendOutcome()
-            for number, code in self._append(partition, numbers, markers, outcomes[partition]).items():
-                codes[number][partition] = code
+            left = iter(numbers)
+            while some := list(islice(left, BUDGET)):
+                for number, code in self._append(partition, some, markers, outcomes[partition]).items():
+                    codes[number][partition] = code
+                if len(some) == BUDGET:
+                    await trio.lowlevel.checkpoint()
         waiting = {key: outcome for key, outcome in outcomes.items() if outcome.last_offset >= 0}
         operation = self._replicas.delay_produce(waiting, self._timeout_ms())
         if operation is not None:

@@ -13,7 +13,6 @@ from triokafka.broker_stub.controller import (
     producer_ids,
     user_control,
 )
-from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.gateway.controller_gateway import DeniedResources
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.broker_registration import (
@@ -66,16 +65,11 @@ if TYPE_CHECKING:
 
 
 class LocalControllerGateway:
-    """A `ControllerGateway` to the controller of this process.
+    """A `ControllerGateway` to the controller of this process."""
 
-    Args:
-        configuration: decides about the broker's own dynamic configuration; by default the controller's. Brokers that
-            share a controller each have their own.
-    """
-
-    def __init__(self, controller: Controller, configuration: ConfigurationControl | None = None) -> None:
+    def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        self._configuration = controller.state.configuration if configuration is None else configuration
+        self._configuration = controller.state.configuration
         self._submit = controller.submit
         self._topic_config = controller.state.configuration.effective.topic_config_of
         self._world = controller.world
@@ -296,8 +290,8 @@ class LocalControllerGateway:
 
     async def add_raft_voter(self, request: AddRaftVoterRequest, *, version: int = 1) -> AddRaftVoterResponse:
         """See `RaftClient.add_voter`."""
-        return await self._controller.metadata.raft.add_voter(request, version=version)
+        return await self._controller.metadata.raft.add_voter(request)
 
     async def remove_raft_voter(self, request: RemoveRaftVoterRequest, *, version: int = 0) -> RemoveRaftVoterResponse:
         """See `RaftClient.remove_voter`."""
-        return await self._controller.metadata.raft.remove_voter(request, version=version)
+        return await self._controller.metadata.raft.remove_voter(request)

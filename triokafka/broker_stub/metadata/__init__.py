@@ -5,14 +5,7 @@ import the controller.
 """
 
 from triokafka.broker_stub.metadata.delta import LocalReplicaChanges, MetadataDelta
-from triokafka.broker_stub.metadata.image import (
-    BrokerImage,
-    EndpointImage,
-    MetadataImage,
-    PartitionImage,
-    ResourceType,
-    TopicImage,
-)
+from triokafka.broker_stub.metadata.image import BrokerImage, EndpointImage, MetadataImage, PartitionImage, TopicImage
 
 __all__ = [
     "BrokerImage",
@@ -21,6 +14,5 @@ __all__ = [
     "MetadataDelta",
     "MetadataImage",
     "PartitionImage",
-    "ResourceType",
     "TopicImage",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -11,8 +10,9 @@ from triokafka.broker_stub.config.broker import is_secret
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigDefinition as TopicDefinition
 from triokafka.broker_stub.metadata import resource_configs
-from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.configuration import ConfigResourceType, ConfigSource
 
 _WEAKER: Final = {
     name: tuple(other for other, _ in definition.broker_keys[number + 1 :])
@@ -20,20 +20,6 @@ _WEAKER: Final = {
     for number, (name, _) in enumerate(definition.broker_keys)
 }
 """Alternative broker options with the same meaning, by option: ``log.retention.hours`` for the minutes."""
-
-
-class ConfigSource(enum.IntEnum):
-    """Where a value comes from, with the protocol's numbers."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -125,12 +111,12 @@ def topic_entries(inherited: Mapping[str, ConfigEntry], overrides: Mapping[str, 
 
 def resource_entries(resource_type: int, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """Return every key of a group or client metrics subscription with ``overrides``, by name."""
-    source = ConfigSource.GROUP if resource_type == ResourceType.GROUP else ConfigSource.CLIENT_METRICS
+    source = ConfigSource.GROUP if resource_type == ConfigResourceType.GROUP else ConfigSource.CLIENT_METRICS
     entries = []
     for name, definition in sorted(resource_configs.DEFINITIONS[resource_type].items()):
         value = definition.format(definition.default)
         keys = [key for key, _ in definition.broker_keys]
-        if resource_type == ResourceType.GROUP and not keys:
+        if resource_type == ConfigResourceType.GROUP and not keys:
             keys = [name]
         synonyms = [ConfigSynonym(key, value, ConfigSource.DEFAULT) for key in keys]
         if name in overrides:

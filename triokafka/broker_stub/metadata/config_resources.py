@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 
-from triokafka.broker_stub.metadata.image import ResourceType
 from triokafka.errors import InvalidRequestError
-
-
-class AlterOperation(enum.IntEnum):
-    """The operation of IncrementalAlterConfigs on one key."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+from triokafka.protocol.configuration import ConfigResourceType
 
 
 def check_repeats(times: int, names: Sequence[str]) -> None:
@@ -43,7 +33,7 @@ def check_broker_name(name: str, node_id: int | None = None) -> None:
 def not_configurable(resource_type: int) -> InvalidRequestError:
     """Return the error for a resource type that has no configuration."""
     try:
-        name = ResourceType(resource_type).name.lower().replace("_", " ")
+        name = ConfigResourceType(resource_type).name.lower().replace("_", " ")
     except ValueError:
         return InvalidRequestError(f"Unknown resource type {resource_type}")
     return InvalidRequestError(f"Unknown resource type {resource_type}: a {name} has no configuration here")

@@ -21,11 +21,11 @@ from triokafka.broker_stub.metadata.image import (
     MetadataImage,
     PartitionImage,
     QuotaEntity,
-    ResourceType,
     SecurityKey,
     TopicImage,
 )
 from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.stored.cluster_metadata import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
@@ -70,7 +70,6 @@ class MetadataDelta:
         self.changed_configs: set[ConfigResource] = set()
         self.changed_brokers: set[int] = set()
         self.features_changed = False
-        self.producer_ids_changed = False
         self.client_quotas_changed = False
         self._image: MetadataImage | None = None
         self._topics: dict[str, TopicImage] | None = None
@@ -95,7 +94,6 @@ class MetadataDelta:
         delta.changed_configs = set(image.configs)
         delta.changed_brokers = set(image.brokers)
         delta.features_changed = bool(image.features)
-        delta.producer_ids_changed = image.producer_ids > 0
         delta.client_quotas_changed = bool(image.client_quotas)
         delta.changed_security = set(image.security_records)
         delta._partitions = {topic_id: dict(topic.partitions) for topic_id, topic in image.topics_by_id.items()}
@@ -157,7 +155,7 @@ class MetadataDelta:
                 self._colliding[key] = rest
             else:
                 self._colliding.pop(key, None)
-        resource = (int(ResourceType.TOPIC), topic.name)
+        resource = (int(ConfigResourceType.TOPIC), topic.name)
         if resource in (self._configs if self._configs is not None else self.base.configs):
             self._config_table().pop(resource, None)
             self.changed_configs.add(resource)
@@ -287,7 +285,6 @@ class MetadataDelta:
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         self._producer_ids = record.next_producer_id
-        self.producer_ids_changed = True
 
     def _replay_client_quota(self, record: ClientQuotaRecord) -> None:
         if self._client_quotas is None:
@@ -367,11 +364,6 @@ class MetadataDelta:
     def deleted_topics(self) -> Mapping[uuid.UUID, TopicImage]:
         """Deleted topics, with their state in ``base``."""
         return self._deleted
-
-    @property
-    def changed_topic_ids(self) -> frozenset[uuid.UUID]:
-        """Ids of new topics and of topics with new or changed partitions."""
-        return frozenset(self._partitions)
 
     def changed_partitions(self) -> Iterator[tuple[TopicImage, PartitionImage | None, PartitionImage]]:
         """Yield new and changed partitions as topic, old state (None if new) and new state."""

@@ -50,8 +50,6 @@ INITIAL_LEVELS: Final[Mapping[str, int]] = {
 whose every end bumps the epoch (KIP-890), and eligible leader replicas, as in a new cluster of Kafka 4.1 and later
 (KIP-966)."""
 
-INITIAL_KRAFT_VERSION: Final = 1
-
 NO_EPOCH_ON_ISR_SHRINK: Final = 12
 """The ``metadata.version`` (3.6-IV0) from which a smaller in-sync set begins no new leader epoch."""
 _DELEGATION_TOKENS: Final = 14

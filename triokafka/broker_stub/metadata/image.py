@@ -7,13 +7,13 @@ broker and configuration, so a change costs a shallow copy of the tables that it
 
 from __future__ import annotations
 
-import enum
 import uuid
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord, RegisterControllerRecord
 from triokafka.protocol.stored.metadata_record import MetadataRecord
 from triokafka.quota_precedence import EntityParts
@@ -40,19 +40,8 @@ def is_reserved_directory(directory_id: uuid.UUID) -> bool:
     return directory_id.int < _RESERVED_DIRECTORIES
 
 
-class ResourceType(enum.IntEnum):
-    """Types of configuration resources, with the protocol's numbers."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 ConfigResource = tuple[int, str]
-"""A `ResourceType` value and a name; the name of the cluster-wide broker default is the empty string."""
+"""A `ConfigResourceType` value and a name; the name of the cluster-wide broker default is the empty string."""
 
 QuotaEntity = EntityParts
 """The entity of a quota: sorted pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default."""
@@ -208,12 +197,12 @@ class MetadataImage(NamedTuple):
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         """The overrides of one topic."""
-        return self.configs.get((ResourceType.TOPIC, topic), EMPTY_CONFIGS)
+        return self.configs.get((ConfigResourceType.TOPIC, topic), EMPTY_CONFIGS)
 
     def broker_configs(self, broker_id: int | None) -> Mapping[str, str]:
         """The dynamic configuration of one broker; with None the cluster-wide default."""
         name = "" if broker_id is None else str(broker_id)
-        return self.configs.get((ResourceType.BROKER, name), EMPTY_CONFIGS)
+        return self.configs.get((ConfigResourceType.BROKER, name), EMPTY_CONFIGS)
 
     def partitions(self) -> Iterator[tuple[TopicImage, PartitionImage]]:
         """Every partition of every topic."""

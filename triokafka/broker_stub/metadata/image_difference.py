@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from triokafka.broker_stub.metadata.image import EMPTY_CONFIGS, MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.image import EMPTY_CONFIGS, MetadataImage
 from triokafka.broker_stub.metadata.security_records import removal_of
 from triokafka.broker_stub.metadata.snapshots import partition_record, quota_record, registration_record
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
     ConfigRecord,
@@ -74,7 +75,7 @@ def _configs(before: MetadataImage, after: MetadataImage) -> Iterator[Struct]:
     for resource in _keys_of(before.configs, after.configs):
         resource_type, resource_name = resource
         old, new = before.configs.get(resource, EMPTY_CONFIGS), after.configs.get(resource, EMPTY_CONFIGS)
-        topic = before.topics.get(resource_name) if resource_type == ResourceType.TOPIC else None
+        topic = before.topics.get(resource_name) if resource_type == ConfigResourceType.TOPIC else None
         if topic is not None and topic.topic_id not in after.topics_by_id:
             old = EMPTY_CONFIGS  # removed with the topic
         for name in _keys_of(old, new):

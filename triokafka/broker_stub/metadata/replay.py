@@ -59,13 +59,13 @@ class LogReplay:
     ``removed_topics`` are the ids of the topics that the replayed records removed.
     """
 
-    def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
+    def __init__(self) -> None:
         self.kraft_version = 0
         self.removed_topics: set[UUID] = set()
-        self._delta = MetadataDelta(image)
+        self._delta = MetadataDelta(EMPTY_IMAGE)
         self._count = 0
-        self._offset = image.offset
-        self._epoch = image.epoch
+        self._offset = EMPTY_IMAGE.offset
+        self._epoch = EMPTY_IMAGE.epoch
         self._transaction = TransactionFilter()
 
     def replay(self, batches: Iterable[LogBatch]) -> None:

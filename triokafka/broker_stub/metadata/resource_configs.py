@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from triokafka.broker_stub.log.config import ConfigDefinition, ConfigType
 from triokafka.broker_stub.log.config_definition import between, one_of
-from triokafka.broker_stub.metadata.image import ResourceType
 from triokafka.errors import InvalidConfigurationError, InvalidRequestError
+from triokafka.protocol.configuration import ConfigResourceType
 
 _T = ConfigType
 _MATCH_KEYS: Final = (
@@ -134,8 +134,8 @@ CLIENT_METRICS_DEFINITIONS: Final = _table(
 """Configuration of a subscription of client metrics, by name."""
 
 DEFINITIONS: Final[Mapping[int, Mapping[str, ConfigDefinition]]] = {
-    ResourceType.GROUP: GROUP_DEFINITIONS,
-    ResourceType.CLIENT_METRICS: CLIENT_METRICS_DEFINITIONS,
+    ConfigResourceType.GROUP: GROUP_DEFINITIONS,
+    ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS_DEFINITIONS,
 }
 """The tables by type of resource."""
 
@@ -148,7 +148,7 @@ def validate(resource_type: int, configs: Mapping[str, str], bounds: Mapping[str
             type is the same as in Kafka.
     """
     table = DEFINITIONS[resource_type]
-    of_group = resource_type == ResourceType.GROUP
+    of_group = resource_type == ConfigResourceType.GROUP
     for name, text in configs.items():
         definition = table.get(name)
         if definition is None:

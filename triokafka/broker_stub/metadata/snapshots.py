@@ -232,21 +232,29 @@ class SnapshotFiles:
     def complete_ids(self) -> list[SnapshotId]:
         """Return the ids of the snapshots up to the newest complete one, oldest first.
 
-        Newer ones, which are damaged, are left out with a warning. Raises `OSError`.
+        Newer ones, which are damaged, are left out; an ERROR names them. Raises `OSError`.
         """
         ids = self.ids()
         while ids:
             try:
                 self._check(ids[-1])
             except (ValueError, KafkaError) as error:
-                logger.warning("%s: %s. An older snapshot is used.", self._path(ids[-1]), error)
+                logger.error(
+                    "%s is damaged: %s. An older snapshot is used, or the log. Check the disk.",
+                    self._path(ids[-1]),
+                    error,
+                )
                 del ids[-1]
             else:
                 break
         return ids
 
     def _check(self, snapshot_id: SnapshotId) -> None:
-        infos = list(iter_batches(self._storage.read_file(self._path(snapshot_id)), check_crc=True))
+        content = self._storage.read_file(self._path(snapshot_id))
+        infos = list(iter_batches(content, check_crc=True))
+        end = infos[-1].end if infos else 0
+        if end < len(content):
+            raise ValueError(f"the batch at byte {end} is incomplete")
         if snapshot_id.end_offset > 0 and not (infos and infos[-1].is_control):
             raise ValueError("the snapshot is incomplete")
 

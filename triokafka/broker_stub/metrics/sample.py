@@ -17,10 +17,10 @@ class Sample(NamedTuple):
     statistic: str = ""
 
 
-def duration_samples(name: str, durations: Durations, *, unit: float = 1_000) -> Iterator[Sample]:
-    """Yield the samples of a histogram, in milliseconds, or in ``unit`` per second."""
+def duration_samples(name: str, durations: Durations) -> Iterator[Sample]:
+    """Yield the samples of a histogram, in milliseconds."""
     yield Sample(name, {}, durations.count, "Count")
-    yield Sample(name, {}, durations.total * unit, "Sum")
-    yield Sample(name, {}, durations.most * unit, "Max")
+    yield Sample(name, {}, durations.total * 1_000, "Sum")
+    yield Sample(name, {}, durations.most * 1_000, "Max")
     for quantile, seconds in durations.quantiles().items():
-        yield Sample(name, {}, seconds * unit, str(quantile))
+        yield Sample(name, {}, seconds * 1_000, str(quantile))

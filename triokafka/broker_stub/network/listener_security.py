@@ -44,11 +44,6 @@ _SHOWN_NAME: Final = 200
 _STORES: Final = ("PEM", "PKCS12", "JKS")
 
 
-def is_secure(listener: ListenerSpec) -> bool:
-    """Whether the listener has TLS or SASL."""
-    return listener.security_protocol != "PLAINTEXT"
-
-
 class ListenerSecurity(Authentication):
     """Authenticates the connections of a node's listeners.
 

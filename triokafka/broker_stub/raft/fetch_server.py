@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,10 +12,13 @@ from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.effects import Reply
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.log_comparison import Comparison, compare
-from triokafka.broker_stub.raft.quorum import Quorum
+from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE, Quorum
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse
 from triokafka.structs import Buffer
+
+logger = logging.getLogger(__name__)
 
 MAX_HELD: Final = 10_000
 """The most Fetch requests that a leader holds; further ones are answered immediately."""
@@ -35,6 +40,7 @@ class FetchServer:
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
         self._held: list[_Held] = []
+        self._complained_at = -math.inf
 
     def fetch(self, request: FetchRequest, *, listener: str, now: float) -> Reply[FetchResponse]:
         """Answer a Fetch, now or when there are records or a higher high watermark.
@@ -87,8 +93,42 @@ class FetchServer:
         ):
             return False
         size = max(1, min(request.max_bytes, partition.partition_max_bytes, quorum.config.fetch_max_bytes))
-        self._answer(reply, listener, request, records=quorum.log.read(partition.fetch_offset, size))
+        try:
+            records = quorum.log.read(partition.fetch_offset, size)
+        except (CorruptRecordError, KafkaStorageError) as failure:
+            self._answer_about_damage(request, partition, listener, reply, failure, now)
+        else:
+            self._answer(reply, listener, request, records=records)
         return True
+
+    def _answer_about_damage(
+        self,
+        request: FetchRequest,
+        partition: FetchPartition,
+        listener: str,
+        reply: Reply[FetchResponse],
+        failure: CorruptRecordError | KafkaStorageError,
+        now: float,
+    ) -> None:
+        """Send the newest snapshot instead of records that cannot be read, if it contains them."""
+        quorum, offset = self._quorum, partition.fetch_offset
+        newest = quorum.log.latest_snapshot_id()
+        helps = newest is not None and newest.end_offset > offset
+        if now - self._complained_at >= COMPLAINT_PAUSE:
+            self._complained_at = now
+            remedy = (
+                "The snapshot that contains them is sent instead"
+                if helps
+                else "Other nodes get them after the next snapshot. This node does not start again with this file"
+            )
+            logger.error(
+                "Node %d: the records of the metadata log at offset %d cannot be read: %s. %s. Check the disk.",
+                quorum.config.node_id, offset, failure, remedy,
+            )  # fmt: skip
+        if helps:
+            self._answer(reply, listener, request, comparison=Comparison(snapshot=newest))
+        else:
+            self._answer(reply, listener, request, error=failure.code)
 
     def _answer(
         self,

@@ -57,19 +57,13 @@ class Fetcher:
         """Take the answer to a Fetch. Returns whether the leader may be asked again without a pause."""
         quorum = self._quorum
         if response.error_code:
-            return self._responses.top_level_error(source, response.error_code)
-        partition = messages.fetched_partition(response)
+            return self._responses.unexpected(source, response.error_code)
+        partition = messages.only_partition(response.responses)
         if partition is None:
             return False
+        leader = partition.current_leader
         handled = self._responses.common(
-            partition.error_code,
-            messages.known_id(partition.current_leader.leader_id),
-            partition.current_leader.leader_epoch,
-            messages.endpoints_of_nodes(
-                partition.current_leader.leader_id, response.node_endpoints, quorum.config.controller_listener
-            ),
-            source,
-            now,
+            partition.error_code, leader.leader_id, leader.leader_epoch, response.node_endpoints, source, now
         )
         if handled is not None:
             return handled
@@ -121,18 +115,13 @@ class Fetcher:
         """Take a part of a snapshot. Returns whether the leader may be asked again without a pause."""
         quorum = self._quorum
         if response.error_code:
-            return self._responses.top_level_error(source, response.error_code)
-        partition = messages.fetched_snapshot_partition(response)
+            return self._responses.unexpected(source, response.error_code)
+        partition = messages.only_partition(response.topics)
         if partition is None:
             return False
         leader = partition.current_leader
         handled = self._responses.common(
-            partition.error_code,
-            messages.known_id(leader.leader_id),
-            leader.leader_epoch,
-            messages.endpoints_of_nodes(leader.leader_id, response.node_endpoints, quorum.config.controller_listener),
-            source,
-            now,
+            partition.error_code, leader.leader_id, leader.leader_epoch, response.node_endpoints, source, now
         )
         if handled is not None:
             return handled

@@ -5,8 +5,8 @@ Readers return None when a message is not about exactly this partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from triokafka.broker_stub.metadata import topic_names
@@ -33,7 +33,15 @@ TOPIC_ID: Final = UUID(int=1)
 """The fixed id of the metadata topic."""
 
 
-class _Address(Protocol):
+P = TypeVar("P")
+P_co = TypeVar("P_co", covariant=True)
+Requested = TypeVar("Requested", bound="_Partition")
+E = TypeVar("E")
+
+
+class ListenerAddress(Protocol):
+    """The address of a node under one listener in a request."""
+
     @property
     def name(self) -> str: ...
     @property
@@ -42,13 +50,30 @@ class _Address(Protocol):
     def port(self) -> int: ...
 
 
-class _NodeAddress(Protocol):
+class NodeAddress(Protocol):
+    """The address of a node in a response."""
+
     @property
     def node_id(self) -> int: ...
     @property
     def host(self) -> str: ...
     @property
     def port(self) -> int: ...
+
+
+class _Topic(Protocol[P_co]):
+    @property
+    def partitions(self) -> Sequence[P_co]: ...
+
+
+class _Partition(Protocol):
+    @property
+    def partition_index(self) -> int: ...
+
+
+class _NamedTopic(_Topic[P_co], Protocol):
+    @property
+    def topic_name(self) -> str: ...
 
 
 # Fields
@@ -64,18 +89,39 @@ def known_id(node_id: int) -> int | None:
     return None if node_id < 0 else node_id
 
 
-def endpoints_of_listeners(listeners: Iterable[_Address]) -> Endpoints:
+def endpoints_of_listeners(listeners: Iterable[ListenerAddress]) -> Endpoints:
     """Return the addresses of one node by listener."""
     return tuple(VoterEndpoint(listener.name, listener.host, listener.port) for listener in listeners)
 
 
-def endpoints_of_nodes(node_id: int, nodes: Iterable[_NodeAddress], listener: str) -> Endpoints:
+def endpoints_of_nodes(node_id: int, nodes: Iterable[NodeAddress], listener: str) -> Endpoints:
     """Return the address that a response gives for a node, under the listener that the request was sent to."""
     return tuple(VoterEndpoint(listener, node.host, node.port) for node in nodes if node.node_id == node_id >= 0)
 
 
+def only_partition(topics: Sequence[_Topic[P]]) -> P | None:
+    """Return the only partition of a message."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    return topics[0].partitions[0]
+
+
+def requested_partition(topics: Sequence[_NamedTopic[Requested]]) -> Requested | None:
+    """Return the only partition of a request."""
+    partition = only_partition(topics)
+    if partition is None or (topics[0].topic_name, partition.partition_index) != (TOPIC, 0):
+        return None
+    return partition
+
+
 def _wire_id(node_id: int | None) -> int:
     return -1 if node_id is None else node_id
+
+
+def _leader_endpoint(quorum: Quorum, listener: str, endpoint: Callable[..., E]) -> list[E]:
+    """Return the leader's address for a response; an empty list if it is unknown."""
+    node = quorum.leader_node(listener)
+    return [] if node is None else [endpoint(node_id=node.node_id, host=node.host, port=node.port)]
 
 
 # Fetch
@@ -105,11 +151,11 @@ def fetch_request(quorum: Quorum) -> fetch.FetchRequest:
 
 def fetch_partition(request: fetch.FetchRequest) -> fetch.FetchPartition | None:
     """Return the only partition of a Fetch."""
-    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+    partition = only_partition(request.topics)
+    if partition is None or partition.partition != 0:
         return None
-    topic, partition = request.topics[0], request.topics[0].partitions[0]
-    known = topic.topic_id == TOPIC_ID or topic.topic == TOPIC
-    return partition if known and partition.partition == 0 else None
+    topic = request.topics[0]
+    return partition if topic.topic_id == TOPIC_ID or topic.topic == TOPIC else None
 
 
 def replica_id(request: fetch.FetchRequest) -> int:
@@ -136,21 +182,11 @@ def fetch_response(
     if comparison is not None and comparison.snapshot is not None:
         end_offset, epoch = comparison.snapshot
         partition.snapshot_id = fetch.SnapshotId(end_offset=end_offset, epoch=epoch)
-    node = quorum.leader_node(listener)
     return fetch.FetchResponse(
         session_id=0,
         responses=[fetch.FetchableTopicResponse(topic=TOPIC, topic_id=TOPIC_ID, partitions=[partition])],
-        node_endpoints=[]
-        if node is None
-        else [fetch.NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port)],
+        node_endpoints=_leader_endpoint(quorum, listener, fetch.NodeEndpoint),
     )
-
-
-def fetched_partition(response: fetch.FetchResponse) -> fetch.PartitionData | None:
-    """Return the only partition of an answer to a Fetch."""
-    if len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
-        return None
-    return response.responses[0].partitions[0]
 
 
 # Vote
@@ -178,14 +214,6 @@ def vote_request(quorum: Quorum, voter: ReplicaKey) -> vote.VoteRequest:
     )
 
 
-def vote_partition(request: vote.VoteRequest) -> vote.PartitionData | None:
-    """Return the only partition of a Vote."""
-    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
-        return None
-    partition = request.topics[0].partitions[0]
-    return partition if (request.topics[0].topic_name, partition.partition_index) == (TOPIC, 0) else None
-
-
 def vote_response(quorum: Quorum, listener: str, *, error: int = 0, granted: bool = False) -> vote.VoteResponse:
     """Return the answer of a voter."""
     partition = vote.AnsweredPartition(
@@ -195,20 +223,10 @@ def vote_response(quorum: Quorum, listener: str, *, error: int = 0, granted: boo
         leader_epoch=quorum.epoch,
         vote_granted=granted,
     )
-    node = quorum.leader_node(listener)
     return vote.VoteResponse(
         topics=[vote.AnsweredTopic(topic_name=TOPIC, partitions=[partition])],
-        node_endpoints=[]
-        if node is None
-        else [vote.NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port)],
+        node_endpoints=_leader_endpoint(quorum, listener, vote.NodeEndpoint),
     )
-
-
-def voted_partition(response: vote.VoteResponse) -> vote.AnsweredPartition | None:
-    """Return the only partition of an answer to a Vote."""
-    if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
-        return None
-    return response.topics[0].partitions[0]
 
 
 # BeginQuorumEpoch
@@ -233,37 +251,15 @@ def begin_request(quorum: Quorum, voter: ReplicaKey) -> begin_quorum_epoch.Begin
     )
 
 
-def begin_partition(
-    request: begin_quorum_epoch.BeginQuorumEpochRequest,
-) -> begin_quorum_epoch.PartitionData | None:
-    """Return the only partition of a BeginQuorumEpoch."""
-    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
-        return None
-    partition = request.topics[0].partitions[0]
-    return partition if (request.topics[0].topic_name, partition.partition_index) == (TOPIC, 0) else None
-
-
 def begin_response(quorum: Quorum, listener: str, *, error: int) -> begin_quorum_epoch.BeginQuorumEpochResponse:
     """Return the answer to a BeginQuorumEpoch."""
     partition = begin_quorum_epoch.AnsweredPartition(
         partition_index=0, error_code=error, leader_id=_wire_id(quorum.leader_id), leader_epoch=quorum.epoch
     )
-    node = quorum.leader_node(listener)
     return begin_quorum_epoch.BeginQuorumEpochResponse(
         topics=[begin_quorum_epoch.AnsweredTopic(topic_name=TOPIC, partitions=[partition])],
-        node_endpoints=[]
-        if node is None
-        else [begin_quorum_epoch.NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port)],
+        node_endpoints=_leader_endpoint(quorum, listener, begin_quorum_epoch.NodeEndpoint),
     )
-
-
-def began_partition(
-    response: begin_quorum_epoch.BeginQuorumEpochResponse,
-) -> begin_quorum_epoch.AnsweredPartition | None:
-    """Return the only partition of an answer to a BeginQuorumEpoch."""
-    if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
-        return None
-    return response.topics[0].partitions[0]
 
 
 # EndQuorumEpoch
@@ -291,14 +287,6 @@ def end_request(quorum: Quorum, resigned: Resigned) -> end_quorum_epoch.EndQuoru
     )
 
 
-def end_partition(request: end_quorum_epoch.EndQuorumEpochRequest) -> end_quorum_epoch.PartitionData | None:
-    """Return the only partition of an EndQuorumEpoch."""
-    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
-        return None
-    partition = request.topics[0].partitions[0]
-    return partition if (request.topics[0].topic_name, partition.partition_index) == (TOPIC, 0) else None
-
-
 def successors(partition: end_quorum_epoch.PartitionData) -> list[ReplicaKey]:
     """Return the preferred successors of a leader that resigns, in their order."""
     if partition.preferred_candidates:
@@ -314,20 +302,10 @@ def end_response(quorum: Quorum, listener: str, *, error: int) -> end_quorum_epo
     partition = end_quorum_epoch.AnsweredPartition(
         partition_index=0, error_code=error, leader_id=_wire_id(quorum.leader_id), leader_epoch=quorum.epoch
     )
-    node = quorum.leader_node(listener)
     return end_quorum_epoch.EndQuorumEpochResponse(
         topics=[end_quorum_epoch.AnsweredTopic(topic_name=TOPIC, partitions=[partition])],
-        node_endpoints=[]
-        if node is None
-        else [end_quorum_epoch.NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port)],
+        node_endpoints=_leader_endpoint(quorum, listener, end_quorum_epoch.NodeEndpoint),
     )
-
-
-def ended_partition(response: end_quorum_epoch.EndQuorumEpochResponse) -> end_quorum_epoch.AnsweredPartition | None:
-    """Return the only partition of an answer to an EndQuorumEpoch."""
-    if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
-        return None
-    return response.topics[0].partitions[0]
 
 
 # FetchSnapshot
@@ -376,22 +354,10 @@ def snapshot_response(
         position=position,
         unaligned_records=data,
     )
-    node = quorum.leader_node(listener)
     return fetch_snapshot.FetchSnapshotResponse(
         topics=[fetch_snapshot.AnsweredTopic(name=topic, partitions=[partition])],
-        node_endpoints=[]
-        if node is None
-        else [fetch_snapshot.NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port)],
+        node_endpoints=_leader_endpoint(quorum, listener, fetch_snapshot.NodeEndpoint),
     )
-
-
-def fetched_snapshot_partition(
-    response: fetch_snapshot.FetchSnapshotResponse,
-) -> fetch_snapshot.AnsweredPartition | None:
-    """Return the only partition of an answer to a FetchSnapshot."""
-    if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
-        return None
-    return response.topics[0].partitions[0]
 
 
 # AddRaftVoter, RemoveRaftVoter

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from triokafka.broker_stub.log.config import LogConfig
@@ -18,6 +18,7 @@ from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
 from triokafka.broker_stub.metadata.snapshots import SnapshotFiles, SnapshotId
+from triokafka.broker_stub.raft.metadata_log_check import MetadataLogCheck
 from triokafka.broker_stub.raft.raft_log import FlushJob, OffsetAndEpoch
 from triokafka.broker_stub.raft.snapshot_file_writer import SnapshotFileWriter
 from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaError, KafkaStorageError
@@ -72,6 +73,9 @@ class MetadataLogFiles:
         self.appended_bytes = 0
         self._newest_ms = now_ms
         self._snapshot_ids = self.snapshots.complete_ids()
+        if not self._snapshot_ids and self.snapshots.ids()[:1] == [SnapshotId(0, 0)]:
+            raise self.damaged(f"{self.directory}/{SnapshotId(0, 0).file_name} is damaged")
+        epochs = self._check(committed=committed, repair=repair)
         snapshot_end = self._snapshot_ids[-1].end_offset if self._snapshot_ids else 0
         try:
             self._log = PartitionLog.open(
@@ -88,18 +92,38 @@ class MetadataLogFiles:
             )
         except DamagedLogError as error:
             raise self.damaged(str(error)) from error
-        self._complete_epochs()
+        self._set_epochs(epochs)
 
-    def _complete_epochs(self) -> None:
-        """Find the epochs of the log in its batches if their checkpoint does not reach back to its start."""
-        epochs = self._log.leader_epochs
-        known = epochs.entries()
-        if self.end_offset == self.start_offset or (known and known[0][1] <= self.start_offset):
-            return
-        epochs.clear()
-        for batch in self._raw_batches(self.start_offset):
-            for info in iter_batches(batch):
-                epochs.assign(info.partition_leader_epoch, info.base_offset)
+    def _check(self, *, committed: int, repair: bool) -> list[tuple[int, int]]:
+        """Check the files of the log, and return its epochs with their start offsets."""
+        check = MetadataLogCheck(self._storage, self.directory)
+        newest = self.latest_snapshot_id()
+        while (damage := check.find()) is not None:
+            if (
+                newest is not None
+                and damage.offset < newest.end_offset
+                and (repair or committed <= newest.end_offset or not damage.is_end)
+                and check.begin_at(newest, damage)
+            ):
+                self._forget_snapshots_before(newest)
+                continue
+            if damage.is_end and committed <= damage.offset:
+                break  # an interrupted write: the log cuts it when it opens
+            if not repair:
+                raise self.damaged(str(damage))
+            logger.error("%s. The log is cut there.", damage)
+            check.cut(damage)
+        return check.epochs
+
+    def _set_epochs(self, epochs: Sequence[tuple[int, int]]) -> None:
+        """Take the epochs that the batches have: the file with them may be missing, or damaged."""
+        known = self._log.leader_epochs
+        start, end = self.start_offset, self.end_offset
+        found = [(epoch, max(at, start)) for epoch, at in epochs if at < end]
+        if known.entries() != found:
+            known.clear()
+            for epoch, at in found:
+                known.assign(epoch, at)
 
     def damaged(self, what: str) -> DamagedLogError:
         """Return the error that prevents a start with damaged metadata; its message has the remedy."""
@@ -212,7 +236,14 @@ class MetadataLogFiles:
 
     def read(self, offset: int, max_bytes: int, *, up_to: int | None = None) -> Buffer:
         """See `RaftLog`."""
-        return self._log.read(offset, max_bytes, up_to_offset=up_to).records
+        records = self._log.read(offset, max_bytes, up_to_offset=up_to).records
+        expected = -1
+        for info in iter_batches(records, check_crc=True):
+            first = expected < 0 and info.base_offset <= offset < info.next_offset
+            if not (first or info.base_offset == expected):
+                raise CorruptRecordError(f"a batch with offset {info.base_offset} is where another one should be")
+            expected = info.next_offset
+        return records
 
     def read_all(self, *, from_offset: int | None = None, up_to: int | None = None) -> Iterator[LogBatch]:
         """Yield every batch, from ``from_offset`` or the beginning of the log, up to ``up_to`` or its end.

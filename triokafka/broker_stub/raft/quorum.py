@@ -33,7 +33,7 @@ from triokafka.broker_stub.raft.states import (
     Unattached,
 )
 from triokafka.broker_stub.raft.voter_set import VoterSet, node_of
-from triokafka.errors import IllegalStateError
+from triokafka.errors import CorruptRecordError, IllegalStateError
 from triokafka.structs import Node
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class Quorum:
         rng: randomness for election timeouts.
         wall_ms: the wall clock, for timestamps of records.
         now: seconds on the monotonic clock, as in every method.
+        on_become_leader, on_leave_leadership: called when this node has become the leader, and when it leads no more.
     """
 
     def __init__(
@@ -71,6 +72,8 @@ class Quorum:
         rng: Randomness,
         wall_ms: Callable[[], int],
         now: float,
+        on_become_leader: Callable[[Leader, float], None],
+        on_leave_leadership: Callable[[Leader], None],
     ) -> None:
         self.config = config
         self.log = log
@@ -88,8 +91,8 @@ class Quorum:
         self.shutting_down = False
         self.last_heard: tuple[int, float] | None = None
         """The last leader that this node followed and heard from, and when."""
-        self.on_become_leader: Callable[[Leader, float], None] = lambda leader, now: None
-        self.on_leave_leadership: Callable[[Leader], None] = lambda leader: None
+        self._on_become_leader = on_become_leader
+        self._on_leave_leadership = on_leave_leadership
         self._reported: LeaderAndEpoch | None = None
         self._lost_elections = 0
         self._complained_at = -math.inf
@@ -100,6 +103,13 @@ class Quorum:
     def _initial(self, stored: ElectionState | None, now: float) -> State:
         election = stored if stored is not None else ElectionState(0)
         if election.epoch < self.log.last_epoch:
+            if stored is not None and len(self.voters) > 1:
+                # This node stores an epoch before it fetches a record of it. Longer than the others' by its epoch, this
+                # log would win elections without the records that they have committed.
+                raise CorruptRecordError(
+                    f"the log has epoch {self.log.last_epoch}, and quorum-state epoch {election.epoch}: one of the two "
+                    f"is damaged"
+                )
             logger.warning(
                 "Node %d: the stored epoch %d is below that of the log, %d",
                 self.config.node_id, election.epoch, self.log.last_epoch,
@@ -246,7 +256,7 @@ class Quorum:
             self._lost_elections = 0
         if isinstance(before, Leader):
             self.metrics.left_leadership()
-            self.on_leave_leadership(before)
+            self._on_leave_leadership(before)
         self._changed()
 
     def _changed(self) -> None:
@@ -328,7 +338,7 @@ class Quorum:
         logger.info("Node %d leads the quorum in epoch %d", self.config.node_id, state.epoch)
         self._enter(leader)
         self.metrics.leader_known(now)
-        self.on_become_leader(leader, now)
+        self._on_become_leader(leader, now)
 
     def _follower(self, election: ElectionState, leader_id: int, endpoints: Endpoints, now: float) -> Follower:
         self.metrics.leader_known(now)

@@ -1,4 +1,8 @@
-"""The file ``quorum-state`` beside the metadata log: the election state of one node, in Kafka's JSON format."""
+"""The file ``quorum-state`` beside the metadata log: the election state of one node, in Kafka's JSON format.
+
+A checksum is added to Kafka's fields, because a changed digit would let a node vote twice in an epoch. Kafka ignores
+it, and leaves it out of the files that it writes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from uuid import UUID
 
 from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.checksum import crc32c
 from triokafka.errors import ConfigurationError
 from triokafka.structs import format_uuid, parse_uuid
 from triokafka.world import Storage
@@ -18,6 +23,19 @@ QUORUM_STATE_FILE: Final = "quorum-state"
 _NONE: Final = -1
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_VERSION: Final = 1
+_CHECKSUM: Final = "crc32c"
+_FIELDS: Final = frozenset(
+    {
+        "clusterId",
+        "leaderId",
+        "leaderEpoch",
+        "votedId",
+        "votedDirectoryId",
+        "appliedOffset",
+        "currentVoters",
+        "data_version",
+    }
+)
 
 
 class QuorumStateFile:
@@ -36,7 +54,9 @@ class QuorumStateFile:
         if not self._storage.exists(self.path):
             return None
         try:
-            return _decode(json.loads(self._storage.read_file(self.path)))
+            found = json.loads(self._storage.read_file(self.path))
+            _check(found)
+            return _decode(found)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(
                 f"{self.path} cannot be read: {error!r}. Restore it from a backup. If this node is the only voter of "
@@ -45,8 +65,25 @@ class QuorumStateFile:
 
     def write(self, state: ElectionState, *, kraft_version: int, voter_ids: Sequence[int]) -> None:
         """See `QuorumStateStore`."""
-        content = json.dumps(_encode(state, kraft_version, voter_ids), separators=(",", ":"))
-        self._storage.replace_file(self.path, content.encode())
+        fields = _encode(state, kraft_version, voter_ids)
+        fields[_CHECKSUM] = _checksum(fields)
+        self._storage.replace_file(self.path, _compact(fields))
+
+
+def _compact(fields: Mapping[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _checksum(fields: Mapping[str, object]) -> int:
+    return crc32c(_compact({name: value for name, value in fields.items() if name != _CHECKSUM}))
+
+
+def _check(found: object) -> None:
+    if not isinstance(found, Mapping):
+        return
+    # Every field of both versions that Kafka knows has another name: one beside them is the checksum, maybe damaged.
+    if not found.keys() <= _FIELDS and found.get(_CHECKSUM) != _checksum(found):
+        raise ValueError("the checksum does not fit to the content")
 
 
 def _encode(state: ElectionState, kraft_version: int, voter_ids: Sequence[int]) -> dict[str, object]:

@@ -82,11 +82,18 @@ class RaftCore:
     ) -> None:
         self.config = config
         self.log = log
-        self.quorum = Quorum(config, log, stored, rng=rng, wall_ms=wall_ms, now=now)
+        self.quorum = Quorum(
+            config,
+            log,
+            stored,
+            rng=rng,
+            wall_ms=wall_ms,
+            now=now,
+            on_become_leader=self._begin_epoch,
+            on_leave_leadership=self._left_leadership,
+        )
         # A quorum of one has no use for most parts and messages: they are loaded when another node appears.
         self._used: _UsedParts = _UsedParts()
-        self.quorum.on_become_leader = self._begin_epoch
-        self.quorum.on_leave_leadership = self._left_leadership
         self._halted = False
         self.disk_refuses = False
         """Whether the last records or snapshots from another node could not be written, as on a full disk."""

@@ -108,7 +108,7 @@ class RaftLog(Protocol):
         """Return whole batches from the one that holds ``offset``, about ``max_bytes`` but at least one batch.
 
         ``up_to`` excludes batches at that offset and above. Empty at the end of the log. Raises `KafkaStorageError`;
-        `OffsetOutOfRangeError` below ``start_offset`` or above ``end_offset``.
+        `OffsetOutOfRangeError` below ``start_offset`` or above ``end_offset``; `CorruptRecordError` for damage.
         """
         ...
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from triokafka import errors
+from triokafka.broker_stub.raft.messages import NodeAddress, endpoints_of_nodes, known_id
 from triokafka.broker_stub.raft.quorum import Quorum
-from triokafka.broker_stub.raft.states import Endpoints
 from triokafka.structs import Node
 
 logger = logging.getLogger(__name__)
@@ -24,14 +25,21 @@ class Responses:
         self._reported: dict[tuple[int, int], int] = {}  # wall clock by node and error
 
     def common(
-        self, error: int, leader_id: int | None, epoch: int, endpoints: Endpoints, source: Node, now: float
+        self, error: int, leader_id: int, epoch: int, nodes: Iterable[NodeAddress], source: Node, now: float
     ) -> bool | None:
         """Learn from an answer.
 
-        Returns None when the caller has to go on with its content; else whether the peer may be asked again without a
-        pause.
+        Args:
+            leader_id: the leader of ``epoch`` that the answer names; -1 for none.
+            nodes: the addresses in the answer, under the listener that the request was sent to.
+
+        Returns:
+            None when the caller has to go on with the content; else whether the peer may be asked again without a
+            pause.
         """
         quorum = self._quorum
+        endpoints = endpoints_of_nodes(leader_id, nodes, quorum.config.controller_listener)
+        leader = known_id(leader_id)
         if epoch < quorum.epoch or error == errors.UnknownLeaderEpochError.code:
             return True  # an old answer, or the peer is behind and will learn
         if epoch > quorum.epoch or error in (
@@ -39,10 +47,10 @@ class Responses:
             errors.NotLeaderForPartitionError.code,
         ):
             before = quorum.state
-            quorum.learn(leader_id, epoch, endpoints, now)
+            quorum.learn(leader, epoch, endpoints, now)
             return quorum.state is not before  # else the peer knows nothing new: not again at once
-        if leader_id is not None and quorum.leader_id is None:
-            quorum.learn(leader_id, epoch, endpoints, now)
+        if leader is not None and quorum.leader_id is None:
+            quorum.learn(leader, epoch, endpoints, now)
             return None if error == 0 else True
         if error == errors.BrokerNotAvailableError.code:
             return False
@@ -52,10 +60,6 @@ class Responses:
         if error == errors.InvalidRequestError.code:
             return self.unexpected(source, error)
         return None
-
-    def top_level_error(self, source: Node, error: int) -> bool:
-        """Judge the error of a whole request: the peer may be asked again after a pause."""
-        return self.unexpected(source, error)
 
     def unexpected(self, source: Node, error: int) -> bool:
         """Log an error without a remedy; the peer may be asked again after a pause."""

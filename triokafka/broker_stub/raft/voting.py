@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from triokafka import errors
 from triokafka.broker_stub.raft import messages
@@ -38,7 +39,7 @@ class Voting:
         quorum = self._quorum
         if not messages.is_cluster(request.cluster_id, quorum.config.cluster_id):
             return VoteResponse(error_code=errors.InconsistentClusterIdError.code)
-        partition = messages.vote_partition(request)
+        partition = messages.requested_partition(request.topics)
         if partition is None:
             return VoteResponse(error_code=errors.InvalidRequestError.code)
         epoch, pre_vote = partition.replica_epoch, partition.pre_vote
@@ -61,20 +62,13 @@ class Voting:
 
     def voted(self, source: Node, response: VoteResponse, now: float) -> bool:
         """Count a vote. Returns whether the voter may be asked again without a pause."""
-        quorum = self._quorum
         if response.error_code:
-            return self._responses.top_level_error(source, response.error_code)
-        partition = messages.voted_partition(response)
+            return self._responses.unexpected(source, response.error_code)
+        partition = messages.only_partition(response.topics)
         if partition is None:
             return False
-        listener = quorum.config.controller_listener
         handled = self._responses.common(
-            partition.error_code,
-            messages.known_id(partition.leader_id),
-            partition.leader_epoch,
-            messages.endpoints_of_nodes(partition.leader_id, response.node_endpoints, listener),
-            source,
-            now,
+            partition.error_code, partition.leader_id, partition.leader_epoch, response.node_endpoints, source, now
         )
         if handled is not None:
             return handled
@@ -107,21 +101,17 @@ class Voting:
         quorum = self._quorum
         if not messages.is_cluster(request.cluster_id, quorum.config.cluster_id):
             return BeginQuorumEpochResponse(error_code=errors.InconsistentClusterIdError.code)
-        partition = messages.begin_partition(request)
+        partition = messages.requested_partition(request.topics)
         if partition is None:
             return BeginQuorumEpochResponse(error_code=errors.InvalidRequestError.code)
-        error = self._voter_error(partition.leader_id, partition.leader_epoch)
-        if not error:
-            endpoints = messages.endpoints_of_listeners(request.leader_endpoints)
-            if not quorum.learn(partition.leader_id, partition.leader_epoch, endpoints, now):
-                error = errors.InvalidRequestError.code
-            elif not self._is_meant(request.voter_id, partition.voter_directory_id):
-                error = errors.InvalidVoterKeyError.code
+        error = self._learn_leader(partition.leader_id, partition.leader_epoch, request.leader_endpoints, now)
+        if not error and not self._is_meant(request.voter_id, partition.voter_directory_id):
+            error = errors.InvalidVoterKeyError.code
         return messages.begin_response(quorum, listener, error=error)
 
     def began_quorum_epoch(self, source: Node, response: BeginQuorumEpochResponse, now: float) -> bool:
         """Handle a voter's response to a BeginQuorumEpoch request."""
-        handled = self._refused(source, response, messages.began_partition(response), now)
+        handled = self._refused(source, response, messages.only_partition(response.topics), now)
         return handled is None or handled
 
     # EndQuorumEpoch
@@ -133,19 +123,14 @@ class Voting:
         quorum = self._quorum
         if not messages.is_cluster(request.cluster_id, quorum.config.cluster_id):
             return EndQuorumEpochResponse(error_code=errors.InconsistentClusterIdError.code)
-        partition = messages.end_partition(request)
+        partition = messages.requested_partition(request.topics)
         if partition is None:
             return EndQuorumEpochResponse(error_code=errors.InvalidRequestError.code)
-        error = self._voter_error(partition.leader_id, partition.leader_epoch)
-        if not error:
-            endpoints = messages.endpoints_of_listeners(request.leader_endpoints)
-            if not quorum.learn(partition.leader_id, partition.leader_epoch, endpoints, now):
-                error = errors.InvalidRequestError.code
-            state = quorum.state
-            if not error and isinstance(state, Follower) and state.leader_id == partition.leader_id:
-                successors = messages.successors(partition)
-                state.fetch_timeout_at = now + self._backoff(successors)
-                state.has_fetched = False
+        error = self._learn_leader(partition.leader_id, partition.leader_epoch, request.leader_endpoints, now)
+        state = quorum.state
+        if not error and isinstance(state, Follower) and state.leader_id == partition.leader_id:
+            state.fetch_timeout_at = now + self._backoff(messages.successors(partition))
+            state.has_fetched = False
         return messages.end_response(quorum, listener, error=error)
 
     def _backoff(self, successors: list[ReplicaKey]) -> float:
@@ -161,7 +146,7 @@ class Voting:
 
     def ended_quorum_epoch(self, source: Node, response: EndQuorumEpochResponse, now: float) -> bool:
         """Handle a voter's response to an EndQuorumEpoch request."""
-        handled = self._refused(source, response, messages.ended_partition(response), now)
+        handled = self._refused(source, response, messages.only_partition(response.topics), now)
         if handled is not None:
             return handled
         if isinstance(self._quorum.state, Resigned):
@@ -180,18 +165,24 @@ class Voting:
         ``partition`` is the metadata log's part of the response.
         """
         if response.error_code:
-            return self._responses.top_level_error(source, response.error_code)
+            return self._responses.unexpected(source, response.error_code)
         if partition is None:
             return False
-        endpoints = messages.endpoints_of_nodes(
-            partition.leader_id, response.node_endpoints, self._quorum.config.controller_listener
-        )
         handled = self._responses.common(
-            partition.error_code, messages.known_id(partition.leader_id), partition.leader_epoch, endpoints, source, now
+            partition.error_code, partition.leader_id, partition.leader_epoch, response.node_endpoints, source, now
         )
         if handled is None and partition.error_code:
             return self._responses.unexpected(source, partition.error_code)
         return handled
+
+    def _learn_leader(
+        self, leader_id: int, epoch: int, listeners: Iterable[messages.ListenerAddress], now: float
+    ) -> int:
+        """Learn of the leader that sent a request; return the error code of the answer."""
+        if error := self._voter_error(leader_id, epoch):
+            return error
+        learned = self._quorum.learn(leader_id, epoch, messages.endpoints_of_listeners(listeners), now)
+        return 0 if learned else errors.InvalidRequestError.code
 
     # Checks
 

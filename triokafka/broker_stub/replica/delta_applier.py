@@ -9,12 +9,13 @@ from typing import Protocol
 from triokafka import errors
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.metadata.delta import MetadataDelta
-from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, ResourceType, TopicImage
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partition_opener import PartitionOpener
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.broker_stub.replica.replication_quota import ReplicationQuota
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class DeltaApplier:
                         to_follow.append(partition)
                     changes.append(LeadershipChange(topic_partition, leads, state.leader_epoch))
         for resource_type, name in delta.changed_configs:
-            if resource_type == ResourceType.TOPIC and name in image.topics:
+            if resource_type == ConfigResourceType.TOPIC and name in image.topics:
                 self._reconfigure(image.topics[name], image)
         fetchers.follow(to_follow, image)
         self._hosted.interrupt_followers(sorted(led_by_this))

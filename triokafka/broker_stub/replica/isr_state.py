@@ -37,8 +37,8 @@ class IsrState:
 
     __slots__ = ("committed", "in_flight", "maximal")
 
-    def __init__(self, committed: Collection[int] = ()) -> None:
-        self.committed = frozenset(committed)
+    def __init__(self) -> None:
+        self.committed: frozenset[int] = frozenset()
         self.maximal = self.committed
         self.in_flight: IsrProposal | None = None
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.quota_rate import QuotaRate
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.metrics.quota import Quota
 from triokafka.metrics.token_bucket import TokenBucket
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.structs import TopicPartition
 
 _NO_LIMIT: Final = float("inf")
@@ -56,7 +57,7 @@ class ReplicationQuota:
             self._burst = self._burst.with_quota(Quota.upper_bound(self.rate) if self.rate < _NO_LIMIT else None)
         self._topics = {}
         for (kind, topic), configs in image.configs.items():
-            text = configs.get(f"{name}replicas", "") if kind == ResourceType.TOPIC else ""
+            text = configs.get(f"{name}replicas", "") if kind == ConfigResourceType.TOPIC else ""
             if text.strip():
                 self._topics[topic] = _partitions(text, self._node_id)
 

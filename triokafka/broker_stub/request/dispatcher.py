@@ -277,9 +277,14 @@ class Dispatcher:
         return self._finish(response, context)
 
     async def _finish_aside(self, response: Response, context: RequestContext) -> Answer:
-        """Like `_finish`, but encode the response in a thread."""
-        answer, world, header = self._finish(response, context, encode=False), self._world, context.header
-        answer.parts = await world.run_in_thread(_encode, response, header)
+        """Like `_finish`, but count the errors of a response and encode it in a thread."""
+        answer, world, header = self._finish(response, context, aside=True), self._world, context.header
+        api = self._apis[header.api_key]
+        counts: dict[int, int] = {}
+        answer.parts = await world.run_in_thread(_count_and_encode, api.count_errors, counts, response, header)
+        seen = api.metrics.errors
+        for code, times in counts.items():
+            seen[code] = seen.get(code, 0) + times
         answer.done_at = world.now()
         return answer
 
@@ -376,9 +381,9 @@ class Dispatcher:
             log_request(self.handlers[header.api_key].name, context, times)
 
     def _finish(
-        self, response: Response | FilledAnswer | None, context: RequestContext, *, encode: bool = True
+        self, response: Response | FilledAnswer | None, context: RequestContext, *, aside: bool = False
     ) -> Answer:
-        """Apply the quotas, count errors and encode the response."""
+        """Apply the quotas, count errors and encode the response; with ``aside`` the caller does the latter two."""
         world, header = self._world, context.header
         if self._client_quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
             busy = world.now() - context.now - context.parked_seconds
@@ -397,9 +402,11 @@ class Dispatcher:
         if throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
         api = self._apis[header.api_key]
+        if aside:
+            return Answer([], throttle_ms, 0, False, world.now(), context)
         if api.count_errors is not None:
             api.count_errors(response, api.metrics.errors)
-        parts = _encode(response, header) if encode else []
+        parts = _encode(response, header)
         return Answer(parts, throttle_ms, 0, False, world.now(), context)
 
     async def _dispatch_faulty(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Answer:
@@ -531,6 +538,14 @@ def _encode(response: Response, header: RequestHeader) -> list[Buffer]:
         except ProtocolError as error:
             reason = str(error)
     raise CloseConnectionError(f"the answer {reason}")
+
+
+def _count_and_encode(
+    count_errors: Counter | None, counts: dict[int, int], response: Response, header: RequestHeader
+) -> list[Buffer]:
+    if count_errors is not None:
+        count_errors(response, counts)
+    return _encode(response, header)
 
 
 def _is_follower(request: FetchRequest) -> bool:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from triokafka.broker_stub.metadata import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.telemetry.client_telemetry import ClientFacts
+from triokafka.protocol.configuration import ConfigResourceType
 
 ACCEPTED_CODECS: Final = (4, 3, 1, 2)
 """zstd, lz4, gzip, snappy, as Kafka orders them."""
@@ -16,7 +17,9 @@ ACCEPTED_CODECS: Final = (4, 3, 1, 2)
 
 def subscriptions_in(image: MetadataImage) -> list[Mapping[str, str]]:
     """Return the configuration of every subscription, in the order of their names."""
-    found = {name: config for (kind, name), config in image.configs.items() if kind == ResourceType.CLIENT_METRICS}
+    found = {
+        name: config for (kind, name), config in image.configs.items() if kind == ConfigResourceType.CLIENT_METRICS
+    }
     return [found[name] for name in sorted(found)]
 
 

@@ -30,10 +30,7 @@ from triokafka.client.admin.types import (
     AlterConfig,
     ClusterDescription,
     ConfigEntry,
-    ConfigOperation,
     ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
     ConfigSynonym,
     CreatedTopic,
     NewPartitions,
@@ -45,6 +42,7 @@ from triokafka.client.admin.types import (
     TopicPartitionPage,
 )
 from triokafka.client.admin.users import UserScramCredentialDeletion, UserScramCredentialUpsertion
+from triokafka.protocol.configuration import ConfigOperation, ConfigResourceType, ConfigSource
 from triokafka.security.acl import (
     AclBinding,
     AclBindingFilter,

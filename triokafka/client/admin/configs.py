@@ -6,16 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from triokafka.client.admin.requests import AdminRequests
-from triokafka.client.admin.types import (
-    AlterConfig,
-    ConfigEntry,
-    ConfigOperation,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    ConfigSynonym,
-    Results,
-)
+from triokafka.client.admin.types import AlterConfig, ConfigEntry, ConfigResource, ConfigSynonym, Results
 from triokafka.protocol.api import alter_configs, incremental_alter_configs
 from triokafka.protocol.api.describe_configs import (
     DescribeConfigsRequest,
@@ -23,6 +14,7 @@ from triokafka.protocol.api.describe_configs import (
     DescribeConfigsResourceResult,
 )
 from triokafka.protocol.api.list_config_resources import ListConfigResourcesRequest
+from triokafka.protocol.configuration import ConfigOperation, ConfigResourceType, ConfigSource
 from triokafka.protocol.message import Request, Response
 
 R = TypeVar("R", bound=Response)

@@ -10,7 +10,6 @@ from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import (
     BROKER_DEFAULT,
     ConfigEntry,
-    ConfigSource,
     CreatedTopic,
     NewPartitions,
     NewTopic,
@@ -45,6 +44,7 @@ from triokafka.protocol.api.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from triokafka.protocol.configuration import ConfigSource
 from triokafka.security.acl import AclOperation
 from triokafka.structs import Node
 

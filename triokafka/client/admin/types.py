@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from triokafka.errors import raisable_copy
+from triokafka.protocol.configuration import ConfigOperation, ConfigResourceType, ConfigSource
 from triokafka.security.acl import AclOperation
 from triokafka.structs import Node
 
@@ -125,16 +125,6 @@ class TopicPartitionPage:
     cursor: tuple[str, int] | None
 
 
-class ConfigResourceType(enum.IntEnum):
-    """The kinds of resources with a configuration, by Kafka's numbers."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
     """A resource with a configuration. The name of a broker is its id; empty for the default of all brokers."""
@@ -168,24 +158,6 @@ class ConfigResource:
         return cls(ConfigResourceType.CLIENT_METRICS, name)
 
 
-class ConfigSource(enum.IntEnum):
-    """The origin of a configuration value, by Kafka's numbers."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigSource:
-        return cls.UNKNOWN
-
-
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
     """A value that would apply if the ones before it were not set."""
@@ -213,15 +185,6 @@ class ConfigEntry:
     def is_default(self) -> bool:
         """Whether it is the default."""
         return self.source is ConfigSource.DEFAULT
-
-
-class ConfigOperation(enum.IntEnum):
-    """Kinds of changes of a configuration value, by Kafka's numbers."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,6 @@ class Committer:
     ) -> None:
         self.membership: GroupMembership | None = None
         self.automatic = options.enable_auto_commit and options.group_id is not None
-        self.last_commit_at: float | None = None
         self._options = options
         self._world = world
         self._offsets = offsets
@@ -194,7 +193,6 @@ class Committer:
         self._note(offsets, since, None)
         if missing:
             offsets = {partition: offset for partition, offset in offsets.items() if partition not in missing}
-        self.last_commit_at = self._world.now()
         self._committed.update((partition, offset.offset) for partition, offset in offsets.items())
         intercept_commit(self._options.interceptors, offsets)
 

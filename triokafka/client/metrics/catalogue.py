@@ -23,10 +23,9 @@ class Declared(NamedTuple):
 Group = Mapping[str, Declared]
 
 
-def _pair(name: str, unit: str, noun: str, per: str = "second") -> dict[str, Declared]:
-    rate = f"{name}-rate" if per == "second" else f"{name}-rate-per-{per}"
+def _pair(name: str, unit: str, noun: str) -> dict[str, Declared]:
     return {
-        rate: Declared(f"{unit}/{per[:1] if per == 'second' else per}", f"{noun} per {per}."),
+        f"{name}-rate": Declared(f"{unit}/s", f"{noun} per second."),
         f"{name}-total": Declared(unit, f"{noun} since the start."),
     }
 

@@ -147,6 +147,10 @@ class Delivery:
         """
         self._batch.add_callback(self, self._index, callback)
 
+    def place(self):
+        """Return the arguments of `Deliveries.add` for this record."""
+        return self._batch, self._index, 1, self._timestamp, self._age
+
     def __repr__(self):
         return f"<Delivery {self.topic}-{self.partition} {'settled' if self.done else 'on its way'}>"
 

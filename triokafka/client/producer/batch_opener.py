@@ -50,6 +50,7 @@ class BatchOpener:
         self._client = client
         self._world = world
         self._check_usable = check_usable
+        self._wakeup = wakeup
         self._wake = wakeup.wake
         self._wake_by = wakeup.wake_by
         self._max_block = options.max_block_ms / 1000
@@ -142,7 +143,7 @@ class BatchOpener:
         if queue.open is not None:
             return queue
         now = self._world.now()
-        if self._should_yield(now):
+        if not self._wakeup.is_held and self._should_yield(now):  # the caller that holds the sender cannot yield
             return None
         size = self.record_bytes(queue, key, value, headers)
         buffer = self._pool.try_allocate(self._accumulator.buffer_size_for(queue.topic_partition.topic, size))

@@ -119,6 +119,10 @@ class Delivery:
         """
         self._batch.add_callback(self, self._index, callback)
 
+    def place(self) -> tuple[ProducerBatch, int, int, int, float]:
+        """Return the arguments of `Deliveries.add` for this record."""
+        return self._batch, self._index, 1, self._timestamp, self._age
+
     def __repr__(self) -> str:
         return f"<Delivery {self.topic}-{self.partition} {'settled' if self.done else 'on its way'}>"
 

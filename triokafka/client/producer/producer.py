@@ -397,8 +397,21 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Deliveries:
-        """Do as `send_nowait`, and return the record's outcome as `send_many` does. Raises as `send_nowait`."""
-        return self._slow_path.send_now_as_deliveries(topic, value, key, partition, timestamp_ms, headers)
+        """Do as `send_nowait`, and return the record's outcome as `send_many` does. Raises as `send_nowait`.
+
+        A request that is due is sent before this returns, not when the event loop runs the next time.
+        """
+        is_held = self._wakeup.hold()
+        try:
+            delivery = self._fast_path.append(topic, value, key, partition, timestamp_ms, headers, None)
+            if delivery is None:
+                return self._slow_path.send_now_as_deliveries(topic, value, key, partition, timestamp_ms, headers)
+            deliveries = Deliveries()
+            deliveries.add(*delivery.place())
+            return deliveries
+        finally:
+            if is_held and self._wakeup.let_go():
+                self._sender.step_now()
 
     async def send_many(
         self,

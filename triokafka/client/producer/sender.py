@@ -106,6 +106,19 @@ class Sender:
         else:
             self._wakeup.wake()
 
+    def step_now(self) -> None:
+        """Do `step` in place of the task, which sleeps."""
+        try:
+            self._client.check_usable()
+        except KafkaError:
+            self._wakeup.wake()  # the task raises it
+            return
+        now = self._world.now()
+        try:
+            self._wakeup.set_alarm(now + self.step(now))
+        except Exception as bug:
+            self._on_fatal(bug)
+
     async def run(self) -> None:
         """Work until cancelled."""
         async with trio.open_nursery() as nursery:

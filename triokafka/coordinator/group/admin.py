@@ -97,15 +97,15 @@ def delete_groups(
     shard: GroupShard, replies: Mapping[str, Reply[DeletableGroupResult]], effects: GroupEffects
 ) -> list[str]:
     """Delete the empty groups of ``replies`` in one append; returns the groups that did not fit into it."""
-    left = list(replies)
-    while left:
-        group_id = left[0]
+    done = 0
+    for group_id, reply in replies.items():
         try:
-            if not delete(shard, group_id, replies[group_id], effects):
+            if not delete(shard, group_id, reply, effects):
                 break
         except BrokerResponseError as error:
-            effects.answer(replies[group_id], DeletableGroupResult(group_id=group_id, error_code=error.code))
-        del left[0]
+            effects.answer(reply, DeletableGroupResult(group_id=group_id, error_code=error.code))
+        done += 1
+    left = list(replies)[done:]
 
     def not_removed(error: KafkaError, _later: GroupEffects) -> None:
         for group_id in left:

@@ -50,9 +50,14 @@ class AdminRequests:
             return DescribedGroup(group_id=group_id, error_code=coordinator_error(error))
 
     async def consumer_group_describe(self, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-        """Handle ConsumerGroupDescribe (KIP-848). Waits until the described state is committed."""
+        """Handle ConsumerGroupDescribe (KIP-848). Waits until the described state is committed.
+
+        With very many groups it yields to other tasks in between.
+        """
         replies: list[Reply[DescribedConsumerGroup] | DescribedConsumerGroup] = []
         for group_id in request.group_ids:
+            if replies and not len(replies) % _GROUPS_AT_ONCE:
+                await checkpoint()
             reply: Reply[DescribedConsumerGroup] = Reply()
             try:
                 self._shards.begin(group_id, partial(consumer_groups.describe, group_id=group_id, reply=reply))
@@ -67,6 +72,8 @@ class AdminRequests:
                 except KafkaError as error:
                     found = _not_described(group_id, error)
             response.groups.append(found)
+            if not len(response.groups) % _GROUPS_AT_ONCE:
+                await checkpoint()
         return response
 
     async def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -99,8 +106,10 @@ class AdminRequests:
         """
         replies: dict[str, Reply[DeletableGroupResult]] = {name: Reply() for name in request.groups_names}
         by_partition: dict[int, list[str]] = {}
-        for group_id in replies:
+        for number, group_id in enumerate(replies, 1):
             by_partition.setdefault(self._runtime.partition_for(group_id), []).append(group_id)
+            if not number % _GROUPS_AT_ONCE:
+                await checkpoint()
         for partition, group_ids in by_partition.items():
             await self._delete(partition, {group_id: replies[group_id] for group_id in group_ids})
         response = DeleteGroupsResponse()
@@ -110,6 +119,8 @@ class AdminRequests:
             except KafkaError as error:
                 result = DeletableGroupResult(group_id=group_id, error_code=coordinator_error(error))
             response.results.append(result)
+            if not len(response.results) % _GROUPS_AT_ONCE:
+                await checkpoint()
         return response
 
     async def _delete(self, partition: int, replies: dict[str, Reply[DeletableGroupResult]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from triokafka.coordinator.group.append_errors import coordinator_error, offsets_append_error
 from triokafka.coordinator.group.group_shard import GroupShard
@@ -13,7 +14,7 @@ from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.runtime.reply import Reply
-from triokafka.coordinator.runtime.waiting import answer_to, run_steps
+from triokafka.coordinator.runtime.waiting import answer_to, checkpoint, run_steps
 from triokafka.errors import KafkaError
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -23,6 +24,8 @@ from triokafka.protocol.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+
+_GROUPS_AT_ONCE: Final = 100
 
 
 class OffsetRequests:
@@ -37,13 +40,13 @@ class OffsetRequests:
     ) -> OffsetCommitResponse:
         """Handle OffsetCommit. Waits until the offsets are committed, at most ``offset_commit_timeout_ms``.
 
-        The offsets are stored in one batch, all or none. A very large request yields to other tasks while it prepares
-        the batch.
+        The offsets are stored in one batch, all or none. A very large request yields to other tasks while its topics
+        are looked up and while it prepares the batch.
         """
-        known, response = commits.resolve_topics(request, version, self._topics, may_read)
+        topics_at = self._topics.version
+        known, response = await run_steps(commits.resolve_topics(request, version, self._topics, may_read))
         if not known:
             return response
-        topics_at = self._topics.version
         try:
             prepared = await run_steps(
                 commits.prepare(
@@ -79,10 +82,19 @@ class OffsetRequests:
         """
         asked_groups = fetches.asked_groups(request, version)
         if request.require_stable:
-            pending = [self._start_stable_fetch(asked, version, may_describe) for asked in asked_groups]
-            groups = [await self._settled(asked, reply) for asked, reply in zip(asked_groups, pending, strict=True)]
-        else:
-            groups = [await self._fetch_group(asked, version, may_describe) for asked in asked_groups]
+            pending = []
+            for asked in asked_groups:
+                pending.append(self._start_stable_fetch(asked, version, may_describe))
+                if not len(pending) % _GROUPS_AT_ONCE:
+                    await checkpoint()
+        groups = []
+        for number, asked in enumerate(asked_groups):
+            if request.require_stable:
+                groups.append(await self._settled(asked, pending[number]))
+            else:
+                groups.append(await self._fetch_group(asked, version, may_describe))
+            if not len(groups) % _GROUPS_AT_ONCE:
+                await checkpoint()
         return fetches.as_response(request, groups, version)
 
     def _start_stable_fetch(

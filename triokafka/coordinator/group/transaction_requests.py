@@ -46,7 +46,7 @@ class TransactionRequests:
             guard: proves that the group's partition takes part in the transaction; see `TransactionalProducer`.
         """
         asked = _as_offset_commit(request)
-        known, response = commits.resolve_topics(asked, _BY_NAME, self._topics, may_read)
+        known, response = await run_steps(commits.resolve_topics(asked, _BY_NAME, self._topics, may_read))
         if not known:
             return _as_response(response)
         try:

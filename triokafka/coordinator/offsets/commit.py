@@ -55,15 +55,19 @@ class Positions(NamedTuple):
 
 def resolve_topics(
     request: OffsetCommitRequest, version: int, topics: TopicsView, may_read: TopicFilter = any_topic
-) -> tuple[list[tuple[OffsetCommitRequestTopic, OffsetCommitResponseTopic]], OffsetCommitResponse]:
+) -> Generator[
+    None, None, tuple[list[tuple[OffsetCommitRequestTopic, OffsetCommitResponseTopic]], OffsetCommitResponse]
+]:
     """Resolve the topics of a request. Returns the existing topics, with name and id filled in, and the response.
 
     The response has a place for every topic, in the order of the request. It already holds the errors for partitions
-    that do not exist and for topics that the client may not read.
+    that do not exist and for topics that the client may not read. Yields so that other tasks can run.
     """
     response = OffsetCommitResponse()
     known = []
-    for asked in request.topics:
+    for number, asked in enumerate(request.topics, 1):
+        if not number % _AT_ONCE:
+            yield
         name: str | None
         topic_id: UUID | None
         error: type[BrokerResponseError]

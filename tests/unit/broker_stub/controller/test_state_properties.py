@@ -19,7 +19,7 @@ from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.metadata.features import SUPPORTED
-from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, ResourceType
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, encode_records
 from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -29,6 +29,7 @@ from triokafka.protocol.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.message import Struct
 
 NAMES = st.sampled_from(["a", "a.b", "a_b", "c", "bad name"])
@@ -176,7 +177,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def configuration_belongs_to_topics_that_exist(self) -> None:
-        of_topics = [name for kind, name in self.image.configs if kind == ResourceType.TOPIC]
+        of_topics = [name for kind, name in self.image.configs if kind == ConfigResourceType.TOPIC]
         assert all(name in self.image.topics for name in of_topics)
         assert all(self.image.configs.values())
 

@@ -128,7 +128,6 @@ class TestDelta:
         assert local.leaders[TopicPartition("new", 0)][0] == uuid.UUID(int=9)
 
     def test_topic_made_again_under_its_name_is_deleted_and_led(self) -> None:
-        """(`cluster/` section 18: name reusable)"""
         delta = MetadataDelta(cluster(topic("t", [1])))
         for record in (RemoveTopicRecord(topic_id=ID), *topic("t", [1], number=8)):
             delta.replay(record)
@@ -143,7 +142,7 @@ class TestDelta:
             delta.replay(record)
         delta.image(99, 1)
         assert delta.local_changes(1).leaders == {} and delta.local_changes(1).deleted == {}
-        assert not delta.changed_topic_ids
+        assert not list(delta.changed_partitions())
 
     def test_unchanged_partitions_of_a_changed_topic_are_not_reported(self) -> None:
         delta = MetadataDelta(cluster(topic("t", [1], [1], [1])))

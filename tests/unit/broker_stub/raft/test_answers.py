@@ -380,6 +380,33 @@ def test_a_follower_with_the_first_offset_gets_the_snapshot() -> None:
     assert (answer.snapshot_id.end_offset, answer.snapshot_id.epoch) == (5, 1)
 
 
+@pytest.mark.parametrize("failure", [errors.CorruptRecordError("bad checksum"), errors.KafkaStorageError("gone")])
+def test_a_follower_gets_the_snapshot_instead_of_records_that_cannot_be_read(
+    failure: errors.BrokerResponseError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = OneNode(records=10).elect()
+
+    def read(*_: object, **__: object) -> bytes:
+        raise failure
+
+    monkeypatch.setattr(node.log, "read", read)
+    assert node.fetch(fetch_offset=3, last_fetched_epoch=1).error_code == failure.code
+    node.log.snapshots[SnapshotId(5, 1)] = b"snapshot"
+    answer = node.fetch(fetch_offset=3, last_fetched_epoch=1)
+    assert (answer.snapshot_id.end_offset, answer.snapshot_id.epoch) == (5, 1)
+    assert node.fetch(fetch_offset=6, last_fetched_epoch=1).error_code == failure.code
+    assert isinstance(node.state, Leader)
+    (said,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]  # once in a while
+    assert f"at offset 3 cannot be read: {failure}" in said
+
+
+def test_a_log_with_a_later_epoch_than_the_stored_one_is_refused_among_other_voters() -> None:
+    """The epoch of a batch is not in its checksum, and the log with the latest one wins elections."""
+    with pytest.raises(errors.CorruptRecordError, match="the log has epoch 1, and quorum-state epoch 0"):
+        OneNode(records=10, stored=ElectionState(0))
+    assert isinstance(OneNode(records=10, voters=1, stored=ElectionState(0)).after(2.5).state, Leader)
+
+
 # FetchSnapshot
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import uuid
 from typing import Any
 
@@ -27,6 +28,35 @@ def new() -> tuple[MemoryStorage, QuorumStateFile]:
     return storage, QuorumStateFile(storage, DIRECTORY)
 
 
+def without_checksum(storage: MemoryStorage, file: QuorumStateFile) -> bytes:
+    """The content of the file as Kafka would write it."""
+    content, changes = re.subn(rb',"crc32c":\d+', b"", storage.read_file(file.path))
+    assert changes == 1
+    return content
+
+
+@pytest.mark.parametrize("kraft_version", [0, 1])
+def test_file_of_kafka_without_a_checksum_is_read(kraft_version: int) -> None:
+    storage, file = new()
+    state = ElectionState(7, 3, KEY if kraft_version else ReplicaKey(2))
+    file.write(state, kraft_version=kraft_version, voter_ids=[1, 2])
+    storage.replace_file(file.path, without_checksum(storage, file))
+    assert file.read() == state
+
+
+@pytest.mark.parametrize("kraft_version", [0, 1])
+def test_one_changed_bit_is_refused_wherever_it_is(kraft_version: int) -> None:
+    storage, file = new()
+    file.write(ElectionState(7, 3, KEY), kraft_version=kraft_version, voter_ids=[1, 2, 3])
+    content = storage.read_file(file.path)
+    for bit in range(8 * len(content)):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        storage.replace_file(file.path, bytes(changed))
+        with pytest.raises(ConfigurationError, match=file.path):
+            file.read()
+
+
 def test_nothing_is_stored_at_first() -> None:
     assert new()[1].read() is None
 
@@ -34,7 +64,7 @@ def test_nothing_is_stored_at_first() -> None:
 def test_static_quorum_is_stored_as_kafka_does() -> None:
     storage, file = new()
     file.write(ElectionState(7, 3, ReplicaKey(2)), kraft_version=0, voter_ids=[1, 2, 3])
-    assert storage.read_file(file.path) == (
+    assert without_checksum(storage, file) == (
         b'{"clusterId":"","leaderId":3,"leaderEpoch":7,"votedId":2,"appliedOffset":0,'
         b'"currentVoters":[{"voterId":1},{"voterId":2},{"voterId":3}],"data_version":0}'
     )
@@ -44,7 +74,7 @@ def test_static_quorum_is_stored_as_kafka_does() -> None:
 def test_dynamic_quorum_is_stored_as_kafka_does() -> None:
     storage, file = new()
     file.write(ElectionState(7, None, KEY), kraft_version=1, voter_ids=[1, 2, 3])
-    assert storage.read_file(file.path) == (
+    assert without_checksum(storage, file) == (
         b'{"leaderId":-1,"leaderEpoch":7,"votedId":2,"votedDirectoryId":"PbXLqAewSm-hxYouen88EQ","data_version":1}'
     )
     assert file.read() == ElectionState(7, None, KEY)

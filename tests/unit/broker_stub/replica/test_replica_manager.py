@@ -18,7 +18,7 @@ from triokafka.broker_stub.log.page_cache import ColdReadError
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.reader import SlicedResult
 from triokafka.broker_stub.metadata.delta import MetadataDelta
-from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage, ResourceType, TopicImage
+from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage, TopicImage
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.replica.read_result import ReadOutcome
@@ -26,6 +26,7 @@ from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.replica.replica_reader import FetchParameters
 from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault, MemoryStorage
 from triokafka.world.system import RealWorld
@@ -75,7 +76,7 @@ class Bench:
             offset=before.offset + 1,
             topics={t.name: t for t in topics},
             topics_by_id={t.topic_id: t for t in topics},
-            configs={(int(ResourceType.TOPIC), name): values for name, values in (configs or {}).items()},
+            configs={(int(ConfigResourceType.TOPIC), name): values for name, values in (configs or {}).items()},
         )
         delta = MetadataDelta(before)
         delta._image = self._image

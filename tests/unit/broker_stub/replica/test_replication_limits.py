@@ -6,10 +6,11 @@ import pytest
 
 from tests.unit.broker_stub.replica.logs import NODE, append, leader
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.replica.replica_selector import RACK_AWARE, RackAwareSelector
 from triokafka.broker_stub.replica.replication_quota import ReplicationQuota
 from triokafka.errors import ConfigurationError
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.structs import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -18,8 +19,8 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 def image(rate: str, replicas: str, *, broker: str = str(NODE)) -> MetadataImage:
     return MetadataImage(
         configs={
-            (int(ResourceType.BROKER), broker): {"leader.replication.throttled.rate": rate},
-            (int(ResourceType.TOPIC), "t"): {"leader.replication.throttled.replicas": replicas},
+            (int(ConfigResourceType.BROKER), broker): {"leader.replication.throttled.rate": rate},
+            (int(ConfigResourceType.TOPIC), "t"): {"leader.replication.throttled.replicas": replicas},
         }
     )
 

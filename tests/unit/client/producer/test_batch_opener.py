@@ -33,7 +33,9 @@ class Setup:
             ProducerOptions(),
             self.bench.accumulator,
             SimpleNamespace(metadata=metadata, cluster=self.bench.cluster),  # type: ignore[arg-type]
-            SimpleNamespace(wake=self.wake, wake_by=lambda at, now: self.alarms.append(at)),  # type: ignore[arg-type]
+            SimpleNamespace(  # type: ignore[arg-type]
+                wake=self.wake, wake_by=lambda at, now: self.alarms.append(at), is_held=False
+            ),
             world=SimpleNamespace(now=trio.current_time),  # type: ignore[arg-type]
             check_usable=self.check_usable,
         )

@@ -54,6 +54,22 @@ async def test_record_sent_now_has_deliveries_of_one_part() -> None:
 
 
 @simulated
+async def test_record_sent_now_is_on_its_way_before_the_call_returns() -> None:
+    """Also when the sender has other work to do then, and while it waits for a linger time."""
+    for linger_ms, on_their_way in ((0, [1, 2]), (50, [0, 0])):
+        async with scripted() as s, s.producer(linger_ms=linger_ms) as producer:
+            await (await producer.send("orders", b"first"))
+            await trio.sleep(1)
+            sent, found = [], []
+            for value in (b"a", b"b"):
+                sent.append(producer.send_nowait_as_deliveries("orders", value))
+                found.append(producer.metrics()["requests_in_flight"])
+            assert found == on_their_way
+            for number, deliveries in enumerate(sent, 1):
+                assert await deliveries == {triokafka.TopicPartition("orders", 0): (number, number)}
+
+
+@simulated
 async def test_failure_that_many_records_share_is_raised_as_one() -> None:
     """Also when each was sent by itself, because an interceptor looks at them."""
     for interceptors in ([], [triokafka.ProducerInterceptor()]):

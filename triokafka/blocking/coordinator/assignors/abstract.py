@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, ClassVar, Final
-
-from triokafka import PartitionAssignor
-from triokafka.errors import ConfigurationError
-
-_BUILT_IN: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+from typing import ClassVar
 
 
 class RebalanceProtocol(IntEnum):
@@ -27,21 +22,3 @@ class AbstractPartitionAssignor:
     def supported_protocols(self) -> list[RebalanceProtocol]:
         """Return the rebalance protocol of this assignor."""
         return [RebalanceProtocol.EAGER]
-
-
-def sdk_assignor(given: Any) -> Any:
-    """Return the SDK's assignor for an element of ``partition_assignment_strategy``.
-
-    Raises:
-        ConfigurationError: a custom assignor with kafka-python's interface.
-    """
-    made = given() if isinstance(given, type) else given
-    if isinstance(made, (str, PartitionAssignor)):
-        return made
-    name = getattr(made, "name", None)
-    if name in _BUILT_IN:
-        return name
-    raise ConfigurationError(
-        f"{given!r} is not one of {', '.join(sorted(_BUILT_IN))}: derive a custom assignor from"
-        " triokafka.PartitionAssignor"
-    )

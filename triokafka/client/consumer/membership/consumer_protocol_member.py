@@ -103,7 +103,6 @@ class ConsumerProtocolMember:
         self.target: Partitions | None = None
         self.owned: Partitions = {}
         self.membership = 0
-        self.why_lost = ""
         self._backoff = backoff
         self._failures = 0
         self._wants = SubscribedTo()
@@ -285,7 +284,6 @@ class ConsumerProtocolMember:
 
     def forget_membership(self, reason: str) -> None:
         """Forget the membership: the group has removed this member, and its partitions may have other owners."""
-        self.why_lost = reason
         self._end(MemberState.LOST)
 
     def leave(self) -> ConsumerGroupHeartbeatRequest | None:

@@ -1,0 +1,212 @@
+"""One changed bit in the files of the metadata log is never silent: nothing is lost, or the node does not start."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.unit.broker_stub.raft.test_metadata_log_files import FOLDER, append, flush, opened, snapshot
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
+from triokafka.broker_stub.metadata.snapshots import SnapshotId
+from triokafka.broker_stub.raft.metadata_log_files import KEEP_ALL, MetadataLogFiles
+from triokafka.records import iter_batches
+from triokafka.world.memory import MemoryStorage
+
+LOG = f"{FOLDER}/{0:020d}.log"
+EPOCHS = (1, 1, 2, 2, 3, 3, 4, 4)
+SMALL = KEEP_ALL.with_values({"segment.bytes": 200})
+
+
+def reopened(storage: MemoryStorage, *, config: LogConfig = KEEP_ALL, committed: int = 0) -> MetadataLogFiles:
+    return MetadataLogFiles(storage, "/data", now_ms=0, config=config, committed=committed)
+
+
+def written(*, snapshot_at: int | None = None, config: LogConfig = KEEP_ALL) -> MemoryStorage:
+    storage = MemoryStorage()
+    opened(storage).close()
+    log = reopened(storage, config=config)
+    append(log, *EPOCHS)
+    flush(log)
+    if snapshot_at is not None:
+        snapshot(log, snapshot_at, EPOCHS[snapshot_at - 1])
+    log.close()
+    return storage
+
+
+def flip(storage: MemoryStorage, path: str, bit: int) -> None:
+    content = bytearray(storage.read_file(path))
+    content[bit // 8] ^= 1 << bit % 8
+    file = storage.open(path)
+    file.write_at(0, bytes(content))
+    file.close()
+
+
+def bits(size: int, every: int) -> Iterator[int]:
+    """One bit of every so many, and another one each time."""
+    chance = random.Random(size)
+    return (min(first + chance.randrange(every), 8 * size - 1) for first in range(0, 8 * size, every))
+
+
+EVERY = pytest.mark.parametrize("every", [48, pytest.param(1, marks=pytest.mark.long)])
+
+
+def content(log: MetadataLogFiles) -> list[tuple[int, int, int]]:
+    return [(found.base_offset, found.epoch, len(found.records)) for found in log.read_all()]
+
+
+def whole(from_offset: int = 0) -> list[tuple[int, int, int]]:
+    return [(offset, epoch, 1) for offset, epoch in enumerate(EPOCHS) if offset >= from_offset]
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> str:
+    return "\n".join(record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR)
+
+
+@EVERY
+@pytest.mark.parametrize("snapshot_at", [None, 4, len(EPOCHS)])
+@pytest.mark.parametrize("committed", [0, len(EPOCHS)])
+@pytest.mark.parametrize("config", [KEEP_ALL, SMALL], ids=["one segment", "segments"])
+def test_log(
+    snapshot_at: int | None, committed: int, config: LogConfig, every: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = written(snapshot_at=snapshot_at, config=config)
+    names = [name for name in storage.list_dir(FOLDER) if name.endswith(".log")]
+    assert (len(names) > 1) == (config is SMALL)
+    for name in names:
+        for bit in bits(len(storage.read_file(f"{FOLDER}/{name}")), every):
+            copy = written(snapshot_at=snapshot_at, config=config)
+            flip(copy, f"{FOLDER}/{name}", bit)
+            caplog.clear()
+            try:
+                log = reopened(copy, config=config, committed=committed)
+            except DamagedLogError as error:
+                assert f"{FOLDER}/{name}" in str(error) or "the log had" in str(error)
+                continue
+            found, said = content(log), errors(caplog)
+            log.close()
+            if said:
+                assert f"{FOLDER}/{name} is damaged at byte " in said
+                assert snapshot_at is not None and found == whole(log.start_offset)
+                assert log.start_offset <= snapshot_at
+                kept = [one for one in copy.list_dir(FOLDER) if one.endswith(DAMAGED_SUFFIX)]
+                assert kept == [f"{name}{DAMAGED_SUFFIX}"]
+            elif found != whole(log.start_offset):
+                # Nothing can tell these two from a log that was written so: an interrupted last write, and another
+                # epoch that is in order. The quorum checks the last epoch, and what was committed cannot be cut.
+                if len(found) == len(EPOCHS):
+                    assert [one[0] for one in found] == list(range(len(EPOCHS)))
+                    assert [one[1] for one in found[1:-1]] == list(EPOCHS[1:-1])
+                else:
+                    assert found == whole()[:-1] and not committed
+                    assert "the last write is incomplete" in caplog.text
+
+
+@EVERY
+@pytest.mark.parametrize("older", [False, True])
+def test_snapshot(older: bool, every: int, caplog: pytest.LogCaptureFixture) -> None:
+    def made() -> MemoryStorage:
+        storage = written(snapshot_at=4)
+        if older:
+            log = reopened(storage)
+            snapshot(log, 6, EPOCHS[5])
+            log.close()
+        return storage
+
+    newest = SnapshotId(6, EPOCHS[5]) if older else SnapshotId(4, EPOCHS[3])
+    path = f"{FOLDER}/{newest.file_name}"
+    intact = [(one.records, one.kraft_version) for one in reopened(made()).snapshots.read(newest).batches]
+    for bit in bits(len(made().read_file(path)), every):
+        storage = made()
+        flip(storage, path, bit)
+        caplog.clear()
+        log = reopened(storage)
+        assert content(log) == whole()
+        if log.latest_snapshot_id() == newest:
+            assert [(one.records, one.kraft_version) for one in log.snapshots.read(newest).batches] == intact
+        else:
+            assert f"{path} is damaged" in errors(caplog)
+            assert log.latest_snapshot_id() == (SnapshotId(4, EPOCHS[3]) if older else None)
+        log.close()
+
+
+def test_snapshot_with_the_first_voters_is_needed() -> None:
+    storage = MemoryStorage()
+    log = opened(storage)
+    snapshot(log, 0, 0)
+    log.close()
+    path = f"{FOLDER}/{SnapshotId(0, 0).file_name}"
+    flip(storage, path, 8 * 9)  # the length
+    with pytest.raises(DamagedLogError, match=path):
+        reopened(storage)
+
+
+def test_flipped_bit_that_gives_a_batch_the_offset_after_the_snapshot() -> None:
+    storage = written(snapshot_at=4)
+    flip(storage, LOG, 8 * 7 + 2)  # offset 0 becomes 4
+    log = reopened(storage)
+    assert (log.start_offset, content(log)) == (4, whole(4))
+    log.close()
+
+
+def test_negative_epoch_of_the_first_batch() -> None:
+    storage = written()
+    flip(storage, LOG, 8 * 12 + 7)
+    with pytest.raises(DamagedLogError, match=f"{LOG} is damaged at byte 0, offset 0: the batch has epoch -2147483647"):
+        reopened(storage)
+
+
+class _Killed(Exception):
+    """The process is killed."""
+
+
+def _kill_after(calls: int, storage: MemoryStorage, patch: pytest.MonkeyPatch) -> None:
+    """Let all calls that change the disk, or open a file, fail after so many."""
+    left = iter(range(calls))
+
+    def counted(original: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **options: object) -> object:
+            if next(left, None) is None:
+                raise _Killed
+            return original(*args, **options)
+
+        return call
+
+    for name in ("rename", "remove", "sync_dir", "open"):
+        patch.setattr(storage, name, counted(getattr(storage, name)))
+
+
+@pytest.mark.parametrize("config", [KEEP_ALL, SMALL], ids=["one segment", "segments"])
+def test_crash_while_the_log_is_cut_at_a_snapshot(config: LogConfig) -> None:
+    """A start that breaks off at any call of the disk is completed by the next one."""
+    for calls in range(1, 100):
+        storage = written(snapshot_at=5, config=config)
+        flip(storage, LOG, 8 * 30)
+        with pytest.MonkeyPatch.context() as patch:
+            _kill_after(calls, storage, patch)
+            try:
+                reopened(storage, config=config).close()
+            except _Killed:
+                ended = False
+            else:
+                ended = True
+        log = reopened(storage, config=config)
+        assert content(log) == whole(log.start_offset) and log.start_offset <= 5
+        log.close()
+        if ended:
+            return
+    raise AssertionError("the start needs more calls")
+
+
+def test_records_with_another_offset_or_epoch_are_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    """The disk changes them under a running node."""
+    storage = written()
+    log = reopened(storage)
+    size = next(iter_batches(storage.read_file(LOG))).size
+    flip(storage, LOG, 8 * (3 * size + 7) + 3)
+    with pytest.raises(Exception, match="offset 11 is where another one should be"):
+        log.read(0, 1 << 20)
+    log.close()
