@@ -1,4 +1,4 @@
-"""The topics with the state of a flow: created, kept compacted, and watched for what they lose."""
+"""The topics with the state of a flow: created, kept compacted, and written again if records are lost."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ class StateTopics:
             known_id, known_start = self._seen.get(topic, (topic_id, start))
             self._seen[topic] = topic_id, start
             if known_id != topic_id:
-                logger.warning("topic %s is another one now: this process writes to it again what it knows", topic)
+                logger.warning("topic %s was deleted and created again: this process writes its state again", topic)
                 lost.append(topic)
             elif start > known_start:
                 logger.warning(
-                    "topic %s: records before offset %d were deleted: this process writes again what it knows",
+                    "topic %s: records before offset %d were deleted: this process writes its state again",
                     topic, start,
                 )  # fmt: skip
                 lost.append(topic)
