@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check collected test test-pure interop long bench numbers docs dist image clean
+.PHONY: help setup demo check collected kerberos test test-pure interop long bench numbers docs dist image clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -40,7 +40,12 @@ collected: $(READY)
 	@$(PYTEST) --collect-only --quiet >$(VENV)/.collected 2>&1 || { cat $(VENV)/.collected; exit 1; }
 	@tail -1 $(VENV)/.collected
 
+# A KDC and the package gssapi, without root; where they cannot be had, the tests of Kerberos skip and say why.
+kerberos: $(READY)
+	@-$(BIN)/python -m tests.support.kerberos_setup
+
 test: $(READY) ## everything that must pass (under 25 minutes on two cores)
+	@$(MAKE) --no-print-directory kerberos
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check collected
 	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder
 	$(MAKE) --no-print-directory test-pure
@@ -50,7 +55,7 @@ test-pure: $(READY) ## codec, record, producer and consumer tests again without 
 	  tests/unit/protocol tests/unit/records tests/unit/client tests/property/test_records.py \
 	  tests/property/test_protocol_codecs.py tests/integration/test_producer.py tests/integration/test_consumer_groups.py
 
-interop: $(READY) ## peers from Maven: the Java client and Apache Kafka (under 40 minutes)
+interop: $(READY) kerberos ## peers from Maven: the Java client and Apache Kafka (under 40 minutes)
 	-$(BIN)/python -m tests.interop.jvm
 	$(PYTEST) -n 2 --dist loadfile -m 'interop and not long' tests/interop
 

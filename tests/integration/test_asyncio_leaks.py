@@ -14,9 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.asyncio_programs import cancelled_at, run, until
+from tests.support.asyncio_programs import PATIENCE, cancelled_at, run, until
 from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from triokafka.asyncio.guest import GuestLoop
+from triokafka.client.producer.sender import Sender
 from triokafka.loop_thread import loop_thread
+from triokafka.network.connection import Connection
+from triokafka.network.request_writer import RequestWriter
 
 
 def open_files() -> int:
@@ -193,6 +197,48 @@ def test_keyboard_interrupt_leaves_nothing(bootstrap: str, topic: str) -> None:
         with pytest.raises(KeyboardInterrupt):
             run(interrupted(stage))
     run(settle_to(before))
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [(GuestLoop, "_step"), (Sender, "step"), (Connection, "submit"), (RequestWriter, "write")],
+    ids=lambda part: getattr(part, "__name__", part),
+)
+def test_interrupt_in_the_middle_of_a_send_leaves_the_producer_usable(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch, kind: type, method: str
+) -> None:
+    original = getattr(kind, method)
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGINT)
+        return original(*arguments, **options)
+
+    async def start() -> AIOKafkaProducer:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+        await producer.start()
+        await producer.send_and_wait(topic, b"before")
+        return producer
+
+    async def send(producer: AIOKafkaProducer) -> None:
+        sent.append(await producer.send(topic, b"a"))
+        sent.append(await producer.send(topic, b"b"))
+        await asyncio.sleep(PATIENCE)
+
+    async def stop(producer: AIOKafkaProducer) -> list[int]:
+        async with asyncio.timeout(PATIENCE):
+            await producer.send_and_wait(topic, b"c")
+            await producer.stop()
+            return [(await future).offset for future in sent]
+
+    sent: list[Any] = []
+    loop = asyncio.new_event_loop()
+    producer = loop.run_until_complete(start())
+    monkeypatch.setattr(kind, method, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(send(producer))
+    assert loop.run_until_complete(stop(producer)) == [1, 2]
+    loop.close()
 
 
 @pytest.mark.long

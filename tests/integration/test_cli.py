@@ -1,7 +1,4 @@
-"""The commands for topics, configurations, producing and consuming, against a broker in a process of its own.
-
-Rows are those of `security-metrics-tools`, sections 15 to 17 and 20.
-"""
+"""The commands for topics, configurations, producing and consuming, against a broker in a process of its own."""
 
 from __future__ import annotations
 

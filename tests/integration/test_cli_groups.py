@@ -1,7 +1,4 @@
-"""``triokafka groups`` against a broker in a process of its own, with members of both protocols.
-
-Rows are those of `security-metrics-tools`, sections 17 and 20.
-"""
+"""``triokafka groups`` against a broker in a process of its own, with members of both protocols."""
 
 from __future__ import annotations
 

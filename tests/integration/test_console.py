@@ -108,6 +108,43 @@ async def test_broker_that_failed_is_shown_as_not_in_service() -> None:
             assert overview["cluster"]["fenced"] == [3]
             _, brokers = await page.get("/api/brokers")
             assert {one["node_id"]: one["in_service"] for one in brokers["brokers"]} == {1: True, 2: True, 3: False}
+            _, third = await page.get("/api/brokers/3/configs")
+            assert (third["broker"]["node_id"], third["broker"]["in_service"], third["configs"]) == (3, False, [])
+            assert "broker 3 is not in service" in third["error"]["message"]
+            status, unknown = await page.get("/api/brokers/9/configs")
+            assert (status, unknown["message"]) == (
+                502,
+                "broker 9 is not in the cluster, which has the brokers: 1, 2, 3",
+            )
+
+
+async def test_partition_without_a_leader_does_not_hold_up_the_page() -> None:
+    async with running_cluster(nodes=3) as cluster:
+        client: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
+        async with triokafka.AdminClient(**client) as admin, triokafka.Producer(**client) as producer:
+            await admin.create_topics(
+                [
+                    triokafka.NewTopic("lonely", assignments={0: [3], 1: [1]}),
+                    triokafka.NewTopic("gone", assignments={0: [3]}),
+                ]
+            )
+            await (await producer.send("lonely", b"still here", partition=1))
+            await admin.alter_group_offsets("billing", {TopicPartition("lonely", n): 0 for n in range(2)})
+        await cluster.stop(3)
+        async with console(client) as page:
+            with trio.fail_after(45):  # the limit of one answer that asked the partition was 60 seconds
+                _, topic = await page.get("/api/topics/lonely")
+                assert [(one["start"], one["end"]) for one in topic["partitions"]] == [(None, None), (0, 1)]
+                _, found = await page.get("/api/topics/lonely/messages")
+                assert [one["value"]["text"] for one in found["records"]] == ["still here"]
+                assert found["left_out"] == [0]
+                status, problem = await page.get("/api/topics/gone/messages")
+                assert (status, "no partition of topic gone has a leader" in problem["message"]) == (502, True)
+                _, producers = await page.get("/api/topics/lonely/producers")
+                assert list(producers["producers"]) == ["lonely-1"]
+                _, group = await page.get("/api/group?id=billing")
+                assert [(one["partition"], one["lag"]) for one in group["positions"]] == [(0, None), (1, 1)]
+                assert (await page.get("/api/groups"))[1]["silent"] == []
 
 
 @pytest.mark.parametrize(

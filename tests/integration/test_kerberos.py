@@ -10,7 +10,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.support.kdc import REALM, Kdc, running_kdc
+from tests.support.kdc import REALM, Kdc, needs_kerberos, running_kdc
 from triokafka.blocking import KafkaProducer
 from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
 from triokafka.security.kerberos.login import KerberosLogin, KerberosSettings
@@ -95,7 +95,7 @@ async def test_refusals_name_the_reason(kdc: Kdc, tmp_path: Path) -> None:
 
 
 def test_incomplete_login_text_is_refused() -> None:
-    pytest.importorskip("gssapi", reason="Kerberos: the package gssapi is missing; install triokafka[kerberos]")
+    needs_kerberos()
     for text in (
         f"{MODULE} required useKeyTab=true;",
         f"{MODULE} required;",

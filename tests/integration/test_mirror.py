@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import trio
 import triokafka
 from tests.support.read_back import read_all
 from triokafka.mirror import Mirror, MirrorOptions
-from triokafka.mirror.progress import read_checkpoints
+from triokafka.mirror.progress import read_checkpoints, read_positions
 from triokafka.security.acl import (
     AclBinding,
     AclBindingFilter,
@@ -50,11 +51,13 @@ async def mirror(west: RunningBroker, east: RunningBroker, **more: Any) -> Mirro
     return made
 
 
-async def write(broker: RunningBroker, topic: str, count: int, *, partitions: int = 2, first: int = 0) -> None:
+async def write(
+    broker: RunningBroker, topic: str, count: int, *, partitions: int = 2, first: int = 0, batch_size: int = 16_384
+) -> None:
     async with triokafka.AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         if topic not in {one.name for one in await admin.list_topics()}:
             await admin.create_topics([triokafka.NewTopic(topic, partitions, configs={"retention.ms": "777777000"})])
-    async with triokafka.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+    async with triokafka.Producer(bootstrap_servers=broker.bootstrap_servers, batch_size=batch_size) as producer:
         for number in range(first, first + count):
             await producer.send(
                 topic,
@@ -215,6 +218,41 @@ async def test_running_mirror_leaves_deleted_topics_deleted_and_copies_recreated
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("exactly_once", [False, True])
+async def test_recreated_topic_that_is_longer_than_the_old_one_is_copied_once(exactly_once: bool) -> None:
+    """The mirror looks at the topics every half minute; its consumer notices the new topic before that."""
+    async with running_broker() as west, running_broker() as east, trio.open_nursery() as nursery:
+        await write(west, "orders", 10, partitions=1)
+        west_options = {"bootstrap_servers": west.bootstrap_servers, "client_id": "the mirror"}
+        running = Mirror(replace(options(west, east, exactly_once=exactly_once), source=west_options))
+        nursery.start_soon(running.run)
+
+        async def copied(numbers: list[bytes | None]) -> bool:
+            return [value for _, value, _, _ in await records(east, "west.orders", 0)] == numbers
+
+        def values(first: int, count: int) -> list[bytes | None]:
+            return [b"%d" % number if number % 7 else None for number in range(first, first + count)]
+
+        async with triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin:
+
+            async def created() -> bool:
+                return "west.orders" in [topic.name for topic in await admin.list_topics()]
+
+            await until(created)
+        await until(lambda: copied(values(0, 10)))
+
+        async def stored() -> bool:
+            found = await read_positions({"bootstrap_servers": east.bootstrap_servers}, "west")
+            return [position.next_offset for position in found.values()] == [10]
+
+        await until(stored)
+        west.delay_requests("ListOffsets", delay_ms=1_500, client_id="the mirror")  # the new topic grows meanwhile
+        await west.delete_topic("orders")
+        await write(west, "orders", 25, partitions=1, first=100)
+        await until(lambda: copied(values(0, 10) + values(100, 25)))
+        nursery.cancel_scope.cancel()
+
+
 async def test_progress_that_is_deleted_while_the_mirror_runs_is_stored_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -249,6 +287,69 @@ async def test_progress_that_is_deleted_while_the_mirror_runs_is_stored_again(
         assert len(await records(east, "west.orders", 0)) == 20
 
 
+async def test_progress_that_is_truncated_while_the_mirror_runs_is_stored_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also if the session fails before the mirror has written it again."""
+    positions = TopicPartition("west.mirror-positions.internal", 0)
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 10, partitions=1)
+        async with (
+            trio.open_nursery() as nursery,
+            triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin,
+        ):
+            running = Mirror(options(west, east, refresh_interval_ms=200, commit_interval_ms=100))
+            nursery.start_soon(running.run)
+
+            async def end() -> int:
+                found = await admin.list_offsets({positions: "latest"})
+                return 0 if positions in found.errors else found[positions].offset
+
+            async def stored() -> bool:
+                return await end() > truncated
+
+            truncated = 0
+            await until(stored)
+            policy = triokafka.ConfigResource.topic(positions.topic)
+            await admin.incremental_alter_configs({policy: {"cleanup.policy": "compact,delete"}})
+            truncated = await end()
+            await admin.delete_records({positions: truncated})
+            west.fail_next("Fetch", "UNKNOWN_SERVER_ERROR", topic="orders")
+            await until(stored)
+            nursery.cancel_scope.cancel()
+        assert "records before offset" in caplog.text
+        again = await mirror(west, east)
+        assert (await again.status()).records == 0
+        assert "had cleanup.policy=compact,delete" in caplog.text
+        assert (await configs(east, positions.topic))["cleanup.policy"] == "compact"
+        assert len(await records(east, "west.orders", 0)) == 10
+
+
+async def test_progress_topic_that_another_process_created_again_is_filled(caplog: pytest.LogCaptureFixture) -> None:
+    """The process of one shard creates the deleted topic, and the others notice that it is not theirs."""
+    positions = TopicPartition("west.mirror-positions.internal", 0)
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", 10, partitions=1)
+        async with (
+            trio.open_nursery() as nursery,
+            triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin,
+        ):
+            running = Mirror(options(west, east, refresh_interval_ms=1_000, commit_interval_ms=100))
+            nursery.start_soon(running.run)
+
+            async def stored() -> bool:
+                found = await admin.list_offsets({positions: "latest"})
+                return positions not in found.errors and found[positions].offset > 0
+
+            await until(stored)
+            await east.delete_topic(positions.topic)
+            await admin.create_topics([triokafka.NewTopic(positions.topic, 1, configs={"cleanup.policy": "compact"})])
+            await until(stored)
+            nursery.cancel_scope.cancel()
+        assert "deleted" in caplog.text
+        assert (await (await mirror(west, east)).status()).records == 0
+
+
 async def test_target_topic_that_was_recreated_is_said_and_filled_from_there(caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 10, partitions=1)
@@ -280,6 +381,45 @@ async def test_records_that_the_source_deleted_are_counted() -> None:
         again = await mirror(west, east)
         status = await again.status()
         assert (status.lost, status.records, status.lag) == (5, 5, 0)
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+async def test_records_that_the_source_deletes_under_a_running_mirror_are_counted_exactly(
+    exactly_once: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Small fetches and one long transaction: the deletion comes while records are on their way."""
+    written, kept = 3_000, 40
+    async with running_broker() as west, running_broker() as east:
+        await write(west, "orders", written, batch_size=200)
+        running = Mirror(
+            options(
+                west, east, exactly_once=exactly_once, commit_interval_ms=1_500,
+                consumer_options={"max_partition_fetch_bytes": 300, "fetch_max_bytes": 600},
+            )
+        )  # fmt: skip
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(running.run)
+
+            async def copying() -> bool:
+                return (await running.status()).records > 20
+
+            await until(copying)
+            async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
+                await admin.delete_records({TopicPartition("orders", 1): written // 2 - kept})
+
+            async def finished() -> bool:
+                return (await running.status()).lag == 0
+
+            await until(finished)
+            lost = (await running.status()).lost
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(PATIENCE):
+            await Mirror(options(west, east, exactly_once=exactly_once)).run(until_caught_up=True)
+        whole = await read_all(east.bootstrap_servers, {"west.orders": 2}, isolation_level="read_committed")
+        first, second = (whole[TopicPartition("west.orders", number)] for number in (0, 1))
+        assert len(first) == written // 2
+        assert len(second) + lost == written // 2
+        assert not lost or f"orders-1: the source deleted {lost} offsets before they were mirrored" in caplog.text
 
 
 async def test_topic_that_the_target_refuses_does_not_hold_up_the_others() -> None:

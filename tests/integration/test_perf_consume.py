@@ -1,7 +1,4 @@
-"""``triokafka perf consume``: the run itself, and what it says at its end.
-
-Rows are those of `security-metrics-tools`, section 17.
-"""
+"""``triokafka perf consume``: the run itself, and what it says at its end."""
 
 from __future__ import annotations
 

@@ -6,9 +6,10 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tests.interop import jvm, token_clients
+from tests.support.login_clients import USER, Address
 
 _SOURCE: Final = Path(__file__).parent / "franz"
 _REFUSED: Final = 3
@@ -28,22 +29,22 @@ def program() -> str:
     return str(target)
 
 
-def send(listener: Any, authority: Path, mechanism: str, user: str, secret: str, *, service: str = "kafka") -> None:
+def send(address: Address, mechanism: str, user: str, secret: str, *, service: str = "kafka") -> None:
     """Send a record. Raises `PermissionError` if the broker refuses the login."""
-    tls = ["-authority", str(authority)] if listener.protocol == "SASL_SSL" else []
+    tls = ["-authority", str(address.authority)] if address.tls else []
     login = ["-mechanism", mechanism, "-user", user, "-secret", secret, "-service", service]
-    command = [program(), "-bootstrap", listener.bootstrap_servers, *tls, *login]
+    command = [program(), "-bootstrap", address.bootstrap_servers, *tls, *login]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode == _REFUSED:
         raise PermissionError(done.stderr)
     assert done.returncode == 0, done.stderr
 
 
-def by_password(listener: Any, authority: Path, mechanism: str, password: str) -> None:
+def by_password(address: Address, mechanism: str, password: str) -> None:
     """Log in with PLAIN or SCRAM."""
-    send(listener, authority, mechanism, "alice", password)
+    send(address, mechanism, USER, password)
 
 
-def by_token(listener: Any, authority: Path, mechanism: str, password: str) -> None:
+def by_token(address: Address, mechanism: str, password: str) -> None:
     """Log in with an unsecured token."""
-    send(listener, authority, mechanism, "", token_clients.token(password))
+    send(address, mechanism, "", token_clients.token(password))

@@ -6,35 +6,30 @@ their own, because the environment names the tickets.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from tests.interop import franz_client, jvm
+from tests.interop import franz_client, java_client
+from tests.support import login_clients
 from tests.support.kdc import REALM, Kdc
+from tests.support.login_clients import USER, WRONG_PASSWORD, Address, NotBuiltError, Use
 
 _SERVICE: Final = "kafka"
 _REFUSED: Final = 3
 _MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 _OTHER_SERVICE: Final = "other"
-_USER: Final = "alice"
-
-
-class NotBuiltError(Exception):
-    """The client is built without GSSAPI."""
 
 
 def prepare(kdc: Kdc, directory: Path) -> None:
     """Make the principals of a broker on ``localhost`` and of the clients, with their keytabs and tickets."""
     kdc.keytab("broker", f"{_SERVICE}/localhost")
     kdc.keytab("other", f"{_OTHER_SERVICE}/localhost")
-    keytab = kdc.keytab(_USER, _USER)
-    kdc.run("kinit", "-k", "-t", str(keytab), "-c", f"FILE:{directory / _USER}.cache", _USER)
+    keytab = kdc.keytab(USER, USER)
+    kdc.run("kinit", "-k", "-t", str(keytab), "-c", f"FILE:{directory / USER}.cache", USER)
 
 
 def login(directory: Path, name: str, principal: str) -> str:
@@ -44,82 +39,28 @@ def login(directory: Path, name: str, principal: str) -> str:
 
 
 def _service(password: str) -> str:
-    return _OTHER_SERVICE if password == "guess" else _SERVICE
+    return _OTHER_SERVICE if password == WRONG_PASSWORD else _SERVICE
 
 
-def _triokafka(servers: str, protocol: str, authority: str, service: str) -> None:
-    from triokafka.blocking import KafkaProducer
-    from triokafka.errors import SaslAuthenticationFailedError
-
-    options: dict[str, Any] = {"ssl_cafile": authority} if protocol == "SASL_SSL" else {}
-    try:
-        producer = KafkaProducer(
-            bootstrap_servers=servers,
-            security_protocol=protocol,
-            sasl_mechanism="GSSAPI",
-            sasl_kerberos_service_name=service,
-            **options,
-        )
-        producer.send("orders", b"triokafka", partition=0).get(20)
-        producer.close()
-    except SaslAuthenticationFailedError as error:
-        raise PermissionError(str(error)) from None
+def _triokafka(address: Address, mechanism: str, service: str) -> None:
+    login_clients.triokafka(address, mechanism, sasl_kerberos_service_name=service)
 
 
-def _confluent(servers: str, protocol: str, authority: str, service: str) -> None:
-    from confluent_kafka import KafkaException, Producer
-
-    settings = {"bootstrap.servers": servers, "security.protocol": protocol, "sasl.mechanisms": "GSSAPI"}
-    try:
-        Producer(settings)
-    except KafkaException as error:
-        raise NotBuiltError(str(error)) from None
-    raise AssertionError("confluent-kafka has GSSAPI now: send a record with it")
+def _confluent(address: Address, mechanism: str, service: str) -> None:
+    login_clients.confluent(address, mechanism)
+    raise AssertionError("confluent-kafka has GSSAPI now: pass the service to it")
 
 
-def _kafka_python(servers: str, protocol: str, authority: str, service: str) -> None:
-    from kafka import KafkaProducer
-    from kafka.errors import KafkaTimeoutError, SaslAuthenticationFailedError
-
-    try:
-        producer = KafkaProducer(
-            bootstrap_servers=servers,
-            security_protocol=protocol,
-            ssl_cafile=authority if protocol == "SASL_SSL" else None,
-            sasl_mechanism="GSSAPI",
-            sasl_kerberos_service_name=service,
-            bootstrap_timeout_ms=20_000 if service == _SERVICE else 3_000,
-        )
-        producer.send("orders", b"kafka-python", partition=0).get(20)
-        producer.close()
-    except (SaslAuthenticationFailedError, KafkaTimeoutError) as error:
-        raise PermissionError(str(error)) from None
+def _kafka_python(address: Address, mechanism: str, service: str) -> None:
+    patience_ms = 20_000 if service == _SERVICE else 3_000
+    login_clients.kafka_python(address, mechanism, patience_ms=patience_ms, sasl_kerberos_service_name=service)
 
 
-def _aiokafka(servers: str, protocol: str, authority: str, service: str) -> None:
-    from aiokafka import AIOKafkaProducer
-    from aiokafka.errors import KafkaConnectionError
-
-    async def produce() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=servers,
-            security_protocol=protocol,
-            ssl_context=ssl.create_default_context(cafile=authority) if protocol == "SASL_SSL" else None,
-            sasl_mechanism="GSSAPI",
-            sasl_kerberos_service_name=service,
-        )
-        try:
-            await producer.start()
-            await producer.send_and_wait("orders", b"aiokafka", partition=0)
-        except KafkaConnectionError as error:
-            raise PermissionError(str(error)) from None
-        finally:
-            await producer.stop()
-
-    asyncio.run(produce())
+def _aiokafka(address: Address, mechanism: str, service: str) -> None:
+    login_clients.aiokafka(address, mechanism, sasl_kerberos_service_name=service)
 
 
-_PYTHON: Final[Mapping[str, Callable[[str, str, str, str], None]]] = {
+_PYTHON: Final[Mapping[str, Use]] = {
     "triokafka": _triokafka,
     "confluent-kafka": _confluent,
     "kafka-python": _kafka_python,
@@ -127,13 +68,13 @@ _PYTHON: Final[Mapping[str, Callable[[str, str, str, str], None]]] = {
 }
 
 
-def _process(name: str) -> Callable[[Any, Path, str, str], None]:
+def _process(name: str) -> Use:
     """Return a function that runs a client in a process with the tickets of the login."""
 
-    def use(listener: Any, authority: Path, mechanism: str, password: str) -> None:
-        arguments = (listener.bootstrap_servers, listener.protocol, str(authority), _service(password))
+    def use(address: Address, mechanism: str, password: str) -> None:
+        arguments = (address.bootstrap_servers, address.protocol, str(address.authority), mechanism, _service(password))
         command = [sys.executable, "-m", __name__, name, *arguments]
-        environment = {**os.environ, "KRB5CCNAME": f"FILE:{authority.with_name(_USER)}.cache"}
+        environment = {**os.environ, "KRB5CCNAME": f"FILE:{address.authority.with_name(USER)}.cache"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
         last = done.stderr.strip().rpartition("\n")[2]
         if done.returncode == _REFUSED:
@@ -144,43 +85,28 @@ def _process(name: str) -> Callable[[Any, Path, str, str], None]:
     return use
 
 
-def _java(listener: Any, authority: Path, mechanism: str, password: str) -> None:
-    from tests.interop.test_security import TOPICS, properties
-
+def _java(address: Address, mechanism: str, password: str) -> None:
     service = _service(password)
-    config = properties(
-        authority.with_name(f"{mechanism}-{listener.protocol}-{service}.properties"),
-        security_protocol=listener.protocol,
-        sasl_mechanism=mechanism,
-        sasl_kerberos_service_name=service,
-        sasl_jaas_config=login(authority.parent, _USER, _USER),
-        ssl_truststore_type="PEM",
-        ssl_truststore_location=str(authority),
-    )
-    try:
-        jvm.run_java(TOPICS, "--bootstrap-server", listener.bootstrap_servers, "--command-config", config, "--list")
-    except AssertionError as error:
-        if "SaslAuthenticationException" in str(error):
-            raise PermissionError(str(error)) from None
-        raise
+    text = login(address.authority.parent, USER, USER)
+    java_client.list_topics(address, mechanism, service, sasl_kerberos_service_name=service, sasl_jaas_config=text)
 
 
-def _franz(listener: Any, authority: Path, mechanism: str, password: str) -> None:
-    keytab = str(authority.with_name(f"{_USER}.keytab"))
-    franz_client.send(listener, authority, mechanism, _USER, keytab, service=_service(password))
+def _franz(address: Address, mechanism: str, password: str) -> None:
+    keytab = str(address.authority.with_name(f"{USER}.keytab"))
+    franz_client.send(address, mechanism, USER, keytab, service=_service(password))
 
 
-CLIENTS: Final[Mapping[str, Callable[[Any, Path, str, str], None]]] = {
+CLIENTS: Final[Mapping[str, Use]] = {
     **{name: _process(name) for name in _PYTHON},
     "Java": _java,
     "franz-go": _franz,
 }
 
 
-def main(name: str, *arguments: str) -> int:
+def main(name: str, servers: str, protocol: str, authority: str, mechanism: str, service: str) -> int:
     """Run a client; return `_REFUSED` if the broker refuses it."""
     try:
-        _PYTHON[name](*arguments)
+        _PYTHON[name](Address(servers, protocol, Path(authority)), mechanism, service)
     except PermissionError as error:
         print(error, file=sys.stderr)
         return _REFUSED

@@ -10,24 +10,23 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import trustme
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from tests.integration.test_security_clients import aiokafka, confluent, kafka_python
-from tests.interop import franz_client, jvm, kerberos_clients, token_clients
-from tests.interop.test_security import MECHANISMS, MODULES, TOPICS, USER, login, properties
+from tests.interop import franz_client, java_client, jvm, kerberos_clients, token_clients
+from tests.interop.test_security import MECHANISMS, MODULES, login
 from tests.support.broker_process import BrokerProcess
 from tests.support.kdc import running_kdc
-from triokafka.blocking import KafkaAdminClient, KafkaProducer
+from tests.support.login_clients import BY_PASSWORD, USER, WRONG_PASSWORD, Address, NotBuiltError, Use
+from triokafka.blocking import KafkaAdminClient
 from triokafka.blocking.admin import UserScramCredentialUpsertion
 from triokafka.cli.cluster.free_ports import free_ports
-from triokafka.errors import SaslAuthenticationFailedError
 
 _PASSWORD: Final = "secret"
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"
@@ -36,56 +35,14 @@ _AT_ONCE: Final = 3
 """Clients that run at the same time, some of them JVMs."""
 _OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
-Use = Callable[[Any, Path, str, str], None]
 
-
-class Listener(NamedTuple):
-    """A listener, with the attributes of a test's broker that the clients' functions use."""
-
-    bootstrap_servers: str
-    protocol: str
-    authority: str
-
-    def client_options(self) -> dict[str, Any]:
-        """Return the options without a login."""
-        found: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers, "security_protocol": self.protocol}
-        return {**found, "ssl_cafile": self.authority} if self.protocol == "SASL_SSL" else found
-
-
-def triokafka(listener: Any, authority: Path, mechanism: str, password: str) -> None:
-    """Our blocking producer."""
-    options = {**listener.client_options(), "sasl_mechanism": mechanism}
-    try:
-        producer = KafkaProducer(**options, sasl_plain_username=USER, sasl_plain_password=password)
-        producer.send("orders", b"triokafka", partition=0).get(20)
-        producer.close()
-    except SaslAuthenticationFailedError as error:
-        raise PermissionError(str(error)) from None
-
-
-def java(listener: Any, authority: Path, mechanism: str, password: str) -> None:
+def java(address: Address, mechanism: str, password: str) -> None:
     """Kafka's tool for topics, which uses the Java client."""
-    config = properties(
-        authority.with_name(f"{mechanism}-{listener.protocol}-{password}.properties"),
-        security_protocol=listener.protocol,
-        sasl_mechanism=mechanism,
-        sasl_jaas_config=login(mechanism, password),
-        ssl_truststore_type="PEM",
-        ssl_truststore_location=str(authority),
-    )
-    try:
-        jvm.run_java(TOPICS, "--bootstrap-server", listener.bootstrap_servers, "--command-config", config, "--list")
-    except AssertionError as error:
-        if "SaslAuthenticationException" in str(error):
-            raise PermissionError(str(error)) from None
-        raise
+    java_client.list_topics(address, mechanism, password, sasl_jaas_config=login(mechanism, password))
 
 
 _BY_PASSWORD: Final[Mapping[str, Use]] = {
-    "triokafka": triokafka,
-    "confluent-kafka": confluent,
-    "kafka-python": kafka_python,
-    "aiokafka": aiokafka,
+    **BY_PASSWORD,
     "Java": java,
     "franz-go": franz_client.by_password,
 }
@@ -105,11 +62,11 @@ class Setting(NamedTuple):
     properties: dict[str, str]
     authority: str
 
-    def listeners(self) -> list[Listener]:
+    def listeners(self, authority: Path) -> list[Address]:
         """Return the listeners with SASL."""
         return [
-            Listener(f"localhost:{self.sasl_plaintext}", "SASL_PLAINTEXT", self.authority),
-            Listener(f"localhost:{self.sasl_tls}", "SASL_SSL", self.authority),
+            Address(f"localhost:{self.sasl_plaintext}", "SASL_PLAINTEXT", authority),
+            Address(f"localhost:{self.sasl_tls}", "SASL_SSL", authority),
         ]
 
 
@@ -182,16 +139,16 @@ def _apache_kafka(directory: Path, given: Setting) -> Iterator[None]:
 _BROKERS: Final = {"triokafka": _ours, "Apache Kafka 4.3": _apache_kafka}
 
 
-def _outcome(use: Use, listener: Listener, mechanism: str, authority: Path) -> str:
+def _outcome(use: Use, listener: Address, mechanism: str) -> str:
     try:
-        use(listener, authority, mechanism, _PASSWORD)
-    except kerberos_clients.NotBuiltError:
+        use(listener, mechanism, _PASSWORD)
+    except NotBuiltError:
         return "not built with it"
     except Exception as error:
         print(f"{mechanism} at {listener.protocol}: {use}: {error!r}", flush=True)
         return f"fails: {type(error).__name__}"
     try:
-        use(listener, authority, mechanism, "guess")
+        use(listener, mechanism, WRONG_PASSWORD)
     except PermissionError:
         return "yes"
     except Exception as error:
@@ -212,13 +169,11 @@ def rows(directory: Path) -> list[list[str]]:
             for mechanism in MECHANISMS[1:]:
                 admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, mechanism, _PASSWORD)])
             admin.close()
-            for listener in given.listeners():
+            for listener in given.listeners(authority):
                 tls = "yes" if listener.protocol == "SASL_SSL" else "no"
                 with ThreadPoolExecutor(_AT_ONCE) as threads:
                     asked = {
-                        mechanism: [
-                            threads.submit(_outcome, use, listener, mechanism, authority) for use in clients.values()
-                        ]
+                        mechanism: [threads.submit(_outcome, use, listener, mechanism) for use in clients.values()]
                         for mechanism, clients in _CLIENTS.items()
                     }
                 for mechanism, outcomes in asked.items():

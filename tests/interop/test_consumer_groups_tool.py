@@ -1,7 +1,4 @@
-"""Apache Kafka's kafka-consumer-groups and ``triokafka groups`` say and do the same, to our broker and to its own.
-
-Rows are those of `security-metrics-tools`, sections 17 and 20.
-"""
+"""Apache Kafka's kafka-consumer-groups and ``triokafka groups`` say and do the same, to our broker and to its own."""
 
 from __future__ import annotations
 

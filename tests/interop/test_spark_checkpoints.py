@@ -14,6 +14,7 @@ from tests.interop.jvm import apache_kafka
 from tests.spark.changing_topics import Topic
 from tests.spark.topics import Record
 from tests.support.broker_process import broker_process
+from tests.support.spark_session import spark_session
 
 pytestmark = pytest.mark.interop
 
@@ -32,33 +33,9 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session that has the connector's jars."""
-    import triokafka.spark
-
-    triokafka.spark.prepare_java()
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").appName("triokafka checkpoints")
-    settings = {
-        **triokafka.spark.session_conf(),
-        "spark.jars": ",".join(str(jar) for jar in connector_jars()),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        # A session as short as this one never earns back what the optimising compiler costs.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "1",
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", "")  # restored after this session, which sets it
-        # Spark gives the process that plans a streaming query ten seconds for its imports: not much on a busy machine.
-        triokafka.spark.prepare_home(str(tmp_path_factory.mktemp("home")))
-        session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    jars = ",".join(str(jar) for jar in connector_jars())
+    with spark_session("triokafka checkpoints", str(tmp_path_factory.mktemp("home")), jars=jars) as session:
+        yield session
 
 
 class Sink:

@@ -18,6 +18,7 @@ from benchmarks.spark_jars import connector_jars
 from tests.interop.jvm import apache_kafka
 from tests.spark.written_logs import log_writer
 from tests.support.broker_process import broker_process
+from tests.support.spark_session import spark_session
 
 pytestmark = pytest.mark.interop
 
@@ -28,34 +29,10 @@ TIMEOUT = 60.0
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session that has both."""
-    import triokafka.spark
-
-    triokafka.spark.prepare_java()
-    from pyspark.sql import SparkSession
-
-    settings = {
-        **triokafka.spark.session_conf(),
-        "spark.jars": ",".join(str(jar) for jar in connector_jars()),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "1g",
-        # A session as short as this one never earns back what the optimising compiler costs.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "1",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("triokafka beside the connector")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", "")  # restored after this session, which sets it
-        # Spark gives the process that plans a streaming query ten seconds for its imports: not much on a busy machine.
-        triokafka.spark.prepare_home(str(tmp_path_factory.mktemp("home")))
-        session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    jars = ",".join(str(jar) for jar in connector_jars())
+    home = str(tmp_path_factory.mktemp("home"))
+    with spark_session("triokafka beside the connector", home, jars=jars, driver_memory="1g") as session:
+        yield session
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -14,23 +13,19 @@ from typing import Final
 
 import pytest
 
+from tests.support import kerberos_setup
 from triokafka.cli.cluster.free_ports import free_ports
 
 REALM: Final = "TRIO.TEST"
-_TOOLS: Final = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
-_PATH: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 _SECONDS_TO_START: Final = 60
 
 
 def needs_kerberos() -> None:
-    """Skip the test where the KDC or the package gssapi is missing; the reason names what to install.
-
-    None of it comes from PyPI alone: gssapi has no wheels for Linux, and needs the headers of the system's Kerberos.
-    """
-    missing = [tool for tool in _TOOLS if shutil.which(tool, path=_PATH) is None]
-    if missing:
-        pytest.skip(f"Kerberos: {', '.join(missing)} not found; install krb5-kdc, krb5-admin-server and krb5-user")
-    pytest.importorskip("gssapi", reason="Kerberos: gssapi is missing; install libkrb5-dev, then triokafka[kerberos]")
+    """Skip the test where the KDC or the package gssapi is missing, with the reason of the set-up."""
+    if missing := kerberos_setup.missing_tools():
+        pytest.skip(f"Kerberos: {', '.join(missing)} not found: {kerberos_setup.reason()}")
+    reason = f"Kerberos: gssapi cannot be imported: {kerberos_setup.reason()}"
+    pytest.importorskip("gssapi", reason=reason, exc_type=ImportError)
 
 
 class Kdc:
@@ -46,10 +41,13 @@ class Kdc:
             "  rdns = false\n  dns_canonicalize_hostname = false\n  udp_preference_limit = 1\n"
             f"[realms]\n  {REALM} = {{\n    kdc = 127.0.0.1:{self.port}\n  }}\n"
         )
+        where = kerberos_setup.database_modules()
+        modules = "" if where is None else f"[dbmodules]\n  db_module_dir = {where}\n"
         self._profile.write_text(
             f'[kdcdefaults]\n  kdc_listen = ""\n  kdc_tcp_listen = 127.0.0.1:{self.port}\n'
             f"[realms]\n  {REALM} = {{\n    database_name = {directory}/principal\n    acl_file = {directory}/acl\n"
             f"    key_stash_file = {directory}/stash\n    max_life = 1h\n  }}\n"
+            f"{modules}"
             f"[logging]\n  kdc = FILE:{directory}/kdc.log\n  default = FILE:{directory}/krb5.log\n"
         )
 
@@ -60,14 +58,18 @@ class Kdc:
             "KRB5_CONFIG": str(self.config),
             "KRB5_KDC_PROFILE": str(self._profile),
             "KRB5CCNAME": f"FILE:{self.directory}/cache",
-            "PATH": _PATH,
+            "PATH": kerberos_setup.search_path(),
         }
+
+    @property
+    def tool_environment(self) -> dict[str, str]:
+        """The whole environment of the KDC and of its tools, which may have libraries of their own."""
+        return {**os.environ, **self.environment, **kerberos_setup.tool_environment()}
 
     def run(self, *command: str, stdin: str = "") -> str:
         """Run one of the tools in this realm."""
-        environment = {**os.environ, **self.environment}
         done = subprocess.run(
-            command, env=environment, input=stdin, capture_output=True, text=True, timeout=60, check=False
+            command, env=self.tool_environment, input=stdin, capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, done
         return done.stdout
@@ -88,7 +90,7 @@ def running_kdc(directory: Path) -> Iterator[Kdc]:
     kdc = Kdc(directory)
     kdc.run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
     before = {name: os.environ.get(name) for name in kdc.environment}
-    process = subprocess.Popen(["krb5kdc", "-n"], env={**os.environ, **kdc.environment})
+    process = subprocess.Popen(["krb5kdc", "-n"], env=kdc.tool_environment)
     try:
         # Another program's start cannot be waited for with an event.
         deadline = time.monotonic() + _SECONDS_TO_START

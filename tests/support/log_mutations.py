@@ -175,8 +175,8 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a snapshot has the last five batches of each producer",
-        _LOG + "producer_state.py",
-        "            state.batches.extend(earlier.get(producer_id, ()))\n",
+        _LOG + "producer_snapshot_format.py",
+        "        state.batches.extend(earlier.get(producer_id, ()))\n",
         "",
         "tests/simulation/test_producer_broker_faults.py::"
         "test_batches_whose_answers_were_lost_when_the_broker_ended_are_not_repeated",

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from tests.support.scripted_broker import ScriptedBroker, ScriptedCluster
+from tests.support.simulated import current_simulation
 from triokafka.protocol.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -267,3 +268,28 @@ class ReadableBroker(ScriptedBroker):
                 answers.append(EpochEndOffset(partition=p.partition, leader_epoch=epoch, end_offset=end))
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
         return OffsetForLeaderEpochResponse(topics=topics)
+
+
+async def client_of(cluster: ScriptedCluster, *, nodes: int = 1, **options: Any) -> dict[str, Any]:
+    """Start a cluster in the test's simulation; return the options of a client: where it is, and ``options``."""
+    simulation = current_simulation()
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
+    return {"bootstrap_servers": address, "world": simulation.host("client").world, **options}
+
+
+async def started(
+    partitions: int = 1, *, nodes: int = 1, **options: Any
+) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
+    """Start a cluster with topic ``t``; return it, its first broker, and the options of a client."""
+    cluster = ReadableCluster(t=partitions)
+    options = await client_of(cluster, nodes=nodes, **options)
+    broker = cluster.brokers[1]
+    assert isinstance(broker, ReadableBroker)
+    return cluster, broker, options
+
+
+async def started_for_consumer(
+    partitions: int = 1, *, nodes: int = 1
+) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
+    """As `started`, for a consumer that reads from the beginning."""
+    return await started(partitions, nodes=nodes, auto_offset_reset="earliest")

@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
+from triokafka.asyncio.interrupts import hold_interrupts
 from triokafka.asyncio.stepped_run import NEVER, Calls, SteppedRun, is_possible
 from triokafka.errors import IllegalStateError
 
@@ -83,6 +84,8 @@ class GuestLoop:
         """
         if self._run is None and self._is_here():
             self._run = self._begin()
+        if self._is_here():
+            self._is_due = False  # an interruption may have hit the loop just before it called `_work_due`
         if not self.soon(self._start, work, arguments, name):
             raise IllegalStateError("the asyncio loop is closed")
 
@@ -121,12 +124,22 @@ class GuestLoop:
         self._work(0)
 
     def _work(self, wait: float | None = None) -> None:
-        """Make steps until Trio waits, at most `_MOST_STEPS`; then what was posted."""
+        """Make steps until Trio waits, at most `_MOST_STEPS`; then run the posted calls."""
         if self._is_working:
             return
+        held = hold_interrupts()
+        try:
+            self._work_on_steps(wait)
+        finally:
+            if held is not None:
+                held.let_go()
+
+    def _work_on_steps(self, wait: float | None) -> None:
         timeout = NEVER
         if self._timer is not None and self._loop.time() >= self._timer_at:
             wait = 0  # the loop was busy for long: sockets first, or else answers that have arrived count as missing
+            self._timer.cancel()
+            self._timer = None
         try:
             self._is_working = True
             for _ in range(_MOST_STEPS):

@@ -95,7 +95,7 @@ class SteppedRun:
     # ---------------------------------------------------------------- in a call of `step`
 
     def start(self, work: Callable[..., Awaitable[None]], arguments: tuple[Any, ...], name: str) -> bool:
-        """Run ``work`` as a task; what it raises is logged. Return False if the run is about to end."""
+        """Run ``work`` as a task; its errors are logged. Return False if the run is about to end."""
         if self._nursery is None:
             return False
         self._tasks += 1
@@ -210,7 +210,7 @@ class SteppedRun:
         self._library.name = "trio"
 
     def _leave(self, before: tuple[dict[str, Any], Any]) -> None:
-        """Make active what was before, whatever happens: other code of this thread asks for it."""
+        """Restore the library that was active before, also after an error: other code of this thread asks for it."""
         try:
             self._activate(before)
         except BaseException:  # an interruption

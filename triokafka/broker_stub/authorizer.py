@@ -50,7 +50,7 @@ _SUPPORTED: Final[dict[ResourceType, tuple[AclOperation, ...]]] = {
 
 
 def denial(resource_type: ResourceType) -> type[errors.BrokerResponseError]:
-    """The error that says "you may not", by what was asked for."""
+    """Return the authorization error for a type of resource."""
     return _DENIED[resource_type]
 
 

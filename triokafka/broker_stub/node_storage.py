@@ -31,7 +31,7 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 _CREATED_ON_LOOP: Final = 4
-"""Up to so many new logs are created on the event loop; more, in threads."""
+"""The most new logs that are created on the event loop; more are created in threads."""
 
 
 StartTask = Callable[[Callable[[], Awaitable[object]]], object]
@@ -177,7 +177,7 @@ class NodeStorage:
         self.logs.abandon()
 
     def clock_jumped(self) -> None:
-        """The world's clock was put forward: do now what is due by it."""
+        """Do what is due after a jump of the world's clock."""
         self.logs.clock_jumped()
         self.cleaner.clock_jumped()
 

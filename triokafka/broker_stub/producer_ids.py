@@ -21,7 +21,7 @@ class ProducerIds:
         self._lock = trio.Lock()
 
     async def next_id(self) -> int:
-        """The next id; waits for the controller when the block is used up, and raises what it raises."""
+        """Return the next id. Waits for the controller when the block is used up, and raises its error."""
         if self._next == self._end:
             async with self._lock:
                 if self._next == self._end:  # nobody else got a block meanwhile

@@ -22,12 +22,17 @@ class WorkBudget:
     def __init__(self) -> None:
         self._spent = 0
 
-    async def spend(self, amount: int = 1) -> None:
-        """Add ``amount`` items of work (`BUDGET` for one expensive item); run a checkpoint if one is due."""
+    async def spend(self, amount: int = 1) -> bool:
+        """Add ``amount`` items of work (`BUDGET` for one expensive item); run a checkpoint if one is due.
+
+        Returns whether it ran one.
+        """
         self._spent += amount
-        if self._spent >= BUDGET:
-            self._spent = 0
-            await trio.lowlevel.checkpoint()
+        if self._spent < BUDGET:
+            return False
+        self._spent = 0
+        await trio.lowlevel.checkpoint()
+        return True
 
 
 class _Portions(AsyncIterator[Item]):

@@ -1,6 +1,6 @@
 """The comparison of the replicas of one partition, batch by batch or record by record. Pure.
 
-`ReplicaEntries` turns what was read of one replica into entries; `Comparison` takes the next entries of all replicas
+`ReplicaEntries` turns the bytes read from one replica into entries; `Comparison` takes the next entries of all replicas
 and finds the first difference. Batches of an append-only log are equal in all replicas. A compacted log is
 compared by record: each replica compacts for itself, so that a record may be missing in some, but never differs.
 """
@@ -68,7 +68,7 @@ class ReplicaEntries:
         self._entries.popleft()
 
     def feed(self, records: Buffer) -> bool:
-        """Add what was read; return whether it had a complete batch.
+        """Add bytes that were read; return whether they had a complete batch.
 
         Raises:
             CorruptRecordError: a batch does not match its checksum.

@@ -1,4 +1,4 @@
-"""From a client's options to TLS and SASL: which options belong together, and what is missing."""
+"""TLS and SASL from a client's options, and the checks of options that depend on each other."""
 
 from __future__ import annotations
 

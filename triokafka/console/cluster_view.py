@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from triokafka.client.admin import AdminClient
+from triokafka.client.admin.group_types import GroupListing
 from triokafka.client.admin.types import ClusterDescription, ConfigResource, TopicDescription
 from triokafka.console.answers import Answers
 from triokafka.console.as_json import as_json
 from triokafka.console.cluster_metrics import ClusterMetrics
 from triokafka.console.history import GroupHistory
 from triokafka.console.limits import ConsoleLimits
-from triokafka.errors import KafkaError, UnsupportedVersionError
+from triokafka.errors import BrokerNotAvailableError, KafkaError, UnsupportedVersionError
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 
@@ -26,7 +27,7 @@ class ClusterView:
 
     def __init__(self, options: Mapping[str, Any], world: World, limits: ConsoleLimits) -> None:
         self.options = options
-        self.admin = AdminClient(world=world, **options)
+        self.admin = AdminClient(world=world, **{"default_api_timeout_ms": limits.answer_max_ms, **options})
         self.history = GroupHistory(limits.max_samples)
         self.metrics = ClusterMetrics(limits)
         self._limits = limits
@@ -45,7 +46,7 @@ class ClusterView:
         """The cluster at a glance."""
         cluster = await self._cluster()
         topics = await self._topics()
-        groups = await self._answers.get("groups", self.admin.list_groups)
+        groups, _ = await self._groups()
         partitions = [partition for topic in topics.values() for partition in topic.partitions]
         return {
             "cluster": as_json(cluster),
@@ -85,10 +86,21 @@ class ClusterView:
         }
 
     async def broker_configs(self, node_id: int) -> dict[str, Any]:
-        """The configuration of one broker."""
+        """One broker with its configuration, or the reason why the broker does not tell it."""
+        cluster = await self._cluster()
+        node = next((node for node in cluster.nodes if node.node_id == node_id), None)
+        if node is None:
+            known = ", ".join(str(each.node_id) for each in cluster.nodes)
+            raise BrokerNotAvailableError(f"broker {node_id} is not in the cluster, which has the brokers: {known}")
+        in_service = node_id not in cluster.fenced
+        is_controller = cluster.controller is not None and cluster.controller.node_id == node_id
+        shown = {**as_json(node), "in_service": in_service, "is_controller": is_controller}
+        if not in_service:  # no client can reach it
+            error = BrokerNotAvailableError(f"broker {node_id} is not in service, so its configuration cannot be read")
+            return {"broker": shown, "configs": [], "error": as_json(error)}
         resource = ConfigResource.broker(node_id)
         found = await self.admin.describe_configs([resource], include_documentation=True, include_synonyms=True)
-        return {"configs": as_json(list(found[resource].values()))}
+        return {"broker": shown, "configs": as_json(list(found[resource].values())), "error": None}
 
     async def _optional(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """What not every cluster tells, or not everybody: the error is part of the answer."""
@@ -136,8 +148,9 @@ class ClusterView:
         """A topic: partitions with offsets and sizes, and its configuration."""
         topic = (await self.admin.describe_topics([name]))[name]
         partitions = [TopicPartition(name, one.partition) for one in topic.partitions]
-        first = await self.admin.list_offsets(dict.fromkeys(partitions, "earliest"))
-        last = await self.admin.list_offsets(dict.fromkeys(partitions, "latest"))
+        led = [at for at, one in zip(partitions, topic.partitions, strict=True) if one.leader is not None]
+        first = await self._offsets(led, "earliest")
+        last = await self._offsets(led, "latest")
         sizes = await self._sizes(name)
         resource = ConfigResource.topic(name)
         configs = await self.admin.describe_configs([resource], include_documentation=True)
@@ -148,8 +161,8 @@ class ClusterView:
             "partitions": [
                 {
                     **as_json(one),
-                    "start": None if partition in first.errors else first[partition].offset,
-                    "end": None if partition in last.errors else last[partition].offset,
+                    "start": first.get(partition),
+                    "end": last.get(partition),
                     "size": sizes.get(partition.partition),
                 }
                 for partition, one in zip(partitions, topic.partitions, strict=True)
@@ -161,14 +174,14 @@ class ClusterView:
     async def producers(self, topic: str) -> dict[str, Any]:
         """The producers that the leaders of a topic remember."""
         described = (await self.admin.describe_topics([topic]))[topic]
-        partitions = [TopicPartition(topic, one.partition) for one in described.partitions]
-        found = await self.admin.describe_producers(partitions)
+        partitions = [TopicPartition(topic, one.partition) for one in described.partitions if one.leader is not None]
+        found = await self.admin.describe_producers(partitions, timeout_ms=self._limits.partial_max_ms)
         return {"producers": {str(one): as_json(found[one]) for one in partitions if one not in found.errors}}
 
     async def _all_log_dirs(self, *, renew: bool = False) -> dict[int, Any]:
         async def ask() -> dict[int, Any]:
             try:
-                found = await self.admin.describe_log_dirs()
+                found = await self.admin.describe_log_dirs(timeout_ms=self._limits.partial_max_ms)
             except KafkaError:
                 return {}
             return {
@@ -206,29 +219,62 @@ class ClusterView:
 
     # ---------------------------------------------------------------- groups
 
+    async def _groups(self) -> tuple[list[GroupListing], list[int]]:
+        """All groups by id, and the brokers that did not tell theirs."""
+
+        async def ask() -> tuple[list[GroupListing], list[int]]:
+            found = await self.admin.list_groups_by_broker(timeout_ms=self._limits.partial_max_ms)
+            if found.errors and len(found.errors) == len(found):
+                raise next(iter(found.errors.values()))
+            told = {one.group_id: one for node in found if node not in found.errors for one in found[node]}
+            return [told[group_id] for group_id in sorted(told)], sorted(node.node_id for node in found.errors)
+
+        groups: tuple[list[GroupListing], list[int]] = await self._answers.get("groups", ask)
+        return groups
+
+    async def _offsets(
+        self, partitions: Collection[TopicPartition], which: Literal["earliest", "latest"]
+    ) -> dict[TopicPartition, int]:
+        """The first or the end offsets of partitions, without those whose leader does not tell."""
+        if not partitions:
+            return {}
+        found = await self.admin.list_offsets(dict.fromkeys(partitions, which), timeout_ms=self._limits.partial_max_ms)
+        return {one: found[one].offset for one in partitions if one not in found.errors}
+
+    async def _ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The end offsets of partitions that have a leader."""
+        topics = await self._topics()
+
+        def is_led(one: TopicPartition) -> bool:
+            known = topics[one.topic].partitions if one.topic in topics else ()
+            return one.partition < len(known) and known[one.partition].leader is not None
+
+        return await self._offsets([one for one in partitions if is_led(one)], "latest")
+
     async def groups(self, text: str, page: int) -> dict[str, Any]:
         """A page of groups whose ids contain ``text``, with their last known lag."""
-        listed = [one for one in await self._answers.get("groups", self.admin.list_groups) if text in one.group_id]
-        listed.sort(key=lambda one: one.group_id)
+        all_groups, silent = await self._groups()
+        listed = [one for one in all_groups if text in one.group_id]
         rows = [
             {**as_json(one), "lag": self.history.last_lag(one.group_id)}
             for one in listed[page * PAGE : (page + 1) * PAGE]
         ]
-        return {"groups": rows, "count": len(listed), "page": page, "pages": max(1, -(-len(listed) // PAGE))}
+        pages = max(1, -(-len(listed) // PAGE))
+        return {"groups": rows, "count": len(listed), "page": page, "pages": pages, "silent": silent}
 
     async def group(self, group_id: str) -> dict[str, Any]:
         """A group: members, positions with lag, and its history."""
         description = (await self.admin.describe_groups([group_id]))[group_id]
         positions = await self.admin.list_group_offsets(group_id)
-        ends = await self.admin.list_offsets(dict.fromkeys(positions, "latest"))
+        ends = await self._ends(positions)
         owners = {str(one): member.member_id for member in description.members for one in member.assignment}
         rows = [
             {
                 "topic": partition.topic,
                 "partition": partition.partition,
                 "offset": position.offset,
-                "end": None if partition in ends.errors else ends[partition].offset,
-                "lag": None if partition in ends.errors else max(0, ends[partition].offset - position.offset),
+                "end": ends.get(partition),
+                "lag": max(0, ends[partition] - position.offset) if partition in ends else None,
                 "member": owners.get(str(partition)),
             }
             for partition, position in sorted(positions.items())
@@ -237,21 +283,21 @@ class ClusterView:
 
     async def sample_groups(self, seen: Iterable[str]) -> None:
         """Note lag and assignment of groups: those in ``seen`` first, then others, up to a limit."""
-        listed = [one.group_id for one in await self._answers.get("groups", self.admin.list_groups)]
+        listed = [one.group_id for one in (await self._groups())[0]]
         first = [group for group in seen if group in listed]
         chosen = list(dict.fromkeys([*first, *listed]))[: self._limits.sampled_groups]
         if not chosen:
             return
-        positions = await self.admin.list_offsets_of_groups(chosen)
+        longest = self._limits.partial_max_ms
+        positions = await self.admin.list_offsets_of_groups(chosen, timeout_ms=longest)
         wanted = {one for group in chosen if group not in positions.errors for one in positions[group]}
-        ends = await self.admin.list_offsets(dict.fromkeys(wanted, "latest"))
-        described = await self.admin.describe_groups(chosen)
+        ends = await self._ends(wanted)
+        described = await self.admin.describe_groups(chosen, timeout_ms=longest)
         now_ms = self._world.wall_ms()
         lags: dict[str, int] = {}
         for group in chosen:
             if group not in positions.errors:
-                known = {one: at for one, at in positions[group].items() if one not in ends.errors}
-                lag = sum(max(0, ends[one].offset - at.offset) for one, at in known.items())
+                lag = sum(max(0, ends[one] - at.offset) for one, at in positions[group].items() if one in ends)
                 lags[group] = lag
                 self.history.add_lag(group, now_ms, lag)
             if group not in described.errors:
@@ -269,8 +315,7 @@ class ClusterView:
         self.metrics.add_partitions(self._world.wall_ms(), topics)
         wanted = self.metrics.to_sample(topics, seen)
         if wanted:
-            found = await self.admin.list_offsets(dict.fromkeys(wanted, "latest"))
-            ends = {one: found[one].offset for one in wanted if one not in found.errors}
+            ends = await self._ends(wanted)
             self.metrics.add_ends(self._world.now(), self._world.wall_ms(), ends)
         dirs = await self._log_dirs(renew=True)
         sizes = {node: sum(one["bytes"] for one in paths.values()) for node, paths in dirs.items()}
@@ -280,7 +325,7 @@ class ClusterView:
 
     async def transactions(self) -> dict[str, Any]:
         """All transactional ids, by coordinator."""
-        found = await self.admin.list_transactions()
+        found = await self.admin.list_transactions(timeout_ms=self._limits.partial_max_ms)
         rows = [
             {"coordinator": broker, **as_json(one)}
             for broker in found

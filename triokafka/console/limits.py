@@ -24,13 +24,17 @@ class ConsoleLimits:
     login_max_failures: int = 10
     """Refused logins of one address within a minute, before further ones are refused unread."""
     send_timeout_ms: int = 30_000
-    """Time in which a browser must take what it was sent, before its connection ends."""
+    """How long a browser may take to read a response before its connection is closed."""
     search_max_ms: int = 5_000
     """Duration of one search."""
     search_max_records: int = 200_000
     """Records that one search looks at."""
     max_searches: int = 8
     """Searches that run at a time."""
+    answer_max_ms: int = 20_000
+    """Longest wait for an answer of the cluster, if the clients' options do not say it."""
+    partial_max_ms: int = 4_000
+    """Longest wait for brokers that do not answer, where the page shows the rest without them."""
     sample_interval_ms: int = 5_000
     """Time between two samples of metrics, lag and rebalances."""
     sampled_groups: int = 200

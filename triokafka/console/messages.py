@@ -12,6 +12,7 @@ from triokafka.client.admin import AdminClient
 from triokafka.client.consumer.consumer import Consumer
 from triokafka.console.limits import ConsoleLimits
 from triokafka.console.shown_value import MOST_CHARACTERS, shown
+from triokafka.errors import LeaderNotAvailableError
 from triokafka.records import ConsumerRecord
 from triokafka.structs import TopicPartition
 
@@ -92,17 +93,26 @@ async def search(
     decoder: ValueDecoder | None,
     limits: ConsoleLimits,
 ) -> dict[str, Any]:
-    """Return ``{"records": […], "read": N, "complete": bool}``: the newest first when ``start`` is "newest".
+    """Return ``{"records": […], "read": N, "complete": bool, "left_out": […]}``: the newest first when ``start`` is
+    "newest". ``left_out`` has the numbers of partitions whose leader does not answer.
 
     ``complete`` is false when the search ended because of its limits of time or records, before its end.
     """
-    partitions = await _partitions(admin, wanted)
-    first = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
-    last = await admin.list_offsets(dict.fromkeys(partitions, "latest"), isolation_level=wanted.isolation_level)
+    partitions, left_out = await _partitions(admin, wanted)
+    longest = limits.partial_max_ms
+    first = await admin.list_offsets(dict.fromkeys(partitions, "earliest"), timeout_ms=longest)
+    last = await admin.list_offsets(
+        dict.fromkeys(partitions, "latest"), isolation_level=wanted.isolation_level, timeout_ms=longest
+    )
+    silent = {**first.errors, **last.errors}
+    if silent and len(silent) == len(partitions):
+        raise next(iter(silent.values()))
+    partitions = [one for one in partitions if one not in silent]
+    left_out = sorted([*left_out, *(one.partition for one in silent)])
     starts = {one: first[one].offset for one in partitions}
     ends = {one: last[one].offset for one in partitions}
     if wanted.start.startswith("@"):
-        times = await admin.list_offsets(dict.fromkeys(partitions, int(wanted.start[1:])))
+        times = await admin.list_offsets(dict.fromkeys(partitions, int(wanted.start[1:])), timeout_ms=longest)
         starts = {one: times[one].offset if times[one].offset >= 0 else ends[one] for one in partitions}
     elif wanted.start.isdigit():
         starts = {one: min(max(starts[one], int(wanted.start)), ends[one]) for one in partitions}
@@ -138,7 +148,7 @@ async def search(
     chosen = sorted(found, key=_first)
     chosen = chosen[-wanted.limit :][::-1] if newest else chosen[: wanted.limit]
     complete = not left or (not newest and len(found) >= wanted.limit)
-    return {"records": [record for _, record in chosen], "read": read, "complete": complete}
+    return {"records": [record for _, record in chosen], "read": read, "complete": complete, "left_out": left_out}
 
 
 async def tail(
@@ -148,7 +158,7 @@ async def tail(
 
     ``{"quiet": True}`` comes about every 15 seconds without records: a browser that is gone is noticed by it.
     """
-    partitions = await _partitions(admin, wanted)
+    partitions, _ = await _partitions(admin, wanted)
     async with Consumer(**{**options, **_OPTIONS, "isolation_level": wanted.isolation_level}) as consumer:
         consumer.assign(partitions)
         consumer.seek_to_end(*partitions)
@@ -174,11 +184,20 @@ async def tail(
             await trio.sleep(0.2)  # at most five rounds a second reach the page
 
 
-async def _partitions(admin: AdminClient, wanted: Search) -> list[TopicPartition]:
+async def _partitions(admin: AdminClient, wanted: Search) -> tuple[list[TopicPartition], list[int]]:
+    """Return the partitions to read, and the numbers of those that have no leader.
+
+    Raises:
+        LeaderNotAvailableError: none of them has a leader.
+    """
     if wanted.partition is not None:
-        return [TopicPartition(wanted.topic, wanted.partition)]
+        return [TopicPartition(wanted.topic, wanted.partition)], []
     described = (await admin.describe_topics([wanted.topic]))[wanted.topic]
-    return [TopicPartition(wanted.topic, number) for number in range(len(described.partitions))]
+    led = [one.partition for one in described.partitions if one.leader is not None]
+    if described.partitions and not led:
+        raise LeaderNotAvailableError(f"no partition of topic {wanted.topic} has a leader: its brokers are down")
+    left_out = [one.partition for one in described.partitions if one.leader is None]
+    return [TopicPartition(wanted.topic, number) for number in led], left_out
 
 
 def _age(record: ConsumerRecord) -> tuple[int, int, int]:

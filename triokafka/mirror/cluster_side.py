@@ -91,20 +91,29 @@ class ClusterSide:
             KafkaError: the topic cannot be read.
         """
         partition = TopicPartition(topic, 0)
-        try:
-            ends = await self.admin.list_offsets({partition: "latest"}, isolation_level="read_committed")
-            end = ends[partition].offset
-        except UnknownTopicOrPartitionError:
-            return {}
+        end = await self._end(partition)
         found: dict[bytes, bytes] = {}
+        if not end:
+            return found
         async with self.consumer({"isolation_level": "read_committed", "auto_offset_reset": "earliest"}) as consumer:
             consumer.assign([partition])
             consumer.seek_to_beginning(partition)
             while await consumer.position(partition) < end:
-                for record in (await consumer.poll(timeout_ms=_POLL_MS)).get(partition, ()):
+                records = (await consumer.poll(timeout_ms=_POLL_MS)).get(partition, ())
+                if not records:  # the topic may have been deleted meanwhile, or be another one
+                    end = min(end, await self._end(partition))
+                for record in records:
                     key = record.key or b""
                     if record.value is None:
                         found.pop(key, None)
                     else:
                         found[key] = record.value
         return found
+
+    async def _end(self, partition: TopicPartition) -> int:
+        """Return the end of a partition's committed records; 0 if it does not exist."""
+        try:
+            ends = await self.admin.list_offsets({partition: "latest"}, isolation_level="read_committed")
+            return ends[partition].offset
+        except UnknownTopicOrPartitionError:
+            return 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import trio
@@ -20,12 +20,19 @@ from triokafka.client.consumer.batches import Batches, FetchedBatch
 from triokafka.client.consumer.consumer import Consumer
 from triokafka.client.deliveries import Deliveries
 from triokafka.client.producer.producer import Producer
-from triokafka.errors import KafkaError, OffsetOutOfRangeError, ProducerFencedError, raisable_copy
+from triokafka.errors import (
+    KafkaError,
+    OffsetOutOfRangeError,
+    ProducerFencedError,
+    UnknownTopicIdError,
+    raisable_copy,
+)
 from triokafka.mirror.cluster_side import ClusterSide
 from triokafka.mirror.flow_state import FlowState, PartitionFlow
 from triokafka.mirror.naming import positions_topic
 from triokafka.mirror.options import MirrorOptions
 from triokafka.mirror.positions import decode_positions, encode_changes
+from triokafka.mirror.topic_replication import MirroredPartition
 from triokafka.records import ConsumerRecord
 from triokafka.structs import TopicPartition
 from triokafka.world import World
@@ -60,6 +67,7 @@ class Copier:
         self._source = source
         self._target = target
         self._sent: deque[_Sent] = deque()
+        self._is_out_of_range = False
         self._topic = positions_topic(options.source_alias)
 
     async def run(self) -> None:
@@ -88,8 +96,9 @@ class Copier:
                     continue
                 try:
                     await step(producer, batches)
-                except OffsetOutOfRangeError:
-                    await self._seek(consumer)
+                    if self._is_out_of_range:
+                        self._is_out_of_range = False
+                        await self._seek(consumer)
                 except KafkaError:
                     fenced = producer.health().failure
                     if isinstance(fenced, ProducerFencedError):
@@ -108,7 +117,7 @@ class Copier:
         wanted = self._state.wanted
         await self._settle(wait=True)
         positions = await self._positions(
-            [partition for partition, where in wanted.items() if self._state.is_new(partition, where)]
+            {partition: where for partition, where in wanted.items() if self._state.is_new(partition, where)}
         )
         self._state.assign(wanted)
         if not wanted:
@@ -124,7 +133,7 @@ class Copier:
         for partition, offset in (await self._positions(self._state.assigned)).items():
             consumer.seek(partition, offset)
 
-    async def _positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _positions(self, partitions: Mapping[TopicPartition, MirroredPartition]) -> dict[TopicPartition, int]:
         """Return where to read partitions; their flows begin."""
         if not partitions:
             return {}
@@ -132,21 +141,33 @@ class Copier:
         last = await self._source.admin.list_offsets(
             dict.fromkeys(partitions, "latest"), isolation_level=self._options.isolation_level
         )
+        await self._check_topics(partitions)
         await self._warn_of_repetition(partitions)
         return {
             partition: self._state.begin(
-                partition, first[partition].offset, last[partition].offset, self._options.start
+                partition, where, first[partition].offset, last[partition].offset, self._options.start
             )
-            for partition in partitions
+            for partition, where in partitions.items()
         }
 
-    async def _warn_of_repetition(self, partitions: Collection[TopicPartition]) -> None:
+    async def _check_topics(self, partitions: Mapping[TopicPartition, MirroredPartition]) -> None:
+        """Raise if a topic is another one than at the last refresh: its offsets have nothing to do with the old ones.
+
+        The next attempt begins with a refresh.
+        """
+        known = {partition.topic: where.topic_id for partition, where in partitions.items()}
+        described = await self._source.admin.describe_topics(list(known))
+        for topic, topic_id in known.items():
+            if topic in described.errors or (described[topic].topic_id or None) != topic_id:
+                raise UnknownTopicIdError(f"topic {topic} was deleted or created again")
+
+    async def _warn_of_repetition(self, partitions: Mapping[TopicPartition, MirroredPartition]) -> None:
         """Say which partitions have records in the target and no progress: they are copied from the beginning."""
         if self._options.start != "earliest":
             return
         remote = {
-            TopicPartition(self._state.wanted[partition].remote_topic, partition.partition): partition
-            for partition in partitions
+            TopicPartition(where.remote_topic, partition.partition): partition
+            for partition, where in partitions.items()
             if not self._state.is_known(partition)
         }
         if not remote:
@@ -196,13 +217,17 @@ class Copier:
         return self._world.now() + self._options.commit_interval_ms / 1000
 
     async def _next(self, batches: Batches, deadline: float) -> FetchedBatch | None:
-        """Return the next batch; None at the deadline, or when other partitions are wanted, or when all is copied.
+        """Return the next batch; None at the deadline, or when other partitions are wanted, or when all is copied, or
+        when the source has deleted what comes next. What was read is then stored first: a transaction is committed.
 
         Only this wait ends at the deadline: a batch that was taken is sent as a whole.
         """
         if self._state.assigned is self._state.wanted and not self._state.is_finished():
             with trio.CancelScope(deadline=self._world.deadline(deadline)):
-                return await anext(batches)
+                try:
+                    return await anext(batches)
+                except OffsetOutOfRangeError:
+                    self._is_out_of_range = True
         return None
 
     # ---------------------------------------------------------------- records

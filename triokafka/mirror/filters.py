@@ -26,7 +26,7 @@ class NameFilter:
         self._exclude = [_compiled(f"{what}_exclude", text) for text in exclude]
 
     def accepts(self, name: str) -> bool:
-        """Whether the flow mirrors what has this name."""
+        """Whether the flow mirrors the topic or group with this name."""
         return any(pattern.fullmatch(name) for pattern in self._include) and not any(
             pattern.fullmatch(name) for pattern in self._exclude
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -20,10 +21,22 @@ from triokafka.structs import TopicPartition
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Counts:
+    """What a flow did since its process started."""
+
+    records: int = 0
+    bytes: int = 0
+    lost: int = 0
+    """Offsets that the source deleted before they were mirrored."""
+
+
 class PartitionFlow:
     """One partition on its way. ``offsets`` maps what the target acknowledged; ``read_offset`` is read next."""
 
-    def __init__(self, source: TopicPartition, where: MirroredPartition, offsets: OffsetMap, max_lag: int) -> None:
+    def __init__(
+        self, source: TopicPartition, where: MirroredPartition, offsets: OffsetMap, max_lag: int, counts: Counts
+    ) -> None:
         self.source = source
         self.remote = TopicPartition(where.remote_topic, source.partition)
         self.topic_id = where.topic_id
@@ -31,17 +44,16 @@ class PartitionFlow:
         self.offsets = offsets
         self.read_offset = offsets.next_offset
         self.stored_offset = -1
-        self.records = 0
-        self.bytes = 0
-        self.lost = 0
-        """Records that the source deleted before they were mirrored."""
+        self.committed_offset = -1
+        """The last stored offset that takes effect: its transaction was committed."""
+        self._counts = counts
         self.due_sync: tuple[int, int] | None = None
         self._rule = OffsetSyncRule(max_lag)
 
     def count(self, records: Sequence[ConsumerRecord]) -> None:
         """Count records that were read, for the status."""
-        self.records += len(records)
-        self.bytes += sum(len(record.key or b"") + len(record.value or b"") for record in records)
+        self._counts.records += len(records)
+        self._counts.bytes += sum(len(record.key or b"") + len(record.value or b"") for record in records)
 
     def note(self, runs: Sequence[tuple[int, int]], deliveries: Deliveries) -> None:
         """Note that records were acknowledged: their source offsets as runs, and their deliveries in the same order."""
@@ -71,7 +83,10 @@ class FlowState:
         self.assigned: Mapping[TopicPartition, MirroredPartition] = {}
         """The partitions that the copier reads; the same object as ``wanted`` when it is up to date."""
         self.flows: dict[TopicPartition, PartitionFlow] = {}
+        self.counts = Counts()
         self._max_lag = max_lag
+        # By partition the source topic's id, and the offset before which all is in the target or counted as lost.
+        self._begun: dict[TopicPartition, tuple[UUID | None, int]] = {}
         self._stored: dict[TopicPartition, _Known] = {}
         self._ends: Mapping[TopicPartition, int] | None = None
         self._syncs: dict[TopicPartition, tuple[int, int]] = {}
@@ -106,8 +121,14 @@ class FlowState:
     # ---------------------------------------------------------------- for the copier
 
     def restore(self, stored: Mapping[TopicPartition, StoredPosition]) -> None:
-        """Begin a session with the progress that the target has."""
-        self._stored = {
+        """Begin a session with the progress that the target has. What it has lost of this process's is used still."""
+        committed = {}
+        for partition, flow in self.flows.items():
+            if partition not in stored and flow.committed_offset >= 0:
+                flow.offsets.rewind(min(flow.committed_offset, flow.offsets.next_offset))
+                flow.offsets.change_all()
+                committed[partition] = _Known(flow.topic_id, flow.remote_id, flow.offsets)
+        self._stored = committed | {
             partition: _Known(position.topic_id, position.remote_id, position.offset_map())
             for partition, position in stored.items()
         }
@@ -121,8 +142,8 @@ class FlowState:
         return flow is None or (flow.topic_id, flow.remote_id) != (where.topic_id, where.remote_id)
 
     def is_known(self, partition: TopicPartition) -> bool:
-        """Whether there is progress of a partition."""
-        return partition in self.flows or partition in self._stored
+        """Whether there is progress of a partition, or this process has begun with it."""
+        return partition in self.flows or partition in self._stored or partition in self._begun
 
     def store_all(self) -> None:
         """Let `take_changed` yield all partitions with all blocks of their maps, because the stored ones are lost."""
@@ -137,9 +158,11 @@ class FlowState:
             self._stored[partition] = _Known(flow.topic_id, flow.remote_id, flow.offsets)
         self.assigned = wanted
 
-    def begin(self, partition: TopicPartition, start: int, end: int, how: str) -> int:
+    def begin(self, partition: TopicPartition, where: MirroredPartition, start: int, end: int, how: str) -> int:
         """Return the offset at which to read a partition whose log goes from ``start`` to ``end``."""
-        where = self.wanted[partition]
+        topic_id, counted = self._begun.get(partition, (None, -1))
+        if topic_id != where.topic_id:
+            counted = -1
         flow = self.flows.get(partition)
         known = self._stored.get(partition) if flow is None else _Known(flow.topic_id, flow.remote_id, flow.offsets)
         if known is not None and known.topic_id == where.topic_id:
@@ -156,20 +179,22 @@ class FlowState:
             if known is not None:
                 logger.warning("topic %s was recreated: mirroring partition %s from its beginning", *partition)
             offsets, stored_offset = OffsetMap(start if how == "earliest" or known is not None else end), -1
-        lost = start - offsets.next_offset
+            if counted >= 0:  # an attempt of this process has begun here, and stored nothing
+                offsets = OffsetMap(counted)
+        lost = start - max(offsets.next_offset, counted)
         if lost > 0:
+            self.counts.lost += lost
             logger.warning("%s: the source deleted %d offsets before they were mirrored", partition, lost)
+        if start > offsets.next_offset:
             offsets.advance(start)
         elif offsets.next_offset > end:
             logger.warning("%s: the source lost offsets %d to %d", partition, end, offsets.next_offset - 1)
             offsets.rewind(end)
         if flow is None or flow.offsets is not offsets or flow.remote_id != where.remote_id:
-            before, flow = flow, PartitionFlow(partition, where, offsets, self._max_lag)
+            flow = PartitionFlow(partition, where, offsets, self._max_lag, self.counts)
             flow.stored_offset = stored_offset
-            if before is not None:
-                flow.records, flow.bytes, flow.lost = before.records, before.bytes, before.lost
             self.flows[partition] = flow
-        flow.lost += max(0, lost)
+        self._begun[partition] = where.topic_id, offsets.next_offset
         flow.read_offset = offsets.next_offset
         return flow.read_offset
 
@@ -187,8 +212,9 @@ class FlowState:
     # ---------------------------------------------------------------- for the offset syncs
 
     def publish_syncs(self) -> None:
-        """Make the syncs of what is stored visible to `take_syncs`."""
+        """Note that what is stored takes effect, and make its syncs visible to `take_syncs`."""
         for partition, flow in self.flows.items():
+            flow.committed_offset = flow.stored_offset
             if flow.due_sync is not None:
                 self._syncs[partition] = flow.due_sync
                 flow.due_sync = None

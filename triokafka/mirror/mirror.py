@@ -23,9 +23,10 @@ from triokafka.mirror.checkpoints import GroupCheckpoints
 from triokafka.mirror.cluster_side import ClusterSide
 from triokafka.mirror.copier import Copier
 from triokafka.mirror.flow_state import FlowState
-from triokafka.mirror.naming import HEARTBEATS, checkpoints_topic, offset_syncs_topic, positions_topic
+from triokafka.mirror.naming import HEARTBEATS
 from triokafka.mirror.options import MirrorOptions
 from triokafka.mirror.positions import MirrorPositionsError
+from triokafka.mirror.state_topics import StateTopics
 from triokafka.mirror.topic_replication import TopicReplication
 from triokafka.network.backoff import Backoff
 from triokafka.protocol.stored.mirror_maker import HeartbeatKey, HeartbeatValue, OffsetSyncKey, OffsetSyncValue
@@ -80,10 +81,13 @@ class Mirror:
         self._state = FlowState(options.offset_lag_max)
         self._backoff = Backoff(0.1, 10.0)
         self._failure = ""
+        self._sessions = 0
+        self._refreshing = trio.Lock()
         self._ended: MirrorStatus | None = None
         self._source = ClusterSide(options.source_alias, options.source, self._world)
         self._target = ClusterSide(options.target_alias, options.target, self._world)
         self._topics = TopicReplication(options, self._source, self._target, self._world)
+        self._state_topics = StateTopics(options, self._source, self._target)
         self._acls = AclReplication(self._source, self._target)
         self._checkpoints: GroupCheckpoints | None = None
 
@@ -132,7 +136,7 @@ class Mirror:
                 nursery.start_soon(
                     self._repeat, lambda: self._write_heartbeat(to_target), options.heartbeat_interval_ms
                 )
-            await self._until_done(Copier(options, self._world, self._state, self._source, self._target).run)
+            await self._until_done(self._copy)
             nursery.cancel_scope.cancel()
         if options.checkpoints:
             await self._until_done(checkpoints.update)
@@ -170,10 +174,10 @@ class Mirror:
                 lag = -1
         return MirrorStatus(
             partitions=len(self._state.wanted),
-            records=sum(flow.records for flow in flows),
-            bytes=sum(flow.bytes for flow in flows),
+            records=self._state.counts.records,
+            bytes=self._state.counts.bytes,
             lag=lag,
-            lost=sum(flow.lost for flow in flows),
+            lost=self._state.counts.lost,
             checkpoints=0 if self._checkpoints is None else self._checkpoints.written,
             left_out=dict(self._topics.failures),
             failure=self._failure or self.problem,
@@ -183,36 +187,35 @@ class Mirror:
 
     async def _prepare(self) -> None:
         """Create the internal topics, and look at the topics for the first time."""
-        await self._create_internal_topics()
+        await self._state_topics.create()
+        await self._state_topics.keep_compacted()
+        await self._state_topics.look_for_losses()
         self._state.want(await self._topics.refresh())
         if self._options.sync_topic_acls:
             await self._copy_acls()
 
-    async def _create_internal_topics(self) -> list[str]:
-        """Create those internal topics that do not exist, and return their names."""
-        options = self._options
-        wanted = [(self._target, positions_topic(options.source_alias))]
-        if options.checkpoints:
-            wanted.append((self._target, checkpoints_topic(options.source_alias)))
-        if options.heartbeats:
-            wanted.append((self._target, HEARTBEATS))
-        if options.offset_syncs != "none":
-            wanted.append((self._source if options.offset_syncs == "source" else self._target, self._syncs_topic))
-        return [topic for side, topic in wanted if await side.ensure_compacted_topic(topic, options.replication_factor)]
-
     async def _copy_acls(self) -> None:
         await self._acls.refresh(self._topics.remote)
 
+    async def _copy(self) -> None:
+        """Copy in one session. Every session but the first begins with a look at the topics: they may be new ones."""
+        if self._sessions:
+            await self._refresh()
+        self._sessions += 1
+        await Copier(self._options, self._world, self._state, self._source, self._target).run()
+
     async def _refresh(self) -> None:
-        for topic in await self._create_internal_topics():
-            logger.warning(
-                "topic %s had been deleted: it is created again, and filled with what this process knows", topic
-            )
-            if topic == positions_topic(self._options.source_alias):
+        async with self._refreshing:
+            for topic in await self._state_topics.create():
+                logger.warning(
+                    "topic %s had been deleted: it is created again, and filled with what this process knows", topic
+                )
+            lost = await self._state_topics.look_for_losses()
+            if self._state_topics.positions in lost:
                 self._state.store_all()
-            elif topic == checkpoints_topic(self._options.source_alias) and self._checkpoints is not None:
+            if self._state_topics.checkpoints in lost and self._checkpoints is not None:
                 self._checkpoints.write_all()
-        self._state.want(await self._topics.refresh())
+            self._state.want(await self._topics.refresh())
 
     async def _finish_at_end(self) -> None:
         wanted = self._state.wanted
@@ -220,11 +223,6 @@ class Mirror:
             dict.fromkeys(wanted, "latest"), isolation_level=self._options.isolation_level
         )
         self._state.finish_at({partition: ends[partition].offset for partition in wanted})
-
-    @property
-    def _syncs_topic(self) -> str:
-        options = self._options
-        return offset_syncs_topic(options.target_alias if options.offset_syncs == "source" else options.source_alias)
 
     async def _write_syncs(self, producer: Producer) -> None:
         syncs = self._state.take_syncs()
@@ -234,7 +232,7 @@ class Mirror:
                 key = OffsetSyncKey(topic=topic, partition=number)
                 value = OffsetSyncValue(upstream_offset=upstream, offset=downstream)
                 deliveries.append(
-                    await producer.send(self._syncs_topic, value.encode(0), key=key.encode(0), partition=0)
+                    await producer.send(self._state_topics.syncs, value.encode(0), key=key.encode(0), partition=0)
                 )
             for delivery in deliveries:
                 await delivery

@@ -8,7 +8,8 @@ little: only the blocks that changed are stored again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 BLOCK: Final = 128
@@ -37,17 +38,42 @@ class OffsetMap:
         self._changed: set[int] = set()
 
     @classmethod
-    def restore(cls, floor: int, next_offset: int, blocks: Mapping[int, Iterable[Run]]) -> OffsetMap:
-        """Return the map that was stored as these values and blocks. Runs beyond ``next_offset`` are dropped: they were
-        stored before a crash kept ``next_offset`` from being stored."""
+    def restore(
+        cls,
+        floor: int,
+        next_offset: int,
+        blocks: Mapping[int, Sequence[Run]],
+        extent: tuple[int, int] | None = None,
+    ) -> OffsetMap:
+        """Return the map that was stored as these values and blocks; ``extent`` is that of `extent`, if it was stored.
+
+        Runs beyond ``next_offset`` are dropped: they were stored before a crash kept ``next_offset`` from being stored.
+        If blocks are missing, the offsets before the last complete stretch are unknown: ``floor`` goes up.
+        """
         found = cls(floor)
-        if blocks:
-            found._first = min(blocks) * BLOCK
-            found._runs = [run for number in sorted(blocks) for run in blocks[number]]
         found.next_offset = next_offset
-        found._cut(next_offset)
-        found._changed.clear()
+        first, count = extent if extent is not None else (min(blocks, default=0) * BLOCK, 0)
+        last = (first + max(count, 1) - 1) // BLOCK if extent is not None else max(blocks, default=-1)
+        usable = _complete_blocks(blocks, first // BLOCK, last)
+        if usable:
+            found._first = usable[0] * BLOCK
+            found._runs = [run for number in usable for run in blocks[number]]
+            found._cut(next_offset)
+        is_whole = not usable or found._first + len(found._runs) >= first + count
+        if not is_whole or any(a.upstream + a.records > b.upstream for a, b in pairwise(found._runs)):
+            found._runs.clear()
+        if not found._runs:
+            if extent is None or count:
+                found.floor = next_offset
+        elif found._first > first:
+            found.floor = found._runs[0].upstream
+        found._changed = set(blocks) - set(usable if found._runs else ())
         return found
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The number of the first run, counted from the beginning of the flow, and how many there are."""
+        return self._first, len(self._runs)
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -125,6 +151,14 @@ class OffsetMap:
         del self._runs[:BLOCK]
         self._first += BLOCK
         self.floor = last.upstream + last.records
+
+
+def _complete_blocks(blocks: Mapping[int, Sequence[Run]], first: int, last: int) -> list[int]:
+    """Return the numbers of the longest stretch of blocks that ends with ``last``, and has no gap."""
+    number = last
+    while number >= first and number in blocks and (number == last or len(blocks[number]) == BLOCK):
+        number -= 1
+    return list(range(number + 1, last + 1))
 
 
 def _upstream(run: Run) -> int:

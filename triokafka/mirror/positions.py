@@ -37,10 +37,12 @@ class StoredPosition:
     floor: int = 0
     next_offset: int = -1
     blocks: dict[int, list[Run]] = field(default_factory=dict)
+    extent: tuple[int, int] | None = None
+    """Which runs the map had; None if it was not stored (before 1.0)."""
 
     def offset_map(self) -> OffsetMap:
         """Return the offset map as it was stored."""
-        return OffsetMap.restore(self.floor, self.next_offset, self.blocks)
+        return OffsetMap.restore(self.floor, self.next_offset, self.blocks, self.extent)
 
 
 def encode_changes(
@@ -62,6 +64,7 @@ def encode_changes(
         "remote_id": None if remote_id is None else str(remote_id),
         "floor": offsets.floor,
         "next_offset": offsets.next_offset,
+        "extent": offsets.extent,
     }
     return [*records, (_text(name), _text(value))]
 
@@ -91,6 +94,9 @@ def decode_positions(
                 position.topic_id = None if stored["topic_id"] is None else UUID(stored["topic_id"])
                 position.remote_id = None if stored.get("remote_id") is None else UUID(stored["remote_id"])
                 position.floor, position.next_offset = int(stored["floor"]), int(stored["next_offset"])
+                if (extent := stored.get("extent")) is not None:
+                    first, count = map(int, extent)
+                    position.extent = first, count
         except (ValueError, KeyError, TypeError) as error:
             raise MirrorPositionsError(f"progress under key {key!r} is damaged: {value!r}") from error
     return {partition: position for partition, position in found.items() if position.next_offset >= 0}

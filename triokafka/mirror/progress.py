@@ -36,23 +36,15 @@ class GroupCheckpoint(NamedTuple):
     metadata: str
 
 
-async def read_progress(
-    source: Mapping[str, Any], target: Mapping[str, Any], source_alias: str, *, world: World | None = None
-) -> list[PartitionProgress]:
-    """Return the stored progress of a flow, by topic and partition. Arguments are client options.
-
-    Raises:
-        MirrorPositionsError: the stored progress is damaged, or of a newer version.
-        KafkaError: a cluster did not answer, or refused.
-    """
-    stored = await read_positions(target, source_alias, world=world)
-    return await compare_with_source(source, source_alias, stored, world=world)
-
-
 async def read_positions(
     target: Mapping[str, Any], source_alias: str, *, world: World | None = None
 ) -> dict[TopicPartition, StoredPosition]:
-    """Return the positions that a flow has stored in the target. Raises as `read_progress`."""
+    """Return the positions that a flow has stored in the target. ``target`` has client options.
+
+    Raises:
+        MirrorPositionsError: the stored positions are damaged, or of a newer version.
+        KafkaError: the cluster did not answer, or refused.
+    """
     async with ClusterSide("target", target, world if world is not None else RealWorld()) as side:
         return decode_positions(await side.read_compacted_topic(positions_topic(source_alias)))
 
@@ -64,7 +56,7 @@ async def compare_with_source(
     *,
     world: World | None = None,
 ) -> list[PartitionProgress]:
-    """Return stored positions beside the ends of the source's logs. Raises as `read_progress`."""
+    """Return stored positions beside the ends of the source's logs, by topic and partition. Raises `KafkaError`."""
     async with ClusterSide(source_alias, source, world if world is not None else RealWorld()) as side:
         ends = await side.admin.list_offsets(dict.fromkeys(stored, "latest"))
     found = []

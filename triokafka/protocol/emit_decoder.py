@@ -251,7 +251,7 @@ class DecoderWriter(SourceWriter):
         return "bytes(d[p:e])" if self.view else "d[p:e]"
 
     def array(self, wire: ArrayType, target: str, path: str, n: str) -> None:
-        """A count was read into ``n``; it is checked against what is left before anything is made."""
+        """Emit the check of a count, in ``n``, against the bytes that are left, before any element is made."""
         element = wire.element
         self.line(f"if {n} > {int(wire.compact)}:", path)
         with self.indented():

@@ -72,7 +72,7 @@ class Text(NullableBytes):
 
 
 class Checked(Construct):  # type: ignore[misc]
-    """A CRC-32C, and after it what it covers: everything to the end."""
+    """A CRC-32C, and after it the bytes that it covers: everything to the end."""
 
     def __init__(self, covered: Construct) -> None:
         super().__init__()

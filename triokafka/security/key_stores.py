@@ -49,6 +49,11 @@ class StoreFile(NamedTuple):
         return PEM_MARK in self.content
 
 
+def is_store(content: bytes) -> bool:
+    """Whether the content is a store, PKCS #12 or JKS, and no PEM."""
+    return PEM_MARK not in content and content.startswith((MAGIC, _DER_SEQUENCE))
+
+
 def password_of(given: Password, option: str) -> str | None:
     """Return a password, from a function if it is one. Raises `ConfigurationError`."""
     try:

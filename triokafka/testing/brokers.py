@@ -77,7 +77,7 @@ async def running_cluster(
     Every node has its own ports, metadata log and logs, and replicates from the leaders. The first ``controllers``
     nodes are controllers, too, and form the quorum: by default three, or one of one or two nodes. New topics have
     replicas on up to three brokers, and each partition has one leader, which the test can move; when a broker stops,
-    others lead what they have replicas of.
+    others lead the partitions of which they have replicas.
 
     With ``simulation`` every node has a host of its own in the simulated world, ``node-1`` and so on, with its own
     clock, and listens on port 9092 there. Other arguments and errors are those of `running_broker`; with ``world`` all

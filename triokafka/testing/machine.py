@@ -84,7 +84,7 @@ class SimulatedMachine:
     async def run(self, process: Callable[[], Awaitable[None]]) -> None:
         """See `Machine`."""
         if self._was_used:
-            await self._host.kill()  # what is left of the process before
+            await self._host.kill()  # the rest of the process before
         self._was_used = True
         self._host.start(lambda world: process())
 

@@ -123,7 +123,7 @@ class Members:
         """Wait until a controller is active.
 
         Raises:
-            KafkaTimeoutError: there is none within so many seconds.
+            KafkaTimeoutError: there is none within the time limit.
         """
         with trio.move_on_after(within):
             while (active := self.active) is None:

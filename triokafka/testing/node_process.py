@@ -109,10 +109,10 @@ class NodeProcess:
         async with self._changing:
             life = self._life
             if life is not None and life.node is not None and life.node.failure is not None:
-                life.kills = True  # what is left of it
+                life.kills = True  # the rest of the process
                 life.leave.set()
             if life is not None and (life.leave.is_set() or life.scope.cancel_called or life.gone.is_set()):
-                await life.gone.wait()  # whoever stopped it may have been cancelled
+                await life.gone.wait()  # the caller that stopped it may have been cancelled
                 life = None
             if life is None:
                 self._failure = None
@@ -203,7 +203,7 @@ class NodeProcess:
                     self._nursery.start_soon(self._watch, node)
                     life.started.set()
                     try:
-                        await trio.lowlevel.checkpoint_if_cancelled()  # whoever starts it may have given up
+                        await trio.lowlevel.checkpoint_if_cancelled()  # the caller that starts it may have given up
                         # From now on it lives until `stop`: clients that end with a cancelled body end with a node.
                         life.scope.shield = self.machine.outlives_cancellation
                         await life.leave.wait()

@@ -9,7 +9,7 @@ from triokafka.world.storage import Storage
 
 
 class ForwardingStorage(Storage):
-    """Gives every call but `open` to `_storage`; a subclass changes what it is for."""
+    """Passes every call but `open` on to `_storage`; a subclass overrides the calls that it changes."""
 
     @property
     @abstractmethod

@@ -211,8 +211,8 @@ class TlsStream(Stream):
             except ssl.SSLWantReadError:
                 if got:
                     return got
-                if (self._outgoing.pending or self._unsent) and not self._sending.locked() and not self._ahead:
-                    await self._flush()  # what TLS itself has to say, such as the answer to a key update
+                if self._must_speak():
+                    await self._flush()
                 if not await self._fill():
                     return 0
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
@@ -221,6 +221,16 @@ class TlsStream(Stream):
                 if got:
                     return got  # the next call meets the same error
                 raise
+
+    def _must_speak(self) -> bool:
+        """Whether TLS itself has something to say, such as the answer to a key update, before more is received.
+
+        It may go with what another task sends. But a peer that does not read, and sends key updates, must not make it
+        grow: then the receiver waits, too.
+        """
+        if self._ahead or not (self._outgoing.pending or self._unsent):
+            return False
+        return not self._sending.locked() or self._outgoing.pending > 2 * _PIECE_BYTES
 
     async def _fill(self) -> bool:
         received = self._received

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import trio
@@ -27,6 +28,7 @@ NewLoop = Callable[[], asyncio.AbstractEventLoop]
 @pytest.fixture(params=["asyncio", "uvloop"])
 def new_loop(request: pytest.FixtureRequest) -> NewLoop:
     """Return what makes a loop."""
+    uvloop.new_event_loop().close()  # the first one of a process opens files that stay open
     return uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
 
 
@@ -237,6 +239,59 @@ def test_interruption_of_a_task_reaches_the_program_and_the_loop_works_afterward
     assert loop.run_until_complete(call()) == 5
     loop.close()
     assert open_files() == before
+
+
+@pytest.fixture
+def _usual_handler() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_usual_handler")
+@pytest.mark.parametrize("how", ["run_until_complete", "Runner"])
+def test_interrupt_waits_until_trio_has_done_its_work(new_loop: NewLoop, how: str) -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+        done.append("the rest of the step")
+        await trio.sleep(0.01)
+        done.append("the next step")
+
+    async def begin() -> None:
+        guest_of_this_loop().start(work, name="interrupted")
+        await asyncio.sleep(30)
+
+    async def rest() -> None:
+        await until(lambda: len(done) == 2)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        with pytest.raises(KeyboardInterrupt):
+            if how == "Runner":
+                runner.run(begin())
+            else:
+                runner.get_loop().run_until_complete(begin())
+        assert done == ["the rest of the step"]
+        runner.get_loop().run_until_complete(rest())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("_usual_handler")
+def test_handler_of_the_program_is_called_at_once() -> None:
+    called: list[str] = []
+
+    async def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+        called.append("work")
+
+    async def program() -> None:
+        signal.signal(signal.SIGINT, lambda number, frame: called.append("handler"))
+        guest_of_this_loop().start(work, name="interrupted")
+        await until(lambda: len(called) == 2)
+
+    asyncio.run(program())
+    assert called == ["handler", "work"]
 
 
 def test_interruption_of_a_callback_leaves_the_others(new_loop: NewLoop) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import trio
 
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
-from tests.support.simulated import current_simulation, simulated
+from tests.support.scripted_reading import started
+from tests.support.simulated import simulated
 from triokafka.client.range_session import RangeLostError, RangeSession
 from triokafka.client.reader import RangeReader
 from triokafka.errors import ClosedError, IllegalStateError, KafkaTimeoutError
@@ -16,15 +14,6 @@ from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
 from triokafka.structs import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-async def started(partitions: int = 1) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
-    simulation = current_simulation()
-    cluster = ReadableCluster(t=partitions)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
-    broker = cluster.brokers[1]
-    assert isinstance(broker, ReadableBroker)
-    return cluster, broker, {"bootstrap_servers": address, "world": simulation.host("client").world}
 
 
 def numbers(first: int, last: int) -> list[bytes]:

@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from tests.support.scripted_broker import CLOSE
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
-from tests.support.simulated import current_simulation, simulated
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster, client_of
+from tests.support.simulated import simulated
 from triokafka.client.range_session import RangeLostError, RangeSession
 from triokafka.client.reader import RangeReader
 from triokafka.errors import KafkaTimeoutError
@@ -28,12 +28,11 @@ LITTLE: dict[str, Any] = {"max_partition_fetch_bytes": 200, "prefetch_max_bytes"
 
 async def started(nodes: int = 1) -> tuple[ReadableCluster, list[ReadableBroker], dict[str, Any]]:
     """A log of a hundred records in ten batches, whose first leader is broker 1."""
-    simulation = current_simulation()
     cluster = ReadableCluster(t=1)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
+    options = await client_of(cluster, nodes=nodes)
     write(cluster, b"old", 0)
     brokers = [each for each in cluster.brokers.values() if isinstance(each, ReadableBroker)]
-    return cluster, brokers, {"bootstrap_servers": address, "world": simulation.host("client").world}
+    return cluster, brokers, options
 
 
 def write(cluster: ReadableCluster, prefix: bytes, start: int) -> None:

@@ -11,8 +11,8 @@ import trio
 
 from tests.support.cancellation import cancelled_at_each_checkpoint
 from tests.support.scripted_broker import CLOSE
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
-from tests.support.simulated import current_simulation, simulated
+from tests.support.scripted_reading import started
+from tests.support.simulated import simulated
 from triokafka.client.range_bounds import Bound, resolve_ranges
 from triokafka.client.range_session import OffsetRange, RangeLostError
 from triokafka.client.reader import RangeReader, read_topic
@@ -30,15 +30,6 @@ from triokafka.protocol.api.list_offsets import ListOffsetsRequest, ListOffsetsR
 from triokafka.structs import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-async def started(partitions: int = 1) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
-    simulation = current_simulation()
-    cluster = ReadableCluster(t=partitions)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
-    broker = cluster.brokers[1]
-    assert isinstance(broker, ReadableBroker)
-    return cluster, broker, {"bootstrap_servers": address, "world": simulation.host("client").world}
 
 
 def numbers(first: int, last: int) -> list[bytes]:

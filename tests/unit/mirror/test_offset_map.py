@@ -154,6 +154,59 @@ def test_oldest_block_goes_when_there_are_too_many() -> None:
     assert restored.translate(offsets.floor + 7) == offsets.translate(offsets.floor + 7)
 
 
+def test_position_that_the_stored_blocks_do_not_cover_is_unknown() -> None:
+    """Whatever prefix of the topic's log was deleted, a translation is the right one or none."""
+    log: list[tuple[bytes, bytes | None]] = []
+    offsets, after = OffsetMap(0), OffsetMap(0)
+    count = 3 * offset_map.BLOCK
+    for number in range(count + 40):
+        after.add(2 * number, number, 1)
+        if number < count:
+            offsets.add(2 * number, number, 1)
+            if number % 50 == 0 or number == count - 1:
+                log += encode_changes(PARTITION, None, offsets)
+    for deleted in range(len(log)):
+        disk = {key: value for key, value in log[deleted:] if value is not None}
+        if PARTITION not in decode_positions(disk):
+            continue
+        restored = decode_positions(disk)[PARTITION].offset_map()
+        assert restored.next_offset == offsets.next_offset
+        for again in range(2):
+            for upstream in range(0, 2 * count, 7):
+                assert restored.translate(upstream) in (None, after.translate(upstream)), (deleted, upstream)
+            for number in range(count, count + 40):
+                restored.add(2 * number, number, 1)
+            assert restored.translate(2 * count + 20) == after.translate(2 * count + 20)
+            store(disk, restored)
+            restored = decode_positions(disk)[PARTITION].offset_map()
+            assert again or len(restored) >= 40
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_missing_block_leaves_what_comes_after_it(missing: int) -> None:
+    disk: dict[bytes, bytes] = {}
+    offsets = OffsetMap(0)
+    for number in range(2 * offset_map.BLOCK + 5):
+        offsets.add(2 * number, number, 1)
+    store(disk, offsets)
+    del disk[next(key for key in disk if b'"block":%d' % missing in key)]
+    restored = decode_positions(disk)[PARTITION].offset_map()
+    first = 2 * offset_map.BLOCK * (missing + 1)
+    assert restored.translate(first - 1 if missing < 2 else 0) is None
+    assert restored.translate(first + 4) == (None if missing == 2 else offsets.translate(first + 4))
+
+
+def test_progress_that_was_stored_without_its_extent_is_read() -> None:
+    disk: dict[bytes, bytes] = {}
+    offsets = OffsetMap(0)
+    offsets.add(0, 0, 10)
+    store(disk, offsets)
+    for key, value in disk.items():
+        disk[key] = value.replace(b',"extent":[0,1]', b"")
+    restored = decode_positions(disk)[PARTITION].offset_map()
+    assert [restored.translate(n) for n in (0, 9, 10)] == [0, 9, 10]
+
+
 def test_rewind_forgets_what_the_source_lost() -> None:
     offsets = OffsetMap(0)
     offsets.add(0, 0, 10)

@@ -55,7 +55,7 @@ class BatchBuilder:
             if self.values:
                 self.close()
                 return None
-            size = len(key or b"") + len(value or b"")  # larger than a batch: it gets one of its own
+            size = len(key or b"") + len(value or b"")  # larger than a batch: the record gets a batch of its own
         else:
             size = self._builder.size - before
         self.values.append(value)

@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from triokafka.asyncio.bridge import Bridge, running_loop
 from triokafka.asyncio.errors import IllegalOperation, ProducerClosed
+from triokafka.asyncio.interrupts import hold_interrupts
 from triokafka.asyncio.offsets import checked_offsets
 from triokafka.asyncio.options import network_options
 from triokafka.asyncio.partitioner import DefaultPartitioner
@@ -336,8 +337,8 @@ class AIOKafkaProducer:
         known = self._topics.get(topic) if self._path.enabled and not self._closed else None
         if known is None or known.chunk is not None:
             return None
-        known.chunk = Chunk(self._loop, topic, self._acked)
         self._open.append(known)
+        known.chunk = Chunk(self._loop, topic, self._acked)
         future = self._path.append(topic, value, key, partition)
         if future is None:
             known.chunk = None
@@ -426,20 +427,28 @@ class AIOKafkaProducer:
         """Open a chunk, to be handed over in the next pass of the loop."""
         if self._closed:
             raise ProducerClosed()
-        chunk = known.chunk = Chunk(self._loop, topic, self._acked)
+        chunk = Chunk(self._loop, topic, self._acked)
         if not self._open:
             self._loop.call_soon(self._hand_over)
         self._open.append(known)
+        known.chunk = chunk  # last: an interruption leaves no chunk that is not handed over
         return chunk
 
     def _hand_over(self) -> None:
         """Give the open chunks to the loop thread, in the order in which they were begun."""
-        topics, self._open = self._open, []
-        for known in topics:
-            chunk, known.chunk = known.chunk, None
-            if chunk is not None and chunk.values:
-                self._room.staged += chunk.size
-                self._bridge.hand_over(self._session.receive, chunk)
+        if not self._open:
+            return
+        held = hold_interrupts()
+        try:
+            topics, self._open = self._open, []
+            for known in topics:
+                chunk, known.chunk = known.chunk, None
+                if chunk is not None and chunk.values:
+                    self._room.staged += chunk.size
+                    self._bridge.hand_over(self._session.receive, chunk)
+        finally:
+            if held is not None:
+                held.let_go()
 
     # ---------------------------------------------------------------- transactions
 

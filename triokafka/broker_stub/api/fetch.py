@@ -124,12 +124,13 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     faults = services.faults if services.faults.armed and not follower else None
     topic: TopicKey | None = None
     name, code = "", 0
+    refused = context.follower and context.denied_for_cluster(AclOperation.CLUSTER_ACTION)
     for spent, wanted in enumerate(session.partitions, 1):
         if not spent % _AT_ONCE:
             await trio.lowlevel.checkpoint()
         if wanted.topic is not topic:  # partitions of one topic are usually adjacent: resolve the topic once
             topic = wanted.topic
-            name, code = _resolve(topic, image, context)
+            name, code = _resolve(topic, image, context, refused=refused)
         if code:
             failed[wanted.key] = ReadOutcome(code)
             continue
@@ -146,13 +147,17 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         await trio.lowlevel.checkpoint()  # with many partitions, each of the following steps takes long
     outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
     if readable and not urgent and not failed and size < parameters.min_bytes and parameters.max_wait_ms > 0:
+        before = outcomes if follower and not size else None
         del outcomes  # release the memory of the first read while the request waits
         if many:
             await trio.lowlevel.checkpoint()
         operation = replicas.delay_fetch(readable, parameters)
         if operation is not None:
             await context.park(operation)
-        outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
+        if before is not None and operation is not None and operation.unchanged:
+            outcomes = before  # a follower may fetch thousands of partitions that are at rest
+        else:
+            outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
     if many:
         await trio.lowlevel.checkpoint()
     if by_id and metadata.image is not image:
@@ -180,7 +185,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     )
     if version >= _LEADER_ADDRESSES_SINCE and (urgent or failed):
         hints = [outcome.leader_hint for outcome in answered.outcomes.values() if outcome.leader_hint is not None]
-        response.node_endpoints = node_endpoints([hint.leader_id for hint in hints], context, _endpoint)
+        response.node_endpoints = node_endpoints([hint.leader_id for hint in hints], context, NodeEndpoint)
     return response
 
 
@@ -211,12 +216,13 @@ def _wanted(request: FetchRequest, by_id: bool) -> list[WantedPartition]:
     ]
 
 
-def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext) -> tuple[str, int]:
+def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext, *, refused: bool) -> tuple[str, int]:
     """Return the topic's name, or an empty name and the error code for its partitions.
 
-    The error does not reveal whether a topic exists to a client that may not read it.
+    The error does not reveal whether a topic exists to a client that may not read it. ``refused``: the client claims to
+    be a follower, and may not.
     """
-    if context.follower and context.denied_for_cluster(AclOperation.CLUSTER_ACTION):
+    if refused:
         return "", errors.TopicAuthorizationFailedError.code
     if isinstance(topic, UUID):
         found = image.topics_by_id.get(topic)
@@ -271,7 +277,3 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
 
 def _aborted(outcome: ReadOutcome) -> list[AbortedTransaction]:
     return [AbortedTransaction(producer_id=number, first_offset=offset) for number, offset in outcome.aborted]
-
-
-def _endpoint(node_id: int, host: str, port: int, rack: str | None) -> NodeEndpoint:
-    return NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)

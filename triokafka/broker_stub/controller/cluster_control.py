@@ -86,7 +86,7 @@ class ClusterControl:
             )
         before = image.brokers.get(registration.broker_id)
         same = before is not None and before.incarnation_id == registration.incarnation_id
-        leaves = before is not None and before.in_controlled_shutdown  # it has handed over what it led
+        leaves = before is not None and before.in_controlled_shutdown  # it has handed over its leaderships
         if before is not None and not same and not leaves and self.sessions.alive(before, now):
             raise errors.DuplicateBrokerRegistrationError(
                 f"another process is registered as broker {registration.broker_id} and sent a heartbeat "

@@ -31,7 +31,7 @@ class ReplicatedCoordinatorLog:
 
     Args:
         codec: compression of what is appended, by Kafka's number (``offsets.topic.compression.codec``).
-        read_bytes: bytes read at once while loading (``offsets.load.buffer.size``); never so many that others wait.
+        read_bytes: bytes read at once while loading (``offsets.load.buffer.size``), limited so that others do not wait.
     """
 
     def __init__(self, topic: str, replicas: ReplicaManager, *, codec: int = 0, read_bytes: int = 5_242_880) -> None:

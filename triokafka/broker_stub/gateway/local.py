@@ -290,8 +290,8 @@ class LocalControllerGateway:
 
     async def add_raft_voter(self, request: AddRaftVoterRequest, *, version: int = 1) -> AddRaftVoterResponse:
         """See `RaftClient.add_voter`."""
-        return await self._controller.metadata.raft.add_voter(request, version=version)
+        return await self._controller.metadata.raft.add_voter(request)
 
     async def remove_raft_voter(self, request: RemoveRaftVoterRequest, *, version: int = 0) -> RemoveRaftVoterResponse:
         """See `RaftClient.remove_voter`."""
-        return await self._controller.metadata.raft.remove_voter(request, version=version)
+        return await self._controller.metadata.raft.remove_voter(request)

@@ -12,7 +12,8 @@ from collections.abc import Collection
 from typing import Final
 
 from triokafka.broker_stub.log.checkpoints import replace_unsynced
-from triokafka.broker_stub.log.producer_state import CorruptSnapshotError, ProducerStates
+from triokafka.broker_stub.log.producer_snapshot_format import CorruptSnapshotError, decode_snapshot, encode_snapshot
+from triokafka.broker_stub.log.producer_state import ProducerStates
 from triokafka.broker_stub.log.segment_names import is_segment_file, offset_file_name
 from triokafka.world import Storage
 
@@ -38,7 +39,7 @@ class ProducerSnapshots:
 
     def take(self, producers: ProducerStates, offset: int) -> None:
         """Write a snapshot for ``offset``, which is at or after the offsets of all others."""
-        replace_unsynced(self._storage, self._path(offset), producers.encode())
+        replace_unsynced(self._storage, self._path(offset), encode_snapshot(producers))
         if offset != self.newest:
             self._offsets.append(offset)
 
@@ -51,11 +52,9 @@ class ProducerSnapshots:
         for offset in reversed(self._offsets):
             if not from_offset <= offset <= up_to_offset:
                 continue
-            producers = ProducerStates()
             path = self._path(offset)
             try:
-                producers.decode(self._storage.read_file(path), path)
-                return producers, offset
+                return decode_snapshot(self._storage.read_file(path), path), offset
             except CorruptSnapshotError as error:
                 logger.warning("%s. An older snapshot is used.", error)
                 self.remove(offset)

@@ -1,26 +1,22 @@
 """The producer state of a log: epochs, the last batches and open transactions of each producer (KIP-98).
 
 `ProducerStates` decides whether a batch is new, a duplicate or out of order, and finds the first unstable offset. Only
-`ProducerStates.replay`, with batches that are in the log, changes the state. `ProducerStates.encode` gives the content
-of Kafka's snapshot files, which have the last batch of each producer. The earlier batches follow behind the part that
-Kafka reads: a producer that lost several responses when the broker stopped retries all those batches. If only the last
-one was known, the others would be out of order, and the producer would send them again with a new epoch, as duplicates.
+`ProducerStates.replay`, with batches that are in the log, changes the state.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
 from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, Verification, VerificationGuard
-from triokafka.checksum import crc32c
 from triokafka.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
-    KafkaError,
     NotEnoughReplicasError,
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
@@ -32,20 +28,11 @@ from triokafka.structs import Buffer
 
 _BATCHES_KEPT: Final = 5  # the limit of max.in.flight.requests.per.connection
 _MAX_REFUSED: Final = 1_000  # producers
-_VERSION: Final = 1
-_PREFIX: Final = struct.Struct(">hI")  # version, CRC-32C of the rest
-_COUNT: Final = struct.Struct(">i")
-_ENTRY: Final = struct.Struct(">qhiqiqiq")
-_EARLIER: Final = struct.Struct(">qiqiq")  # producer id, last sequence, last offset, offset delta, timestamp
 _MARKER_KEY: Final = struct.Struct(">hh")  # version, kind
 _MARKER_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
 _EPOCH_BUMP_SINCE: Final = 2  # the transaction version
 _ABORT: Final = 0
 _COMMIT: Final = 1
-
-
-class CorruptSnapshotError(KafkaError):
-    """A producer snapshot is unreadable; the state is rebuilt from an older one and the log."""
 
 
 class Marker(NamedTuple):
@@ -106,11 +93,18 @@ class ProducerState:
 
 
 class ProducerStates:
-    """The producers of one log."""
+    """The producers of one log.
 
-    def __init__(self) -> None:
-        self._states: dict[int, ProducerState] = {}
-        self._open: dict[int, int] = {}  # first offset of the open transaction by producer, ascending
+    Args:
+        states: the producers of a snapshot.
+        open_transactions: the first offset of the open transaction by producer, ascending.
+    """
+
+    def __init__(
+        self, states: Iterable[ProducerState] = (), open_transactions: Mapping[int, int] = MappingProxyType({})
+    ) -> None:
+        self._states = {state.producer_id: state for state in states}
+        self._open = dict(open_transactions)
         self._completed: list[CompletedTransaction] = []  # not known to be committed, in the order of their markers
         self._verifications: dict[int, Verification] = {}
         self._refused: dict[int, RefusedBatch] = {}
@@ -388,81 +382,6 @@ class ProducerStates:
                 for producer_id, known in self._verifications.items()
                 if now_ms - known.begun_ms < expiration_ms
             }
-
-    def encode(self) -> bytes:
-        """Encode the state as the content of a snapshot file."""
-        parts = [_COUNT.pack(len(self._states))]
-        for state in self.all():
-            last = state.batches[-1] if state.batches else None
-            parts.append(
-                _ENTRY.pack(
-                    state.producer_id,
-                    state.epoch,
-                    last.last_sequence if last else -1,
-                    last.last_offset if last else -1,
-                    last.last_offset - last.first_offset if last else 0,
-                    state.last_timestamp,
-                    state.coordinator_epoch,
-                    self._open.get(state.producer_id, -1),
-                )
-            )
-        earlier = [
-            _EARLIER.pack(
-                state.producer_id, b.last_sequence, b.last_offset, b.last_offset - b.first_offset, b.timestamp
-            )
-            for state in self.all()
-            for b in islice(state.batches, max(len(state.batches) - 1, 0))
-        ]
-        if earlier:
-            parts += [_COUNT.pack(len(earlier)), *earlier]
-        body = b"".join(parts)
-        return _PREFIX.pack(_VERSION, crc32c(body)) + body
-
-    def decode(self, data: bytes, path: str) -> None:
-        """Load the content of a snapshot file. Raises `CorruptSnapshotError`, which leaves the state unchanged."""
-        if len(data) < _PREFIX.size + _COUNT.size:
-            raise CorruptSnapshotError(f"{path} has only {len(data)} bytes")
-        version, crc = _PREFIX.unpack_from(data)
-        body = memoryview(data)[_PREFIX.size :]
-        if version != _VERSION:
-            raise CorruptSnapshotError(f"{path} has version {version}, {_VERSION} is known")
-        if crc32c(body) != crc:
-            raise CorruptSnapshotError(f"{path}: the checksum does not match")
-        (count,) = _COUNT.unpack_from(body)
-        end = _COUNT.size + count * _ENTRY.size
-        if count < 0 or end > len(body):
-            raise CorruptSnapshotError(f"{path} announces {count} producers in {len(body)} bytes")
-        earlier = _read_earlier(body[end:], path)
-        self._states.clear()
-        starts = []
-        for fields in _ENTRY.iter_unpack(body[_COUNT.size : end]):
-            producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, transaction = fields
-            state = ProducerState(producer_id, epoch, last_timestamp=timestamp, coordinator_epoch=coordinator_epoch)
-            state.batches.extend(earlier.get(producer_id, ()))
-            if offset >= 0:
-                state.batches.append(_batch(sequence, offset, delta, timestamp))
-            if transaction >= 0:
-                starts.append((transaction, producer_id))
-            self._states[producer_id] = state
-        self._open = {producer_id: start for start, producer_id in sorted(starts)}
-
-
-def _batch(last_sequence: int, last_offset: int, delta: int, timestamp: int) -> ProducedBatch:
-    first = last_sequence - delta if last_sequence >= delta else MAX_SEQUENCE - (delta - last_sequence) + 1
-    return ProducedBatch(first, last_sequence, last_offset - delta, last_offset, timestamp)
-
-
-def _read_earlier(data: memoryview, path: str) -> dict[int, list[ProducedBatch]]:
-    """Decode the batches before the last one of each producer; snapshots that Kafka wrote have none."""
-    found: dict[int, list[ProducedBatch]] = {}
-    if not data:
-        return found
-    (count,) = _COUNT.unpack_from(data) if len(data) >= _COUNT.size else (-1,)
-    if count < 0 or count * _EARLIER.size != len(data) - _COUNT.size:
-        raise CorruptSnapshotError(f"{path} has {count} earlier batches in {len(data)} bytes")
-    for producer_id, sequence, offset, delta, timestamp in _EARLIER.iter_unpack(data[_COUNT.size :]):
-        found.setdefault(producer_id, []).append(_batch(sequence, offset, delta, timestamp))
-    return found
 
 
 def read_marker(data: Buffer) -> Marker | None:

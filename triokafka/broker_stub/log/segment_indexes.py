@@ -68,7 +68,7 @@ class SegmentIndexes:
         self.transactions.path = path(TRANSACTION_INDEX_SUFFIX)
 
     def add(self, batches: Sequence[BatchInfo], position: int, largest: tuple[int, int]) -> None:
-        """Add what was appended at ``position``.
+        """Index the batch that was appended at ``position``.
 
         Args:
             largest: the result of `largest` before the append.

@@ -353,7 +353,7 @@ class ConnectionProcessor:
             start(self._send_pending)
 
     async def _send_all(self, down_to: int = 0) -> None:
-        """Wait until at most so many requests wait for replicas. Raises what ended the sender."""
+        """Wait until at most ``down_to`` responses are not sent yet. Raises the error that ended the sender."""
         while len(self._pending) > down_to and self._failure is None:
             await self._sent.wait()
         if self._failure is not None:

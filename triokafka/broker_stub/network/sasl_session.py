@@ -31,7 +31,7 @@ _HANDSHAKE_KEY: Final = 17
 _AUTHENTICATE_KEY: Final = 36
 _API_VERSIONS_KEY: Final = 18
 _MOST_REQUESTS: Final = 64
-"""Requests of a connection before it is authenticated; clients need about five."""
+"""Requests of a connection before it is authenticated, and each time again; clients need about five."""
 
 
 class MechanismOptions(NamedTuple):
@@ -177,6 +177,7 @@ class SaslSession:
         self.principal, self.token_authenticated = principal, server.token_authenticated
         self._server = None
         self._state = _State.COMPLETE
+        self._requests = 0
         lifetime_ms = self._lifetime_ms(server)
         return Step(_encode(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms), header))
 

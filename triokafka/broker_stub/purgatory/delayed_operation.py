@@ -39,6 +39,10 @@ class DelayedOperation(ABC):
     def try_complete(self) -> bool:
         """Complete the operation if its condition holds; return whether this call completed it."""
 
+    def try_complete_after(self, key: Hashable) -> bool:
+        """Like `try_complete`, after a change behind ``key`` alone: the other keys are as they were at the last try."""
+        return self.try_complete()
+
     @abstractmethod
     def on_complete(self) -> None:
         """Run the action. Called exactly once, by the call that completes the operation."""
@@ -96,13 +100,15 @@ class Purgatory:
         """The number of operations with an active timer."""
         return len(self._wheel)
 
-    def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable], now_ms: int) -> bool:
+    def try_complete_else_watch(
+        self, operation: DelayedOperation, keys: Iterable[Hashable], now_ms: int, *, tried: bool = False
+    ) -> bool:
         """Complete the operation now, or watch its keys until a check or its time-out completes it.
 
         Returns whether this call completed it. The condition is checked again once the operation is in the watch lists,
-        so that a change in between is not lost.
+        so that a change in between is not lost. ``tried``: the caller has just seen that the condition does not hold.
         """
-        if operation.try_complete():
+        if not tried and operation.try_complete():
             return True
         keys = list(keys)
         if not keys:
@@ -136,7 +142,7 @@ class Purgatory:
         completed = 0
         # A completion may add an operation under the same key; check only the earlier ones.
         for operation in list(watched):
-            if not operation.completed and operation.try_complete():
+            if not operation.completed and operation.try_complete_after(key):
                 completed += 1
         waiting = [operation for operation in self._watchers.get(key, ()) if not operation.completed]
         if waiting:

@@ -39,7 +39,7 @@ from triokafka.structs import Node
 logger = logging.getLogger(__name__)
 
 UPDATE_VOTER_FACTOR: Final = 3
-"""A voter compares its entry in the voter set with its configuration every so many fetch timeouts."""
+"""Fetch timeouts between two comparisons of a voter's entry in the voter set with its configuration."""
 LAST_EPOCH: Final = 2**31 - 1
 """The largest epoch of the wire format. The quorum elects no leader after it."""
 LARGEST_STEP: Final = 1 << 24

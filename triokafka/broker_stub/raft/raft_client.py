@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
@@ -17,6 +17,7 @@ from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, enc
 from triokafka.broker_stub.raft.effects import Reply, Send
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import Leader
+from triokafka.broker_stub.raft.peer_channels import PeerChannel, PeerChannels
 from triokafka.broker_stub.raft.quorum_metrics import QuorumMetrics
 from triokafka.broker_stub.raft.quorum_state import ElectionState, QuorumStateStore
 from triokafka.broker_stub.raft.raft_config import RaftConfig
@@ -26,7 +27,7 @@ from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotId, SnapshotWri
 from triokafka.broker_stub.raft.snapshot_header import encode_header
 from triokafka.broker_stub.raft.voter_set import VoterSet
 from triokafka.errors import BrokerNotAvailableError, KafkaError, KafkaStorageError
-from triokafka.protocol.message import Request, Response, Struct
+from triokafka.protocol.message import Response, Struct
 from triokafka.structs import Node
 from triokafka.world import World
 
@@ -46,26 +47,8 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R", bound=Response)
 
 _READ_BYTES: Final = 1 << 20
-_MAX_CHANNELS: Final = 64
-"""The most connections to other nodes; the least recently opened one is closed for another."""
 _FETCH_WITH_ENDPOINTS: Final = 16
 _LONGEST_WAIT: Final = 3600.0
-
-
-class PeerChannel(Protocol):
-    """The part of a `NodeChannel` that the quorum uses."""
-
-    async def run(self) -> None:
-        """Run the channel's tasks until cancelled or closed."""
-        ...
-
-    async def send(self, request: Request[R], *, timeout_ms: float | None = None) -> R:
-        """Send a request and return the response. Raises `KafkaError`."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection."""
-        ...
 
 
 class RaftClient:
@@ -77,7 +60,7 @@ class RaftClient:
     ``failure`` is the reason why the log accepts no records until the next start, or None.
 
     Args:
-        connect: makes a channel to another node; the client runs and closes it.
+        connect: makes a channel to another node; see `PeerChannels`.
 
     Raises:
         ConfigurationError: the stored election state cannot be read.
@@ -99,7 +82,6 @@ class RaftClient:
         self._log = log
         self._store = quorum_state
         self._listener = listener
-        self._connect = connect
         self._core = RaftCore(
             config, log, quorum_state.read(), rng=world.random, wall_ms=world.wall_ms, now=world.now()
         )
@@ -114,8 +96,7 @@ class RaftClient:
         self._nursery: trio.Nursery | None = None
         self._stopped = False
         self._waiting: dict[Reply[Any], trio.Event] = {}
-        self._channels: dict[tuple[str, int, bool], PeerChannel] = {}
-        self._in_flight: dict[tuple[str, int, bool], trio.CancelScope] = {}
+        self._channels = PeerChannels(connect, config.request_timeout_ms, self._request_ended)
 
     # Facts
 
@@ -206,9 +187,9 @@ class RaftClient:
         """The newest ``kraft.version``."""
         return self._core.quorum.history.kraft_version
 
-    def leader_endpoint(self, listener: str | None = None) -> Node | None:
-        """Return the leader's address under a listener's name (the first controller listener), or None."""
-        return self._core.quorum.leader_node(self.config.controller_listener if listener is None else listener)
+    def leader_endpoint(self) -> Node | None:
+        """Return the leader's address under the name of the first controller listener, or None."""
+        return self._core.quorum.leader_node(self.config.controller_listener)
 
     # The log
 
@@ -302,8 +283,7 @@ class RaftClient:
     def _stop(self) -> None:
         self._stopped = True
         self._core.halt()
-        for channel in self._channels.values():
-            channel.close()
+        self._channels.close()
         for event in self._waiting.values():
             event.set()
         if self.is_leader:
@@ -328,7 +308,7 @@ class RaftClient:
         self._soon()
 
     def clock_jumped(self, seconds: float) -> None:
-        """The world's clock was put forward by so much: the timers of the quorum do not see it.
+        """Keep the timers of the quorum as they are: the world's clock was put forward by ``seconds``.
 
         The clocks of all nodes jump at once, and no leader was silent for that time.
         """
@@ -362,8 +342,9 @@ class RaftClient:
                     event(self._listener)
                 for reply in output.replies:
                     reply.release()
-                for send in output.sends:
-                    self._begin_send(send)
+                if self._nursery is not None:
+                    for send in output.sends:
+                        self._channels.send(send, self._nursery)
         finally:
             self._is_pumping = False
             now = self._now()
@@ -478,38 +459,12 @@ class RaftClient:
 
     # Requests to other nodes
 
-    def _begin_send(self, send: Send) -> None:
-        from triokafka.protocol.api.fetch import FetchRequest
-
-        if self._nursery is None:
-            return
-        # A Fetch may wait at the leader; other requests do not wait behind it.
-        key = send.node.host, send.node.port, isinstance(send.request, FetchRequest)
-        earlier = self._in_flight.pop(key, None)
-        if earlier is not None:
-            earlier.cancel()  # nothing expects its response any more
-        channel = self._channels.get(key)
-        if channel is None:
-            while len(self._channels) >= _MAX_CHANNELS:
-                self._channels.pop(next(iter(self._channels))).close()
-            channel = self._channels[key] = self._connect(send.node)
-            self._nursery.start_soon(channel.run)
-        scope = self._in_flight[key] = trio.CancelScope()
-        self._nursery.start_soon(self._send, channel, send, scope, key)
-
-    async def _send(
-        self, channel: PeerChannel, send: Send, scope: trio.CancelScope, key: tuple[str, int, bool]
-    ) -> None:
-        with scope:
-            try:
-                response = await channel.send(send.request, timeout_ms=self.config.request_timeout_ms)
-            except KafkaError as error:
-                self._core.request_failed(send, error, self._now())
-            else:
-                self._core.receive(send, response, self._now())
-            if self._in_flight.get(key) is scope:
-                del self._in_flight[key]
-            self._pump()
+    def _request_ended(self, send: Send, outcome: Any | KafkaError) -> None:
+        if isinstance(outcome, KafkaError):
+            self._core.request_failed(send, outcome, self._now())
+        else:
+            self._core.receive(send, outcome, self._now())
+        self._pump()
 
     # Requests of other nodes
 
@@ -588,15 +543,11 @@ class RaftClient:
         """Answer a DescribeQuorum."""
         return self._core.describe_quorum(request, version=version, now=self._now())
 
-    async def add_voter(
-        self, request: AddRaftVoterRequest, *, version: int, listener: str | None = None
-    ) -> AddRaftVoterResponse:
+    async def add_voter(self, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
         """Answer an AddRaftVoter, when the new voter is committed."""
         return await self._answer(self._core.add_voter(request, now=self._now()))
 
-    async def remove_voter(
-        self, request: RemoveRaftVoterRequest, *, version: int, listener: str | None = None
-    ) -> RemoveRaftVoterResponse:
+    async def remove_voter(self, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
         """Answer a RemoveRaftVoter, when the removal is committed."""
         return await self._answer(self._core.remove_voter(request, now=self._now()))
 

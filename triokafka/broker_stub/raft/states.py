@@ -43,7 +43,7 @@ class Election:
 
     @property
     def is_lost(self) -> bool:
-        """Whether so many have refused that no majority is possible."""
+        """Whether too many voters have refused for a majority."""
         refused = sum(not granted for granted in self._votes.values())
         return len(self.voters) - refused < self.voters.majority
 

@@ -273,7 +273,7 @@ class PartitionOpener:
         if gone:
             logger.error("no data directory has a log of %s; %s", named, _way_out(gone))
         elif not self._inherited:
-            logger.warning("no data directory has a log that can be used of %s; what is not damaged begins anew", named)
+            logger.warning("no data directory has a usable log of %s; they begin anew unless a log is damaged", named)
 
     def _gone_directory(self, state: PartitionImage | None) -> UUID | None:
         """Return the data directory of a replica according to the metadata if this broker does not have it."""

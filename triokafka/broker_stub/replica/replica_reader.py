@@ -13,6 +13,7 @@ from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.delayed_fetch import AwaitedPartition, DelayedFetch
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions, follower_key
+from triokafka.broker_stub.replica.idle_follower import idle_follower_fetched
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.replica_selector import ReplicaSelector
@@ -119,14 +120,24 @@ class ReplicaReader:
         outcomes: dict[TopicPartition, ReadOutcome] = {}
         follower, read_committed, leader_only = parameters.follower, parameters.read_committed, parameters.leader_only
         work = WorkBudget() if len(wanted) > BUDGET else None
+        now = self._world.now()
+        is_registered = follower and self._is_registered(parameters)
         quota = self._quota if follower and self._quota.is_limited else None
         select = self._selector if parameters.rack and not follower else None
         for topic_partition, request in wanted:
-            if work is not None:
-                await work.spend()
+            if work is not None and await work.spend():
+                now = self._world.now()
             try:
                 partition = self._hosted.online.get(topic_partition) or self._partition(topic_partition)
                 if follower:
+                    idle = (
+                        idle_follower_fetched(partition, parameters.replica_id, request, parameters.replica_epoch, now)
+                        if is_registered
+                        else None
+                    )
+                    if idle is not None:
+                        outcomes[topic_partition] = idle
+                        continue
                     partition.require_follower(parameters.replica_id, request.current_leader_epoch)
                 held_back = quota is not None and self._holds_back(partition, parameters.replica_id)
                 preferred = None
@@ -221,8 +232,13 @@ class ReplicaReader:
         keys: list[Hashable] = [key for key, _ in wanted]
         if parameters.follower:
             keys.append(follower_key(parameters.replica_id))
-        self._purgatory.try_complete_else_watch(operation, keys, monotonic_ms(self._world))
+        self._purgatory.try_complete_else_watch(operation, keys, monotonic_ms(self._world), tried=True)
         return None if operation.completed else operation
+
+    def _is_registered(self, parameters: FetchParameters) -> bool:
+        """Whether a follower's fetch is of the process that is registered now."""
+        broker = self._image().brokers.get(parameters.replica_id)
+        return broker is not None and broker.broker_epoch == parameters.replica_epoch
 
     def _is_held_back(self, replica_id: int, partition: Partition) -> bool:
         return self._quota.is_limited and self._holds_back(partition, replica_id)

@@ -1,7 +1,7 @@
 """The usage of one client quota by the clients that share it. Pure.
 
 A rate over a sliding window is Kafka's measure of a client quota (KIP-13), and alone it lets many clients exceed the
-quota: each may send one more request when the rate is low enough again, and the window forgets what was too much after
+quota: each may send one more request when the rate is low enough again, and the window forgets the excess after
 ten seconds. With N clients and requests of S bytes, the rate R at a quota of T over W seconds settles where
 R (R - T) = N S T / W, which for ten producers of 16 KiB at 100 kB/s is 13 % too much. A token bucket forgets
 nothing, so the throttle time is the longer one of both. For a single client they are equal.

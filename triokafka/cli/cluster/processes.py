@@ -134,7 +134,7 @@ class NodeProcess:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the process at once: nothing is flushed, nobody is told."""
+        """End the process at once: it flushes nothing, and sends nothing to the other nodes."""
         self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:

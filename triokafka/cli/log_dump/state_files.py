@@ -8,7 +8,7 @@ from triokafka.broker_stub.log.checkpoints import (
     read_offsets,
     read_topic_id,
 )
-from triokafka.broker_stub.log.producer_state import CorruptSnapshotError, ProducerStates
+from triokafka.broker_stub.log.producer_snapshot_format import CorruptSnapshotError, decode_snapshot
 from triokafka.cli.log_dump.report import Report
 from triokafka.structs import format_uuid
 from triokafka.world import Storage
@@ -18,9 +18,8 @@ _DAMAGE = "Damage"
 
 def dump_snapshot(storage: Storage, path: str, report: Report) -> None:
     """Print the producers of a ``.snapshot`` file. Raises `OSError` when it cannot be read."""
-    producers = ProducerStates()
     try:
-        producers.decode(storage.read_file(path), path)
+        producers = decode_snapshot(storage.read_file(path), path)
     except CorruptSnapshotError as error:
         report.problem(path, _DAMAGE, str(error))
         return

@@ -438,7 +438,7 @@ class Producer:
             topic: its name.
             values, keys: sequences of keys and values as for `send`, or Arrow columns of binary or string in any layout
                 (also chunked, dictionaries, views) from any library with the Arrow C data interface; of equal length.
-                If a list, or the memory of a column, changes during the call, it is undefined what is sent.
+                If a list, or the memory of a column, changes during the call, the sent records are undefined.
             partition, timestamp_ms: one for all, or one per record, as a sequence or as an Arrow column of integers;
                 timestamps also of Arrow's own type, in any unit. None (null) has the same meaning as for `send`.
             headers: one list for all records, or one list per record; also an Arrow list of structs as

@@ -98,7 +98,7 @@ class PartitionSequences:
         return self.last_acked >= 0 and in_flight[0].attempts <= 1 and len(in_flight) < _REMEMBERED_BATCHES
 
     def assign(self, batch: ProducerBatch, current: ProducerIdentity) -> None:
-        """Number a batch that is sent for the first time; retried ones keep what they have."""
+        """Number a batch that is sent for the first time; a retried batch keeps its numbers."""
         if batch.base_sequence >= 0:
             return
         if self.identity != current and not self.in_flight:

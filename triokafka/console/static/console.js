@@ -66,7 +66,8 @@ export async function show(keep) {
     else link.removeAttribute("aria-current");
   }
   const page = pages[parts[0] || ""];
-  if (!page) { main.replaceChildren(problem({ error: "No such page", message: location.hash })); return; }
+  const heading = () => h("h1", {}, [(sections.find(([path]) => path === parts[0]) || [null, "Overview"])[1], ...parts.slice(1)].join(" / "));
+  if (!page) { main.replaceChildren(h("h1", {}, "No such page"), problem({ error: "The console does not have this page", message: location.hash })); return; }
   if (!keep) main.replaceChildren(h("p", { class: "muted" }, "Loading …"));
   try {
     const made = await page(parts.slice(1), query);
@@ -78,7 +79,7 @@ export async function show(keep) {
     if (focused) { const again = main.querySelector(`[name="${CSS.escape(focused)}"]`); if (again) again.focus(); }
     else if (!keep) main.focus({ preventScroll: true });
   } catch (error) {
-    if (number === visit && !error.quiet) main.replaceChildren(problem(error));
+    if (number === visit && !error.quiet) main.replaceChildren(heading(), problem(error));
   }
 }
 

@@ -5,8 +5,9 @@ import { metrics } from "./charts.js";
 import { count, h, lineChart, preview, problem, shownValue, size, table, tile, time } from "./drawing.js";
 import { faults } from "./faults.js";
 
-const topicLink = (name) => h("a", { href: `#/topics/${encodeURIComponent(name)}` }, name);
-const groupLink = (name) => h("a", { href: `#/groups/${encodeURIComponent(name)}` }, name);
+const named = (section, name) => h("a", { href: `#/${section}/${encodeURIComponent(name)}`, class: name.length > 50 ? "long" : null }, name);
+const topicLink = (name) => named("topics", name);
+const groupLink = (name) => named("groups", name);
 const broker = (isController, inService) => (inService ? (isController ? "controller" : "") : h("span", { class: "bad" }, "not in service"));
 const ids = (nodes) => nodes.join(", ") || "–";
 
@@ -205,6 +206,7 @@ async function messages(name, path, query, head) {
       const found = await ask(`${api}/messages?${request()}`);
       list.append(recordTable(found.records));
       status.textContent = `${count(found.records.length)} shown, ${count(found.read)} read${found.complete ? "." : "; the search stopped at its limit of time."}`;
+      if (found.left_out.length) status.append(" ", h("span", { class: "bad" }, `Without partition ${found.left_out.join(", ")}, whose leader is missing or does not answer.`));
     } catch (error) { if (error.quiet) throw error; list.append(problem(error)); }
   }
   return { title: name, leave: () => source && source.close(), content: [...head, form, status, list, facts.changes ? sendRecord(name) : null] };
@@ -237,6 +239,7 @@ async function groups(parts, query) {
   return {
     title: "Groups", refresh: true,
     content: [h("h1", {}, "Groups"), filter("groups", given),
+      found.silent.length ? h("p", { class: "bad" }, `Without the groups of broker ${found.silent.join(", ")}, which does not answer.`) : null,
       table([["Group", (one) => groupLink(one.group_id)], ["State", (one) => one.state || "–"], ["Type", (one) => one.group_type || one.protocol_type || "–"],
         ["Lag", (one) => count(one.lag), "number"]], found.groups, "No group matches."), pager(found, "groups", given)],
   };
@@ -308,7 +311,10 @@ function groupChanges(id, found) {
 async function brokers(parts) {
   if (parts.length) {
     const found = await ask(`/api/brokers/${encodeURIComponent(parts[0])}/configs`);
-    return { title: `Broker ${parts[0]}`, content: [h("h1", {}, h("a", { href: "#/brokers" }, "Brokers"), ` / ${parts[0]}`), configs("broker", parts[0], found.configs, null)] };
+    const { broker: one, error } = found;
+    return { title: `Broker ${parts[0]}`, content: [h("h1", {}, h("a", { href: "#/brokers" }, "Brokers"), ` / ${parts[0]}`),
+      h("p", {}, `${one.host}:${one.port}${one.rack ? `, rack ${one.rack}` : ""} `, broker(one.is_controller, one.in_service)),
+      configs("broker", parts[0], found.configs, error)] };
   }
   const found = await ask("/api/brokers");
   const most = Math.max(1, ...found.brokers.map((one) => one.leaders));
@@ -337,8 +343,8 @@ function quorum(found) {
     ...found.observers.map((one) => ({ ...one, role: "observer" }))];
   const end = Math.max(...rows.map((one) => one.log_end_offset));
   return h("div", {}, h("p", {}, `Leader ${found.leader_id}, epoch ${found.leader_epoch}, high watermark ${count(found.high_watermark)}`),
-    table([["Node", (one) => one.replica_id, "number"], ["Role", (one) => one.role], ["End offset", (one) => count(one.log_end_offset), "number"],
-      ["Behind", (one) => count(end - one.log_end_offset), "number"]], rows));
+    table([["Node", (one) => one.replica_id, "number"], ["Role", (one) => one.role], ["End offset", (one) => (one.log_end_offset < 0 ? "–" : count(one.log_end_offset)), "number"],
+      ["Behind", (one) => (one.log_end_offset < 0 ? h("span", { class: "warn" }, "unknown") : count(end - one.log_end_offset)), "number"]], rows));
 }
 
 async function transactions() {

@@ -1,7 +1,7 @@
 """Deadlines of the members of a consumer group: sessions, revocation, rejoin and sync.
 
 A member of the consumer protocol has its rebalance timeout to revoke partitions. A classic member has it to rejoin
-after it is told to, and again to sync after it has joined.
+after the coordinator has requested it, and again to sync after it has joined.
 
 The deadlines of a removed member are cancelled only after the removal is appended: if the append fails, they must still
 fire. A deadline that fires for a removed member, or for a member with nothing to do, has no effect.

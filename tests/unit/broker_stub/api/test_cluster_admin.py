@@ -145,7 +145,6 @@ async def test_reassignment_to_a_broker_that_is_not_there_is_refused_and_so_is_c
 
 @pytest.mark.parametrize("version", range(3))
 async def test_quorum_is_this_node(version: int) -> None:
-    """(`cluster/` section 19: DescribeQuorum)"""
     async with running_node() as node:
         request = DescribeQuorumRequest(
             topics=[

@@ -178,7 +178,6 @@ async def test_changes_survive_a_restart() -> None:
 
 
 async def test_denied_topics_and_brokers_fail_alone() -> None:
-    """(`security-metrics-tools/` section 10.1)"""
     denying = Denying([AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE_CONFIGS], ["no", CLUSTER_NAME])
     topic, cluster = errors.TopicAuthorizationFailedError.code, errors.ClusterAuthorizationFailedError.code
     async with running_node(authorizer=denying) as node:

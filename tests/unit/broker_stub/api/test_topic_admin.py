@@ -83,7 +83,6 @@ async def test_validate_only_creates_nothing() -> None:
 
 
 async def test_denied_topics_fail_alone_and_in_their_place() -> None:
-    """(`security-metrics-tools/` section 10.1)"""
     async with running_node(authorizer=Denying([AclOperation.CREATE], ["no"])) as node:
         assert await create(node, wanted("a"), wanted("no"), wanted("b")) == [0, DENIED, 0]
         assert set(node.broker.image.topics) == {"a", "b"}

@@ -79,7 +79,6 @@ def test_new_broker_is_registered_fenced_with_its_offset_as_epoch() -> None:
 
 
 def test_broker_of_another_cluster_is_refused() -> None:
-    """(`cluster/` section 19: cluster id check)"""
     with pytest.raises(errors.InconsistentClusterIdError):
         control().register(cluster(brokers=()), registration(cluster_id="b"), now=0.0, next_offset=1)
 

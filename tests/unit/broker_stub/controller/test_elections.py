@@ -52,7 +52,7 @@ def test_unclean_leader_is_all_that_is_in_sync() -> None:
 
 
 def test_eligible_leader_leads_when_nobody_is_in_sync_and_is_then_in_sync_alone() -> None:
-    """Kafka 4 empties the in-sync set of a stopped cluster (KIP-966; `cluster/` section 19, ELR)."""
+    """Kafka 4 empties the in-sync set of a stopped cluster (KIP-966)."""
     records = topic("t", [1, 2], isr=[], leader=-1)
     partition = records[-1]
     assert isinstance(partition, PartitionRecord)
@@ -64,7 +64,7 @@ def test_eligible_leader_leads_when_nobody_is_in_sync_and_is_then_in_sync_alone(
 
 
 def test_last_member_becomes_an_eligible_leader_where_the_cluster_has_them() -> None:
-    """What Kafka expects to find in a directory that it has formatted (KIP-966; `cluster/` section 19, ELR)."""
+    """What Kafka expects to find in a directory that it has formatted (KIP-966)."""
     image = cluster(WITH_ELR, topic("t", [1]), brokers=(1,))
     gone = after_fencing(image, 1)
     assert (gone.leader, gone.isr, gone.eligible_leader_replicas, gone.last_known_elr) == (-1, (), (1,), (1,))
@@ -74,7 +74,6 @@ def test_last_member_becomes_an_eligible_leader_where_the_cluster_has_them() -> 
 
 
 def test_member_that_leaves_is_eligible_only_while_too_few_are_in_sync() -> None:
-    """(KIP-966; `cluster/` section 19, ELR)"""
     image = cluster(WITH_ELR, topic("t", [1, 2, 3]), brokers=(1, 2, 3))
     assert after_fencing(image, 3).eligible_leader_replicas == ()
     strict = after_fencing(image, 3, lambda name: LogConfig(min_insync_replicas=3))

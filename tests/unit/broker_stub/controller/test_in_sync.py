@@ -1,4 +1,4 @@
-"""AlterPartition: who is in sync is decided against the state that the leader built on (`cluster/` section 19)."""
+"""AlterPartition: who is in sync is decided against the state that the leader built on."""
 
 from __future__ import annotations
 

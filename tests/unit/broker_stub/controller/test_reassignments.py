@@ -1,4 +1,4 @@
-"""Reassignments and elections that somebody asks for (`cluster/` sections 9 and 10)."""
+"""Reassignments and elections that somebody asks for."""
 
 from __future__ import annotations
 

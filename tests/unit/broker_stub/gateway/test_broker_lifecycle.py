@@ -1,4 +1,4 @@
-"""The life of a broker in its cluster (`cluster/` section 11)."""
+"""The life of a broker in its cluster."""
 
 from __future__ import annotations
 

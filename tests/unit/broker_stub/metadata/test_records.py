@@ -34,7 +34,6 @@ def test_batch_of_records_comes_back_with_its_offsets_and_epoch() -> None:
 
 
 async def test_opening_of_an_epoch_is_one_control_batch_with_leader_and_voters() -> None:
-    """(`cluster/` section 18: leader epoch on metadata batches)"""
     async with running(MemoryWorld()) as controller:
         data = bytes(controller.metadata.files.read(0, 1))
         directory = controller.identity.directory_ids[DATA]

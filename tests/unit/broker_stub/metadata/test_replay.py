@@ -128,7 +128,6 @@ class TestDelta:
         assert local.leaders[TopicPartition("new", 0)][0] == uuid.UUID(int=9)
 
     def test_topic_made_again_under_its_name_is_deleted_and_led(self) -> None:
-        """(`cluster/` section 18: name reusable)"""
         delta = MetadataDelta(cluster(topic("t", [1])))
         for record in (RemoveTopicRecord(topic_id=ID), *topic("t", [1], number=8)):
             delta.replay(record)

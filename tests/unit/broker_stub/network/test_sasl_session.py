@@ -127,3 +127,23 @@ def test_nothing_but_api_versions_gets_through_without_the_right_token(frames: l
         elif step.refusal is not None:
             break
     assert peer.principal is None
+
+
+def test_a_session_may_be_renewed_any_number_of_times() -> None:
+    world = ClockWorld()
+    peer = session(1_000, world)
+    for _ in range(200):
+        for part in (HANDSHAKE, LOGIN):
+            step = peer.take(part)
+            assert step is not None and step.refusal is None, step
+        assert peer.is_complete
+        assert peer.take(METADATA) is None
+
+
+def test_each_renewal_has_the_limit_of_requests_again() -> None:
+    peer = session(1_000)
+    peer.take(HANDSHAKE)
+    peer.take(LOGIN)
+    peer.take(HANDSHAKE)
+    step = peer.take(METADATA)
+    assert step is not None and step.refusal is not None  # nothing but SaslAuthenticate until it is complete

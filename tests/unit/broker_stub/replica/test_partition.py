@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, append, batch, leader, open_log
 from triokafka import errors
 from triokafka.broker_stub.log.appender import AppendInfo
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.replica.idle_follower import idle_follower_fetched
 from triokafka.broker_stub.replica.partition import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -17,6 +20,7 @@ from triokafka.broker_stub.replica.partition import (
     Partition,
 )
 from triokafka.broker_stub.replica.read_result import EpochEnd
+from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 from triokafka.records import encode_batch
 
 
@@ -304,3 +308,66 @@ def test_offsets_of_a_new_leader_are_not_available_before_its_followers_caught_u
     partition.follower_fetched(2, 2, now=0)
     found = partition.offset_for(LATEST, read_committed=False)
     assert found is not None and found.offset == 2
+
+
+def test_short_cut_for_an_idle_follower_does_what_the_other_steps_do() -> None:
+    """Two leaders with the same history: one tries the short cut before every fetch, and both stay the same."""
+    chance = random.Random(1)
+    taken = 0
+    for _ in range(60):
+        usual, quick = (leader(replicas=(NODE, 2, 3), isr=(NODE, 2), epoch=3) for _ in range(2))
+        now, offsets = 0.0, {2: 0, 3: 0}
+        for _ in range(40):
+            now += chance.random() * 5
+            if chance.random() < 0.2:
+                for partition in (usual, quick):
+                    append(partition, b"a")
+            if chance.random() < 0.05:
+                for partition in (usual, quick):
+                    with_in_sync(partition, NODE, 2, 3)
+            replica = chance.choice((2, 3))
+            if chance.random() < 0.4:
+                offsets[replica] = usual.log.log_end_offset
+            wanted = offsets[replica], chance.choice((3, 3, 3, 2)), chance.choice((-1, 3, 3, 2))
+            start, broker_epoch = chance.choice((0, 0, 0, -1)), chance.choice((5, 5, 5, 6))
+            steps = [_usual_steps, _short_cut_first]
+            results = [
+                step(partition, replica, wanted, now, start, broker_epoch)
+                for step, partition in zip(steps, (usual, quick), strict=True)
+            ]
+            taken += results[1][1]
+            assert results[0][0] == results[1][0]
+            assert usual.followers == quick.followers
+            assert usual.high_watermark == quick.high_watermark
+    assert taken > 50
+
+
+def _usual_steps(
+    partition: Partition, replica: int, wanted: tuple[int, int, int], now: float, start: int, broker_epoch: int
+) -> tuple[object, bool]:
+    offset, leader_epoch, last_epoch = wanted
+    try:
+        partition.require_follower(replica, leader_epoch)
+        outcome = partition.read(
+            offset,
+            1000,
+            min_one_batch=True,
+            follower=True,
+            current_leader_epoch=leader_epoch,
+            last_fetched_epoch=last_epoch,
+        )
+        if outcome.diverging_epoch is None:
+            partition.follower_fetched(replica, offset, now, log_start_offset=start, broker_epoch=broker_epoch)
+    except errors.BrokerResponseError as error:
+        return str(error), False
+    return outcome, False
+
+
+def _short_cut_first(
+    partition: Partition, replica: int, wanted: tuple[int, int, int], now: float, start: int, broker_epoch: int
+) -> tuple[object, bool]:
+    asked = WantedPartition("t", 0, wanted[0], 1000, wanted[1], wanted[2], start)
+    outcome = idle_follower_fetched(partition, replica, asked, broker_epoch, now)
+    if outcome is not None:
+        return outcome, True
+    return _usual_steps(partition, replica, wanted, now, start, broker_epoch)

@@ -10,8 +10,8 @@ import trio
 
 import triokafka
 from tests.support.cancellation import cancelled_at_each_checkpoint
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
-from tests.support.simulated import current_simulation, simulated
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster, started_for_consumer
+from tests.support.simulated import simulated
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.structs import TopicPartition
@@ -32,14 +32,9 @@ CALLS: dict[str, Callable[[triokafka.Consumer], Awaitable[object]]] = {
 
 
 async def started(records: int = 0) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
-    simulation = current_simulation()
-    cluster = ReadableCluster(t=1)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    cluster, broker, options = await started_for_consumer()
     if records:
         cluster.write("t", 0, [b"%d" % number for number in range(records)])
-    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
-    broker = cluster.brokers[1]
-    assert isinstance(broker, ReadableBroker)
     return cluster, broker, options
 
 

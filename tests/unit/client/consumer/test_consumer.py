@@ -15,7 +15,7 @@ import trio.testing
 import triokafka
 from tests.support.cancellation import cancelled_at_each_checkpoint
 from tests.support.scripted_broker import CLOSE
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster, started_for_consumer
 from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import (
     CommitFailedError,
@@ -50,21 +50,6 @@ from triokafka.structs import OffsetAndMetadata, TopicPartition
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-async def started(partitions: int = 1, *, nodes: int = 1) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
-    """A cluster with topic ``t``, its first broker, and what a consumer needs to know."""
-    simulation = current_simulation()
-    cluster = ReadableCluster(t=partitions)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
-    options: dict[str, Any] = {
-        "bootstrap_servers": address,
-        "world": simulation.host("client").world,
-        "auto_offset_reset": "earliest",
-    }
-    broker = cluster.brokers[1]
-    assert isinstance(broker, ReadableBroker)
-    return cluster, broker, options
-
-
 def numbers(first: int, last: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, last)]
 
@@ -87,7 +72,7 @@ async def test_a_poll_whose_time_is_over_before_it_waits_lets_others_have_a_turn
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Otherwise nobody fetches for one with so much to look after that this takes as long as it would wait."""
-    _, _, options = await started()
+    _, _, options = await started_for_consumer()
     world = options["world"]
     now = world.now
     seconds = itertools.count()
@@ -101,7 +86,7 @@ async def test_a_poll_whose_time_is_over_before_it_waits_lets_others_have_a_turn
 
 @simulated
 async def test_poll_returns_records_in_order_and_nothing_when_the_time_is_over() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     cluster.write("t", 0, numbers(10, 15))
     async with triokafka.Consumer(**options) as consumer:
@@ -118,7 +103,7 @@ async def test_poll_returns_records_in_order_and_nothing_when_the_time_is_over()
 
 @simulated
 async def test_iteration_waits_for_records_and_crosses_partitions() -> None:
-    cluster, _, options = await started(2)
+    cluster, _, options = await started_for_consumer(2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 1, numbers(10, 12))
     async with triokafka.Consumer(**options) as consumer:
@@ -135,7 +120,7 @@ async def test_iteration_waits_for_records_and_crosses_partitions() -> None:
 
 @simulated
 async def test_the_next_fetch_is_sent_while_records_are_handled() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -146,7 +131,7 @@ async def test_the_next_fetch_is_sent_while_records_are_handled() -> None:
 
 @simulated
 async def test_compaction_gaps_and_control_batches_are_passed_over() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 2))
     cluster.write("t", 0, numbers(5, 7), gap=3)
     cluster.write("t", 0, [b"\0\0\0\0\0\0"], control=True, transactional=True, producer_id=1, producer_epoch=0)
@@ -160,7 +145,7 @@ async def test_compaction_gaps_and_control_batches_are_passed_over() -> None:
 
 @simulated
 async def test_batches_are_decoded_when_asked() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -175,7 +160,7 @@ async def test_batches_are_decoded_when_asked() -> None:
 
 @simulated
 async def test_poll_arrow_gathers_partitions_and_is_empty_on_timeout() -> None:
-    cluster, _, options = await started(2)
+    cluster, _, options = await started_for_consumer(2)
     cluster.write("t", 0, numbers(0, 4))
     cluster.write("t", 1, numbers(10, 12))
     async with triokafka.Consumer(**options) as consumer:
@@ -190,7 +175,7 @@ async def test_poll_arrow_gathers_partitions_and_is_empty_on_timeout() -> None:
 
 @simulated
 async def test_calls_of_different_shapes_share_one_position() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -204,7 +189,7 @@ async def test_calls_of_different_shapes_share_one_position() -> None:
 
 @simulated
 async def test_deserializers_apply_and_a_poison_record_stays_until_it_is_passed_over() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"1", b"2", b"x", b"4", None])
     async with triokafka.Consumer(**options, value_deserializer=int) as consumer:
         consumer.assign([T0])
@@ -219,7 +204,7 @@ async def test_deserializers_apply_and_a_poison_record_stays_until_it_is_passed_
 @simulated
 @pytest.mark.parametrize("how", ["poll", "iterate"])
 async def test_poison_records_may_be_passed_over(how: str, caplog: pytest.LogCaptureFixture) -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"x", b"x"])
     cluster.write("t", 0, [b"1", b"x", b"4", b"x"])
     cluster.write("t", 0, [b"x", b"7"])
@@ -241,7 +226,7 @@ async def test_poison_records_may_be_passed_over(how: str, caplog: pytest.LogCap
 
 @simulated
 async def test_what_is_passed_over_is_committed_too() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"x"] * 10)
     async with triokafka.Consumer(
         **options, group_id="g", value_deserializer=int, deserialization_error_policy="skip"
@@ -253,7 +238,7 @@ async def test_what_is_passed_over_is_committed_too() -> None:
 
 @simulated
 async def test_poison_records_may_be_handed_out_as_they_are() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"1", b"x", b"3"])
     async with triokafka.Consumer(**options, value_deserializer=int, deserialization_error_policy="raw") as consumer:
         consumer.assign([T0])
@@ -281,7 +266,7 @@ class Topical(triokafka.Deserializer[str]):
 
 @simulated
 async def test_deserializers_are_configured_told_the_topic_not_given_null_and_closed() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"1", None])
     Topical.events.clear()
     async with triokafka.Consumer(
@@ -301,7 +286,7 @@ async def test_deserializers_are_configured_told_the_topic_not_given_null_and_cl
 
 @simulated
 async def test_seek_drops_what_was_fetched_ahead() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -320,7 +305,7 @@ async def test_seek_drops_what_was_fetched_ahead() -> None:
 
 @simulated
 async def test_paused_partitions_give_nothing_and_keep_what_was_fetched() -> None:
-    cluster, broker, options = await started(2)
+    cluster, broker, options = await started_for_consumer(2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 1, numbers(10, 13))
     async with triokafka.Consumer(**options) as consumer:
@@ -338,7 +323,7 @@ async def test_paused_partitions_give_nothing_and_keep_what_was_fetched() -> Non
 
 @simulated
 async def test_reading_starts_at_the_committed_offset_else_by_the_policy() -> None:
-    cluster, _, options = await started(2)
+    cluster, _, options = await started_for_consumer(2)
     for partition in (0, 1):
         cluster.write("t", partition, numbers(0, 10))
     cluster.committed[T0] = 6
@@ -353,7 +338,7 @@ async def test_reading_starts_at_the_committed_offset_else_by_the_policy() -> No
 
 @simulated
 async def test_without_a_policy_a_missing_position_is_an_error_until_one_is_given() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}, group_id="g") as consumer:
         consumer.assign([T0])
@@ -366,7 +351,7 @@ async def test_without_a_policy_a_missing_position_is_an_error_until_one_is_give
 
 @simulated
 async def test_a_position_outside_the_log_is_reset_or_raised() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     cluster.starts[T0] = 4
     cluster.batches[T0].clear()
@@ -389,7 +374,7 @@ async def test_a_position_outside_the_log_is_reset_or_raised() -> None:
 @simulated
 async def test_a_log_that_was_cut_behind_the_reader_is_gone_on_with_by_the_policy(policy: str, shape: str) -> None:
     """Records that were fetched before are handed out first, whatever the shape."""
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     shown: list[bytes] = []
 
@@ -429,7 +414,7 @@ async def test_a_log_that_was_cut_behind_the_reader_is_gone_on_with_by_the_polic
 
 @simulated
 async def test_a_new_leader_is_found_and_asked_whether_it_has_what_was_read() -> None:
-    cluster, _, options = await started(nodes=2)
+    cluster, _, options = await started_for_consumer(nodes=2)
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -441,7 +426,7 @@ async def test_a_new_leader_is_found_and_asked_whether_it_has_what_was_read() ->
 
 @simulated
 async def test_a_truncated_log_sends_the_position_back_to_where_it_still_agrees() -> None:
-    cluster, _, options = await started(nodes=2)
+    cluster, _, options = await started_for_consumer(nodes=2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 5))
     async with triokafka.Consumer(**options) as consumer:
@@ -459,7 +444,7 @@ async def test_a_truncated_log_sends_the_position_back_to_where_it_still_agrees(
 @simulated
 async def test_without_a_policy_a_truncated_log_is_an_error_until_one_seeks(known: bool) -> None:
     """Nothing is read of what has taken the place of what was read."""
-    cluster, _, options = await started(nodes=2)
+    cluster, _, options = await started_for_consumer(nodes=2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 5))
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}) as consumer:
@@ -501,7 +486,7 @@ async def learns_of_the_leader(consumer: triokafka.Consumer) -> None:
 @simulated
 async def test_what_was_fetched_ahead_of_a_former_leader_is_fetched_again(how: str) -> None:
     """The new leader has all up to the position, and may not have what waits."""
-    cluster, _, options = await started(nodes=2)
+    cluster, _, options = await started_for_consumer(nodes=2)
     for number in range(10):
         cluster.write("t", 0, [b"old %d" % number])
     if how == "batches":
@@ -535,7 +520,7 @@ async def test_what_was_fetched_ahead_of_a_former_leader_is_fetched_again(how: s
 @simulated
 async def test_batches_tell_of_the_leader_epoch_up_to_which_they_were_read() -> None:
     """Nothing of them is decoded, and a new leader is to be asked for it all the same."""
-    cluster, _, options = await started(nodes=2)
+    cluster, _, options = await started_for_consumer(nodes=2)
     for number in range(10):
         cluster.write("t", 0, [b"old %d" % number])
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}) as consumer:
@@ -549,7 +534,7 @@ async def test_batches_tell_of_the_leader_epoch_up_to_which_they_were_read() -> 
 
 @simulated
 async def test_what_a_former_leader_answers_late_is_not_taken_in() -> None:
-    cluster, broker, options = await started(nodes=2)
+    cluster, broker, options = await started_for_consumer(nodes=2)
     for number in range(10):
         cluster.write("t", 0, [b"old %d" % number])
     asked, go_on = trio.Event(), trio.Event()
@@ -576,7 +561,7 @@ async def test_what_a_former_leader_answers_late_is_not_taken_in() -> None:
 @simulated
 async def test_a_leader_without_the_epoch_that_was_read_has_other_records_though_its_log_is_longer(policy: str) -> None:
     """All of an epoch was cut off, and the one before goes on for longer there."""
-    cluster, _, options = await started(nodes=2)
+    cluster, _, options = await started_for_consumer(nodes=2)
     for number in range(6):
         cluster.write("t", 0, [b"old %d" % number], leader_epoch=number // 3)
     cluster.leader_epochs[T0] = 1
@@ -602,7 +587,7 @@ async def test_a_leader_without_the_epoch_that_was_read_has_other_records_though
 @simulated
 async def test_an_epoch_that_came_with_the_position_need_not_be_in_other_logs() -> None:
     """ListOffsets tells the leader's own epoch, in which nothing may have been written."""
-    cluster, _, options = await started(nodes=2)
+    cluster, _, options = await started_for_consumer(nodes=2)
     for number in range(5):
         cluster.write("t", 0, [b"%d" % number])
     cluster.leader_epochs[T0] = 1
@@ -621,7 +606,7 @@ async def test_an_epoch_that_came_with_the_position_need_not_be_in_other_logs() 
 
 @simulated
 async def test_a_corrupt_batch_is_named_and_what_came_before_it_is_handed_out() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 6))
     broken = bytearray(cluster.batches[T0][1])
@@ -646,7 +631,7 @@ async def test_a_corrupt_batch_is_named_and_what_came_before_it_is_handed_out() 
 @pytest.mark.parametrize("most", [1, 3])
 @simulated
 async def test_rows_come_once_when_as_many_as_asked_for_end_just_before_a_corrupt_batch(most: int) -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 6))
     broken = bytearray(cluster.batches[T0][1])
@@ -669,7 +654,7 @@ async def test_rows_come_once_when_as_many_as_asked_for_end_just_before_a_corrup
 async def test_what_needs_a_missing_package_keeps_nothing_that_comes_before_it(
     monkeypatch: pytest.MonkeyPatch, how: str, partition: int
 ) -> None:
-    cluster, _, options = await started(partitions=2)
+    cluster, _, options = await started_for_consumer(partitions=2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", partition, numbers(3, 6), compression="snappy")
     monkeypatch.setitem(sys.modules, "cramjam", None)
@@ -690,7 +675,7 @@ async def test_what_needs_a_missing_package_keeps_nothing_that_comes_before_it(
 @pytest.mark.parametrize("how", ["records", "arrow", "iteration", "batches"])
 @simulated
 async def test_corrupt_batches_may_be_passed_over(how: str, caplog: pytest.LogCaptureFixture) -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     for first in range(0, 15, 3):
         cluster.write("t", 0, numbers(first, first + 3))
     for index in (0, 2, 4):
@@ -724,7 +709,7 @@ async def test_corrupt_batches_may_be_passed_over(how: str, caplog: pytest.LogCa
 @pytest.mark.parametrize("policy", ["raise", "skip"])
 @simulated
 async def test_a_corrupt_batch_behind_one_without_records_is_the_one_to_pass_over(policy: str) -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"\0\0\0\1"], transactional=True, control=True)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, [b"good"])
@@ -745,7 +730,7 @@ async def test_a_corrupt_batch_behind_one_without_records_is_the_one_to_pass_ove
 
 @simulated
 async def test_an_error_of_one_partition_waits_for_the_records_of_another() -> None:
-    cluster, broker, options = await started(2)
+    cluster, broker, options = await started_for_consumer(2)
     cluster.write("t", 1, numbers(0, 3))
     broker.script(FetchRequest, broker.fetch_with(p0=29))
     async with triokafka.Consumer(**options) as consumer:
@@ -760,7 +745,7 @@ async def test_an_error_of_one_partition_waits_for_the_records_of_another() -> N
 @simulated
 async def test_damage_that_the_broker_reports_is_raised_with_partition_and_offset() -> None:
     """CORRUPT_MESSAGE: the same bytes would come again, however often they are fetched. `seek` goes past them."""
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     broker.script(FetchRequest, broker.fetch_with(p0=CorruptRecordError.code))
     async with triokafka.Consumer(**options) as consumer:
@@ -774,7 +759,7 @@ async def test_damage_that_the_broker_reports_is_raised_with_partition_and_offse
 @simulated
 async def test_a_lookup_that_keeps_failing_surfaces_with_its_cause() -> None:
     """No silent stall: after ``default_api_timeout_ms`` the wait ends with a sentence."""
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     broker.script(ListOffsetsRequest, *[CLOSE] * 1_000)
     async with triokafka.Consumer(**options, default_api_timeout_ms=5_000) as consumer:
         consumer.assign([T0])
@@ -789,7 +774,7 @@ async def test_a_lookup_that_keeps_failing_surfaces_with_its_cause() -> None:
 
 @simulated
 async def test_unreachable_brokers_surface_too() -> None:
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     broker.stop()
     async with triokafka.Consumer("t", **options, group_id="g", default_api_timeout_ms=5_000) as consumer:
         with pytest.raises(KafkaTimeoutError, match="joining group 'g' has failed"):
@@ -798,7 +783,7 @@ async def test_unreachable_brokers_surface_too() -> None:
 
 @simulated
 async def test_a_failed_background_task_surfaces_in_every_call() -> None:
-    _, _, options = await started()
+    _, _, options = await started_for_consumer()
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
 
@@ -813,7 +798,7 @@ async def test_a_failed_background_task_surfaces_in_every_call() -> None:
 
 @simulated
 async def test_one_task_at_a_time() -> None:
-    _, _, options = await started()
+    _, _, options = await started_for_consumer()
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
         async with trio.open_nursery() as nursery:
@@ -829,7 +814,7 @@ async def test_one_task_at_a_time() -> None:
 
 @simulated
 async def test_a_member_joins_reads_commits_and_leaves() -> None:
-    cluster, broker, options = await started(2)
+    cluster, broker, options = await started_for_consumer(2)
     cluster.write("t", 0, numbers(0, 4))
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         assert await take(consumer, 4) == numbers(0, 4)
@@ -847,7 +832,7 @@ async def test_a_member_joins_reads_commits_and_leaves() -> None:
 @simulated
 async def test_auto_commit_never_passes_the_record_in_hand() -> None:
     """A record is finished when the next is asked for."""
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
         await take(consumer, 3)
@@ -869,7 +854,7 @@ async def test_auto_commit_never_passes_the_record_in_hand() -> None:
 @pytest.mark.parametrize("ending", [ValueError, trio.Cancelled])
 @simulated
 async def test_leaving_by_an_exception_commits_nothing_of_what_is_in_hand(ending: type[BaseException]) -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     with trio.CancelScope() as scope:
         try:
@@ -887,7 +872,7 @@ async def test_leaving_by_an_exception_commits_nothing_of_what_is_in_hand(ending
 
 @simulated
 async def test_without_auto_commit_nothing_is_committed_by_itself() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
         await take(consumer, 3)
@@ -897,7 +882,7 @@ async def test_without_auto_commit_nothing_is_committed_by_itself() -> None:
 
 @simulated
 async def test_commit_needs_a_group_and_membership() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -918,7 +903,7 @@ async def test_commit_needs_a_group_and_membership() -> None:
 
 @simulated
 async def test_commits_are_retried_when_the_coordinator_moves() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
         await take(consumer, 3)
@@ -948,7 +933,7 @@ class Listener(triokafka.ConsumerRebalanceListener):
 
 @simulated
 async def test_commits_in_the_background_keep_their_order_and_go_together() -> None:
-    cluster, broker, options = await started(2)
+    cluster, broker, options = await started_for_consumer(2)
     cluster.write("t", 0, numbers(0, 30))
     told: list[tuple[dict[int, int], Any]] = []
 
@@ -971,7 +956,7 @@ async def test_commits_in_the_background_keep_their_order_and_go_together() -> N
 
 @simulated
 async def test_a_commit_in_the_background_that_fails_is_told_or_logged(caplog: pytest.LogCaptureFixture) -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     told: list[Any] = []
     async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
@@ -992,7 +977,7 @@ async def test_a_commit_in_the_background_that_fails_is_told_or_logged(caplog: p
 @simulated
 async def test_commits_that_are_still_open_when_the_consumer_is_closed_are_told_of() -> None:
     """And the coordinator hears of the end, though it takes no commits."""
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     told: list[tuple[dict[int, int], Any]] = []
     listened: list[str] = []
@@ -1028,7 +1013,7 @@ async def test_a_commit_that_is_asked_for_again_when_told_of_the_end_is_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Nobody waits for an answer that cannot come."""
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     told: list[Any] = []
 
     def again(offsets: Any, error: Any) -> None:
@@ -1048,7 +1033,7 @@ async def test_a_commit_that_is_asked_for_again_when_told_of_the_end_is_refused(
 @simulated
 async def test_a_leader_that_has_much_to_deal_does_it_in_a_thread(partitions: int, threads: int) -> None:
     """Heartbeats and the application go on meanwhile."""
-    _, _, options = await started(partitions)
+    _, _, options = await started_for_consumer(partitions)
     world = options["world"]
     run_in_thread = world.run_in_thread
     ran: list[Any] = []
@@ -1069,7 +1054,7 @@ async def test_a_leader_that_has_much_to_deal_does_it_in_a_thread(partitions: in
 async def test_what_a_leader_deals_in_a_thread_is_nothing_to_its_next_membership(fails: bool) -> None:
     """The thread is not stopped when the consumer leaves: neither its outcome nor its error counts then, and no other
     uses the assignor beside it."""
-    _, broker, options = await started(1_000)
+    _, broker, options = await started_for_consumer(1_000)
     began, goes_on = trio.Event(), trio.Event()
     inside: list[Any] = []
     failed: list[Any] = []
@@ -1107,7 +1092,7 @@ async def test_what_a_leader_deals_in_a_thread_is_nothing_to_its_next_membership
 
 @simulated
 async def test_heartbeats_bring_the_news_of_a_rebalance() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()
     async with triokafka.Consumer(**options, group_id="g") as consumer:
@@ -1127,7 +1112,7 @@ async def test_heartbeats_bring_the_news_of_a_rebalance() -> None:
 
 @simulated
 async def test_a_member_that_was_put_out_loses_its_partitions_and_joins_as_a_new_one() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()
     async with triokafka.Consumer(**options, group_id="g") as consumer:
@@ -1145,7 +1130,7 @@ async def test_a_member_that_was_put_out_loses_its_partitions_and_joins_as_a_new
 
 @simulated
 async def test_a_loop_that_is_stuck_gives_its_partitions_back_and_hears_why() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", max_poll_interval_ms=60_000) as consumer:
         await take(consumer, 1)
@@ -1161,7 +1146,7 @@ async def test_a_loop_that_is_stuck_gives_its_partitions_back_and_hears_why() ->
 
 @simulated
 async def test_waiting_for_records_is_not_being_stuck() -> None:
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g", max_poll_interval_ms=10_000) as consumer:
         assert await consumer.poll(timeout_ms=60_000) == {}
     assert len(broker.seen(HeartbeatRequest)) >= 15
@@ -1171,7 +1156,7 @@ async def test_waiting_for_records_is_not_being_stuck() -> None:
 @simulated
 async def test_a_short_poll_does_not_hold_up_the_join() -> None:
     """Joining goes on in the background, between calls that do not wait."""
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         polls = 0
@@ -1255,7 +1240,7 @@ async def test_a_pattern_follows_topics_that_appear() -> None:
 
 @simulated
 async def test_partitions_that_are_added_are_dealt() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g", metadata_max_age_ms=10_000) as consumer:
         await consumer.poll(timeout_ms=1_000)
         cluster.topics["t"] = 2
@@ -1266,7 +1251,7 @@ async def test_partitions_that_are_added_are_dealt() -> None:
 
 @simulated
 async def test_a_refused_member_hears_it() -> None:
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         broker.script(JoinGroupRequest, JoinGroupResponse(error_code=23, protocol_name=""))
         with pytest.raises(triokafka.errors.InconsistentGroupProtocolError, match="group 'g'"):
@@ -1280,7 +1265,7 @@ async def test_a_refused_member_hears_it() -> None:
 
 @simulated
 async def test_another_task_can_end_a_wait_and_no_record_is_lost() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
 
@@ -1305,7 +1290,7 @@ async def test_another_task_can_end_a_wait_and_no_record_is_lost() -> None:
 
 @simulated
 async def test_a_listener_is_not_ended_by_a_wakeup() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     told: list[int] = []
 
@@ -1328,7 +1313,7 @@ async def test_a_listener_is_not_ended_by_a_wakeup() -> None:
 
 @simulated
 async def test_a_cancelled_poll_loses_no_record() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 100))
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         seen: list[bytes] = []
@@ -1346,7 +1331,7 @@ async def test_a_cancelled_poll_loses_no_record() -> None:
 
 @simulated
 async def test_a_cancelled_join_goes_on_and_its_result_is_used() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"here"])
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         with trio.move_on_after(0.0001):
@@ -1358,7 +1343,7 @@ async def test_a_cancelled_join_goes_on_and_its_result_is_used() -> None:
 
 @simulated
 async def test_a_cancelled_commit_leaves_the_next_one_in_order() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
         await take(consumer, 3)
@@ -1373,7 +1358,7 @@ async def test_a_cancelled_commit_leaves_the_next_one_in_order() -> None:
 
 @simulated
 async def test_a_cancelled_listener_is_called_again() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"here"])
     listener = Listener()
     async with triokafka.Consumer(**options, group_id="g") as consumer:
@@ -1386,7 +1371,7 @@ async def test_a_cancelled_listener_is_called_again() -> None:
 
 @simulated
 async def test_nothing_is_handed_out_between_the_last_commit_and_the_rebalance() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=60_000) as consumer:
         await consumer.poll(timeout_ms=1_000, max_records=4)
@@ -1400,7 +1385,7 @@ async def test_nothing_is_handed_out_between_the_last_commit_and_the_rebalance()
 
 @simulated
 async def test_troubles_of_partitions_that_moved_on_are_forgotten() -> None:
-    cluster, _, options = await started(2, nodes=2)
+    cluster, _, options = await started_for_consumer(2, nodes=2)
     cluster.move("t", 0, 2)
     cluster.write("t", 1, numbers(0, 3))
     other = cluster.brokers[2]
@@ -1418,7 +1403,7 @@ async def test_troubles_of_partitions_that_moved_on_are_forgotten() -> None:
 
 @simulated
 async def test_a_fenced_member_stays_out() -> None:
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g", group_instance_id="one") as consumer:
         await consumer.poll(timeout_ms=1_000)
         broker.script(HeartbeatRequest, HeartbeatResponse(error_code=82))
@@ -1432,7 +1417,7 @@ async def test_a_fenced_member_stays_out() -> None:
 
 @simulated
 async def test_a_failing_auto_commit_shows_in_the_health_and_stops_nobody() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     options |= {"group_id": "g", "auto_commit_interval_ms": 1_000, "default_api_timeout_ms": 5_000}
     async with triokafka.Consumer("t", **options) as consumer:
@@ -1450,7 +1435,7 @@ async def test_a_failing_auto_commit_shows_in_the_health_and_stops_nobody() -> N
 @simulated
 async def test_an_auto_commit_that_is_forbidden_shows_in_the_health_as_long_as_there_is_something_to_commit() -> None:
     """Trying again may not mend it, and nobody would look for it in the log."""
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
         consumer.assign([T0])
@@ -1466,7 +1451,7 @@ async def test_an_auto_commit_that_is_forbidden_shows_in_the_health_as_long_as_t
 
 @simulated
 async def test_a_topic_that_does_not_exist_surfaces_and_may_still_be_created() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     options |= {"default_api_timeout_ms": 5_000}
     groups: tuple[dict[str, Any], ...] = ({"group_id": "g"}, {})
     for group in groups:
@@ -1483,7 +1468,7 @@ async def test_a_topic_that_does_not_exist_surfaces_and_may_still_be_created() -
 
 @simulated
 async def test_a_missing_topic_beside_others_only_shows_in_the_health() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     async with triokafka.Consumer("t", "nope", **options, group_id="g", default_api_timeout_ms=5_000) as consumer:
         assert await consumer.poll(timeout_ms=20_000) == {}
         assert any("'nope'" in trouble for trouble in consumer.health().troubles)
@@ -1493,7 +1478,7 @@ async def test_a_missing_topic_beside_others_only_shows_in_the_health() -> None:
 
 @simulated
 async def test_a_forbidden_topic_is_an_error_at_once() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.topic_errors["t"] = 29
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         with pytest.raises(TopicAuthorizationFailedError, match="topic 't'"):
@@ -1503,7 +1488,7 @@ async def test_a_forbidden_topic_is_an_error_at_once() -> None:
 @simulated
 async def test_a_blocked_loop_is_told_from_a_silent_coordinator(caplog: pytest.LogCaptureFixture) -> None:
     """A loop that blocks keeps heartbeats from being sent; that is said, once, and the coordinator is not blamed."""
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         await consumer.poll(timeout_ms=1_000)
         clock = trio.lowlevel.current_clock()

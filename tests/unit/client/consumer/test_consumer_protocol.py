@@ -15,6 +15,7 @@ import triokafka
 from tests.support.cancellation import cancelled_at_each_checkpoint
 from tests.support.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE
 from tests.support.scripted_group import GroupBroker, GroupCluster
+from tests.support.scripted_reading import client_of
 from tests.support.simulated import current_simulation, simulated
 from triokafka.client.consumer.membership.departure import LEAVE_TIMEOUT
 from triokafka.errors import (
@@ -45,18 +46,10 @@ FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_
 
 async def started(**topics: int) -> tuple[GroupCluster, GroupBroker, dict[str, Any]]:
     """A cluster with topic ``t`` of two partitions, its broker, and what a consumer needs to know."""
-    simulation = current_simulation()
     cluster = GroupCluster(**(topics or {"t": 2}))
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    options = await client_of(cluster, auto_offset_reset="earliest", group_id="g", group_protocol="consumer")
     broker = cluster.brokers[1]
     assert isinstance(broker, GroupBroker)
-    options = {
-        "bootstrap_servers": address,
-        "world": simulation.host("client").world,
-        "auto_offset_reset": "earliest",
-        "group_id": "g",
-        "group_protocol": "consumer",
-    }
     return cluster, broker, options
 
 

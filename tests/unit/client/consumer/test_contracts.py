@@ -11,7 +11,7 @@ import trio
 
 import triokafka
 from tests.support.scripted_broker import CLOSE, SILENCE
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster, started_for_consumer
 from tests.support.simulated import current_simulation, simulated
 from triokafka.assignors import Assignment, PartitionAssignor
 from triokafka.errors import ConfigurationError, UnknownTopicOrPartitionError
@@ -31,17 +31,6 @@ from triokafka.testing import running_broker
 from triokafka.testing.world import SimulatedWorld
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-async def started(partitions: int = 1) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
-    """A cluster with topic ``t``, its broker, and what a consumer needs to know."""
-    simulation = current_simulation()
-    cluster = ReadableCluster(t=partitions)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
-    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
-    broker = cluster.brokers[1]
-    assert isinstance(broker, ReadableBroker)
-    return cluster, broker, options
 
 
 async def start_broker(partitions: int = 1, records: int = 0) -> None:
@@ -148,7 +137,7 @@ async def test_several_consumers_feed_workers_and_commit_only_what_those_have_do
 @simulated
 async def test_the_numbers_of_consumers_are_their_own() -> None:
     """Producers count for themselves."""
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     del options["auto_offset_reset"]
     async with triokafka.Producer(**options) as producer, triokafka.Consumer(**options) as consumer:
         await producer.partitions_for("t")
@@ -168,7 +157,7 @@ async def test_the_numbers_of_consumers_are_their_own() -> None:
 @simulated
 async def test_a_member_speaks_to_brokers_only_and_for_its_group_to_the_coordinator() -> None:
     """Nothing is kept, watched or decided anywhere else."""
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"0"])
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         await values(consumer, 1)
@@ -285,7 +274,7 @@ async def test_members_of_different_groups_go_to_the_coordinators_of_their_group
 @simulated
 async def test_partitions_assigned_by_hand_are_no_matter_of_a_group(group: str | None) -> None:
     """Nobody joins; a coordinator is looked for only where offsets are kept."""
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"0", b"1"])
     async with triokafka.Consumer(**options, group_id=group) as consumer:
         consumer.assign([T0])
@@ -302,7 +291,7 @@ async def test_partitions_assigned_by_hand_are_no_matter_of_a_group(group: str |
 async def test_a_poll_is_over_in_time_whatever_a_group_waits_for() -> None:
     """The coordinator, the rebalance and the positions are looked after in the background."""
     for stage in (FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest, OffsetFetchRequest, ListOffsetsRequest):
-        cluster, broker, options = await started()
+        cluster, broker, options = await started_for_consumer()
         cluster.write("t", 0, [b"0"])
 
         async def late(request: Any, broker: ReadableBroker = broker) -> Any:
@@ -320,7 +309,7 @@ async def test_a_poll_is_over_in_time_whatever_a_group_waits_for() -> None:
 
 @simulated
 async def test_heartbeats_are_sent_only_by_a_member_of_a_generation() -> None:
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     options["connections_max_silence_ms"] = -1  # the join is not sent again, however long it takes
     async with triokafka.Consumer("t", **options, group_id="g", heartbeat_interval_ms=1_000) as consumer:
         joined = trio.Event()
@@ -409,7 +398,7 @@ async def test_committed_offsets_are_records_of_an_internal_topic() -> None:
 @simulated
 async def test_after_a_commit_in_the_background_the_group_is_asked_again() -> None:
     """What was committed before is never taken from a memory of it."""
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     async with triokafka.Consumer(**options, group_id="g", enable_auto_commit=False) as consumer:
         consumer.assign([T0])
         await consumer.commit({T0: 1})
@@ -427,7 +416,7 @@ async def test_after_a_commit_in_the_background_the_group_is_asked_again() -> No
 
 @simulated
 async def test_records_positions_and_topics_are_asked_of_whoever_knows() -> None:
-    cluster, broker, options = await started(2)
+    cluster, broker, options = await started_for_consumer(2)
     cluster.write("t", 0, [b"0", b"1"])
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -442,7 +431,7 @@ async def test_records_positions_and_topics_are_asked_of_whoever_knows() -> None
 
 @simulated
 async def test_a_fetch_that_fails_is_made_again_and_what_comes_is_not_looked_into_before_it_is_asked_for() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"0", b"1"])
     read: list[bytes] = []
 
@@ -464,7 +453,7 @@ async def test_a_fetch_that_fails_is_made_again_and_what_comes_is_not_looked_int
 
 @simulated
 async def test_nothing_is_asked_for_twice_nor_what_is_paused_or_has_no_position() -> None:
-    cluster, broker, options = await started(3)
+    cluster, broker, options = await started_for_consumer(3)
     for number in range(3):
         for _ in range(3):
             cluster.write("t", number, [b"x" * 400])
@@ -497,7 +486,7 @@ async def test_nothing_is_asked_for_twice_nor_what_is_paused_or_has_no_position(
 @simulated
 async def test_a_fetch_may_wait_at_the_broker_for_longer_than_a_request_may_take() -> None:
     """The wait that was asked for is not the broker's silence."""
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
 
     async def slow(request: FetchRequest) -> FetchResponse:
         await trio.sleep(request.max_wait_ms / 1000)

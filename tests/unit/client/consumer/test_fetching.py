@@ -10,8 +10,8 @@ import trio
 
 import triokafka
 from tests.support.scripted_broker import CLOSE
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
-from tests.support.simulated import current_simulation, simulated
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster, client_of
+from tests.support.simulated import simulated
 from triokafka.client.consumer.fetch_buffer import end_of
 from triokafka.protocol.api.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from triokafka.records import encode_batch
@@ -24,10 +24,8 @@ ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 async def started(
     partitions: int = 1, *, nodes: int = 1
 ) -> tuple[ReadableCluster, list[ReadableBroker], dict[str, Any]]:
-    simulation = current_simulation()
     cluster = ReadableCluster(t=partitions)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
-    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
+    options = await client_of(cluster, nodes=nodes, auto_offset_reset="earliest")
     brokers = [broker for broker in cluster.brokers.values() if isinstance(broker, ReadableBroker)]
     return cluster, brokers, options
 

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from tests.support.cancellation import cancelled_at_each_checkpoint
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
-from tests.support.simulated import current_simulation, simulated
+from tests.support.scripted_reading import ReadableCluster, started
+from tests.support.simulated import simulated
 from triokafka import Consumer, TopicPartition
 from triokafka.client.reader import RangeReader
 from triokafka.errors import CorruptRecordError, DecompressedSizeError
@@ -28,16 +28,6 @@ def large(first: int, records: int = 4) -> list[bytes]:
 
 def names(values: list[bytes | None]) -> list[int]:
     return [int(value.split()[0].rstrip(b"\0")) for value in values if value is not None]
-
-
-async def started(partitions: int = 1) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
-    simulation = current_simulation()
-    cluster = ReadableCluster(t=partitions)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
-    broker = cluster.brokers[1]
-    assert isinstance(broker, ReadableBroker)
-    options = {"bootstrap_servers": address, "world": simulation.host("client").world}
-    return cluster, broker, options
 
 
 def fill(cluster: ReadableCluster, codec: str) -> None:

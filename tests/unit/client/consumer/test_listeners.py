@@ -11,8 +11,8 @@ import trio
 
 import triokafka
 from tests.support.cancellation import cancelled_at_each_checkpoint
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
-from tests.support.simulated import current_simulation, simulated
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster, client_of
+from tests.support.simulated import simulated
 from triokafka.errors import IllegalStateError, LogTruncationError, NoOffsetForPartitionError
 from triokafka.structs import TopicPartition
 
@@ -21,15 +21,8 @@ U0 = TopicPartition("u", 0)
 
 
 async def started(**topics: int) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
-    simulation = current_simulation()
     cluster = ReadableCluster(**topics)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
-    options = {
-        "bootstrap_servers": address,
-        "world": simulation.host("client").world,
-        "auto_offset_reset": "earliest",
-        "metadata_max_age_ms": 1_000,
-    }
+    options = await client_of(cluster, auto_offset_reset="earliest", metadata_max_age_ms=1_000)
     broker = cluster.brokers[1]
     assert isinstance(broker, ReadableBroker)
     return cluster, broker, options

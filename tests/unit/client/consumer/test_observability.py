@@ -10,7 +10,7 @@ import trio
 import triokafka
 from tests.support.scripted_broker import CLOSE
 from tests.support.scripted_group import GroupBroker, GroupCluster
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster, client_of
 from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import RebalanceInProgressError
 from triokafka.protocol.api.consumer_group_heartbeat import (
@@ -37,9 +37,7 @@ class Watcher(triokafka.Hooks):
 
 
 async def started(cluster: ReadableCluster) -> tuple[Any, dict[str, Any]]:
-    simulation = current_simulation()
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
-    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
+    options = await client_of(cluster, auto_offset_reset="earliest")
     return cluster.brokers[1], options
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import trio
 
 import triokafka
-from tests.support.scripted_reading import ReadableCluster
-from tests.support.simulated import current_simulation, simulated
+from tests.support.scripted_reading import ReadableCluster, client_of
+from tests.support.simulated import simulated
 from triokafka.client.consumer.consumer import Consumer
 from triokafka.protocol.api.list_offsets import ListOffsetsRequest
 from triokafka.protocol.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -18,12 +18,10 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 async def started(*, nodes: int = 1) -> tuple[ReadableCluster, dict[str, Any]]:
-    simulation = current_simulation()
     cluster = ReadableCluster(t=2)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
+    options = await client_of(cluster, nodes=nodes, auto_offset_reset="earliest")
     cluster.write("t", 0, [b"of 0"])
     cluster.write("t", 1, [b"of 1"])
-    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
     return cluster, options
 
 

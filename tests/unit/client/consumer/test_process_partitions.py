@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import triokafka
 from tests.support.scripted_group import GroupBroker, GroupCluster
-from tests.support.simulated import current_simulation, simulated
+from tests.support.scripted_reading import client_of
+from tests.support.simulated import simulated
 from triokafka.client.consumer.finished_prefix import FinishedPrefix
 from triokafka.errors import (
     CoordinatorLoadInProgressError,
@@ -37,21 +38,14 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 async def started(records: int = 20) -> tuple[GroupCluster, GroupBroker, dict[str, Any]]:
-    simulation = current_simulation()
     cluster = GroupCluster(t=2)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    options = await client_of(
+        cluster, auto_offset_reset="earliest", group_id="g", group_protocol="consumer", enable_auto_commit=False
+    )
     for partition in (0, 1):
         cluster.write("t", partition, [b"%d" % number for number in range(records)])
     broker = cluster.brokers[1]
     assert isinstance(broker, GroupBroker)
-    options = {
-        "bootstrap_servers": address,
-        "world": simulation.host("client").world,
-        "auto_offset_reset": "earliest",
-        "group_id": "g",
-        "group_protocol": "consumer",
-        "enable_auto_commit": False,
-    }
     return cluster, broker, options
 
 

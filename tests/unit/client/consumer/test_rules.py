@@ -10,7 +10,7 @@ import trio
 
 import triokafka
 from tests.support.scripted_broker import CLOSE, SILENCE
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.scripted_reading import ReadableBroker, started_for_consumer
 from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import (
     GroupAuthorizationFailedError,
@@ -37,16 +37,6 @@ from triokafka.structs import OffsetAndMetadata, TopicPartition
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-async def started(partitions: int = 1, *, nodes: int = 1) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
-    simulation = current_simulation()
-    cluster = ReadableCluster(t=partitions)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
-    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
-    broker = cluster.brokers[1]
-    assert isinstance(broker, ReadableBroker)
-    return cluster, broker, options
-
-
 def numbers(first: int, last: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, last)]
 
@@ -61,7 +51,7 @@ async def values(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 
 @simulated
 async def test_one_fetch_per_broker_at_a_time_for_all_its_partitions_with_the_options_limits() -> None:
-    cluster, broker, options = await started(2)
+    cluster, broker, options = await started_for_consumer(2)
     under_way = most = 0
 
     async def slow(request: FetchRequest) -> FetchResponse:
@@ -93,7 +83,7 @@ async def test_one_fetch_per_broker_at_a_time_for_all_its_partitions_with_the_op
 
 @simulated
 async def test_what_one_call_leaves_the_next_hands_out_at_once_and_without_asking_again() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options, max_poll_records=4) as consumer:
         consumer.assign([T0])
@@ -109,7 +99,7 @@ async def test_what_one_call_leaves_the_next_hands_out_at_once_and_without_askin
 
 @simulated
 async def test_what_was_fetched_of_a_partition_that_is_not_assigned_any_more_is_dropped() -> None:
-    cluster, _, options = await started(2)
+    cluster, _, options = await started_for_consumer(2)
     cluster.write("t", 0, numbers(0, 5))
     cluster.write("t", 1, numbers(5, 8))
     async with triokafka.Consumer(**options) as consumer:
@@ -129,7 +119,7 @@ async def test_what_was_fetched_of_a_partition_that_is_not_assigned_any_more_is_
 
 @simulated
 async def test_a_seek_into_the_middle_of_a_batch_begins_there() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -141,7 +131,7 @@ async def test_a_seek_into_the_middle_of_a_batch_begins_there() -> None:
 
 @simulated
 async def test_a_record_that_old_brokers_cut_off_is_named_with_the_limit() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"x" * 5_000])
 
     async def cut(request: FetchRequest) -> FetchResponse:
@@ -163,7 +153,7 @@ async def test_a_record_that_old_brokers_cut_off_is_named_with_the_limit() -> No
 
 @simulated
 async def test_latest_begins_behind_what_was_there_when_the_position_was_looked_up() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "latest"}) as consumer:
         consumer.assign([T0])
@@ -174,7 +164,7 @@ async def test_latest_begins_behind_what_was_there_when_the_position_was_looked_
 
 @simulated
 async def test_lookups_wait_for_a_leader_and_go_to_all_leaders_at_once() -> None:
-    cluster, broker, options = await started(2, nodes=2)
+    cluster, broker, options = await started_for_consumer(2, nodes=2)
     cluster.leaders[T0], cluster.leaders[T1] = -1, 2
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**options) as consumer:
@@ -194,7 +184,7 @@ async def test_lookups_wait_for_a_leader_and_go_to_all_leaders_at_once() -> None
 
 @simulated
 async def test_topics_are_asked_for_without_making_them() -> None:
-    _, broker, options = await started(2)
+    _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         assert await consumer.partitions_for_topic("t") == [0, 1]
         assert await consumer.partitions_for_topic("nothing") is None
@@ -220,7 +210,7 @@ def topics_said(broker: ReadableBroker, code: int) -> Any:
 
 @simulated
 async def test_topics_are_asked_for_again_while_a_broker_cannot_tell() -> None:
-    _, broker, options = await started(2)
+    _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         assert await consumer.partitions_for_topic("t") == [0, 1]
         before = trio.current_time()
@@ -235,7 +225,7 @@ async def test_topics_are_asked_for_again_while_a_broker_cannot_tell() -> None:
 
 @simulated
 async def test_topics_that_cannot_be_told_of_are_an_error_at_once() -> None:
-    _, broker, options = await started(2)
+    _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         for error in (InvalidTopicError, TopicAuthorizationFailedError):
             broker.script(MetadataRequest, topics_said(broker, error.code))
@@ -249,7 +239,7 @@ async def test_topics_that_cannot_be_told_of_are_an_error_at_once() -> None:
 @pytest.mark.parametrize("lost", ["silent", "gone", "says so"])
 async def test_topics_that_nobody_tells_of_in_time_are_a_timeout_as_every_other_lookup(lost: str) -> None:
     """With what was tried last."""
-    _, broker, options = await started(2)
+    _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options, default_api_timeout_ms=4_000) as consumer:
         assert await consumer.topics() == {"t": [0, 1]}
         says = "127.0.0.1:40000"
@@ -280,7 +270,7 @@ async def test_topics_that_nobody_tells_of_in_time_are_a_timeout_as_every_other_
 
 @simulated
 async def test_the_next_offset_to_read_is_what_is_committed_with_text_and_epoch() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.leader_epochs[T0] = 3
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
@@ -304,7 +294,7 @@ async def test_the_next_offset_to_read_is_what_is_committed_with_text_and_epoch(
 
 @simulated
 async def test_a_lookup_of_committed_offsets_waits_for_a_coordinator_that_loads() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     cluster.committed[T0] = 3
 
@@ -325,7 +315,7 @@ async def test_a_lookup_of_committed_offsets_waits_for_a_coordinator_that_loads(
 @simulated
 async def test_the_coordinator_has_a_connection_of_its_own() -> None:
     """Heartbeats do not stand in line behind a fetch that is held."""
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g", fetch_max_wait_ms=20_000) as consumer:
         before = trio.current_time()
         await consumer.poll(timeout_ms=18_000)
@@ -336,7 +326,7 @@ async def test_the_coordinator_has_a_connection_of_its_own() -> None:
 
 @simulated
 async def test_no_second_heartbeat_while_one_is_unanswered() -> None:
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     options["connections_max_silence_ms"] = -1  # the connection is not given up before the answer comes
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         await consumer.poll(timeout_ms=2_000)
@@ -356,7 +346,7 @@ async def test_no_second_heartbeat_while_one_is_unanswered() -> None:
 @pytest.mark.parametrize(("code", "error"), [(30, GroupAuthorizationFailedError), (-1, triokafka.KafkaError)])
 @simulated
 async def test_a_heartbeat_that_is_refused_for_good_reaches_the_caller(code: int, error: type[Exception]) -> None:
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         await consumer.poll(timeout_ms=1_000)
         broker.script(HeartbeatRequest, HeartbeatResponse(error_code=code))
@@ -366,7 +356,7 @@ async def test_a_heartbeat_that_is_refused_for_good_reaches_the_caller(code: int
 
 @simulated
 async def test_one_join_at_a_time_however_often_one_asks_and_however_long_it_is_held() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     joins = 0
 
@@ -388,7 +378,7 @@ async def test_one_join_at_a_time_however_often_one_asks_and_however_long_it_is_
 
 @simulated
 async def test_a_leader_that_finds_partitions_added_during_the_rebalance_joins_once_more_and_revokes_once() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     told: list[tuple[str, int]] = []
 
     class Listener(triokafka.ConsumerRebalanceListener):
@@ -415,7 +405,7 @@ async def test_a_leader_that_finds_partitions_added_during_the_rebalance_joins_o
 @simulated
 async def test_a_cooperative_member_that_is_put_out_while_it_rejoins_has_lost_its_partitions(where: str) -> None:
     """Else it would commit as a new member what another has passed meanwhile."""
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     told: list[tuple[str, int]] = []
 
@@ -449,7 +439,7 @@ async def test_a_cooperative_member_that_is_put_out_while_it_rejoins_has_lost_it
 
 @simulated
 async def test_a_coordinator_is_looked_for_until_it_is_found() -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     broker.script(FindCoordinatorRequest, *[CLOSE] * 5)
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -465,7 +455,7 @@ async def test_a_coordinator_is_looked_for_until_it_is_found() -> None:
 
 @simulated
 async def test_auto_commit_goes_on_while_records_are_always_there_and_counts_from_the_join() -> None:
-    cluster, _, options = await started()
+    cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 400))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
         for number in range(400):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import trio
 
 import triokafka
 from tests.support.scripted_broker import CLOSE, SILENCE
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.scripted_reading import ReadableCluster, started_for_consumer
 from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import KafkaTimeoutError
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
@@ -21,16 +19,6 @@ from triokafka.structs import TopicPartition
 
 REBALANCE_IN_PROGRESS = 27
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-async def started(partitions: int = 1) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
-    simulation = current_simulation()
-    cluster = ReadableCluster(t=partitions)
-    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
-    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
-    broker = cluster.brokers[1]
-    assert isinstance(broker, ReadableBroker)
-    return cluster, broker, options
 
 
 async def values(consumer: triokafka.Consumer, count: int) -> list[bytes]:
@@ -52,7 +40,7 @@ def keep_writing(cluster: ReadableCluster, partition: TopicPartition) -> None:
 @pytest.mark.parametrize("flowing", [False, True])
 @simulated
 async def test_a_dead_coordinator_surfaces_whether_or_not_records_flow(flowing: bool) -> None:
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"first"])
     async with triokafka.Consumer(
         "t", **options, group_id="g", enable_auto_commit=False, session_timeout_ms=10_000
@@ -78,7 +66,7 @@ async def test_a_dead_coordinator_surfaces_whether_or_not_records_flow(flowing: 
 
 @simulated
 async def test_a_partition_without_a_leader_surfaces_while_the_others_are_read() -> None:
-    cluster, _, options = await started(2)
+    cluster, _, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0, T1])
         cluster.write("t", 0, [b"0"])
@@ -99,7 +87,7 @@ async def test_a_partition_without_a_leader_surfaces_while_the_others_are_read()
 
 @simulated
 async def test_a_fetch_that_makes_no_progress_surfaces_with_the_offset() -> None:
-    cluster, broker, options = await started(2)
+    cluster, broker, options = await started_for_consumer(2)
     cluster.write("t", 0, [b"0"])
     cluster.write("t", 1, [b"1"])
 
@@ -131,7 +119,7 @@ async def test_a_fetch_that_makes_no_progress_surfaces_with_the_offset() -> None
 
 @simulated
 async def test_an_empty_fetch_at_the_end_of_the_log_is_no_stall() -> None:
-    _, _, options = await started()
+    _, _, options = await started_for_consumer()
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
         assert await consumer.poll(timeout_ms=300_000) == {}
@@ -141,7 +129,7 @@ async def test_an_empty_fetch_at_the_end_of_the_log_is_no_stall() -> None:
 @simulated
 async def test_a_partition_that_others_left_no_room_for_is_no_stall() -> None:
     """However long the caller then takes with what is buffered, during which nothing is asked for."""
-    cluster, _, options = await started(2)
+    cluster, _, options = await started_for_consumer(2)
     cluster.write("t", 0, [b"a" * 1_000])
     cluster.write("t", 1, [b"b" * 1_000, b"b" * 1_000])
     async with triokafka.Consumer(**options, prefetch_max_bytes=2_000, fetch_max_bytes=2_000) as consumer:
@@ -155,7 +143,7 @@ async def test_a_partition_that_others_left_no_room_for_is_no_stall() -> None:
 @simulated
 async def test_a_partition_whose_leader_came_back_during_a_fetch_is_no_stall() -> None:
     """Within a fetch session an idle partition is not spoken of again."""
-    cluster, broker, options = await started()
+    cluster, broker, options = await started_for_consumer()
 
     async def in_session(request: FetchRequest) -> FetchResponse:
         response, _ = broker.fetch_now(request)
@@ -180,7 +168,7 @@ async def test_a_partition_whose_leader_came_back_during_a_fetch_is_no_stall() -
 @simulated
 async def test_a_first_join_that_is_not_answered_shows_in_the_health_after_the_promised_time() -> None:
     """The group's other members may hold it up, so that it ends no call."""
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
 
     async def wait_for_others(request: JoinGroupRequest) -> None:
         await trio.sleep_forever()
@@ -196,7 +184,7 @@ async def test_a_first_join_that_is_not_answered_shows_in_the_health_after_the_p
 @simulated
 async def test_a_rebalance_that_waits_for_other_members_shows_in_the_health_and_ends_no_call() -> None:
     """The coordinator answers heartbeats: it waits for others, as it may."""
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
 
     async def wait_for_others(request: JoinGroupRequest) -> None:
         await trio.sleep_forever()
@@ -214,7 +202,7 @@ async def test_a_rebalance_that_waits_for_other_members_shows_in_the_health_and_
 
 @simulated
 async def test_a_lost_join_is_sent_again_with_the_same_member_id() -> None:
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     broker.script(JoinGroupRequest, broker.join_group, SILENCE)
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         began = trio.current_time()
@@ -228,7 +216,7 @@ async def test_a_lost_join_is_sent_again_with_the_same_member_id() -> None:
 
 @simulated
 async def test_a_lost_answer_to_the_sync_does_not_begin_another_rebalance() -> None:
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     broker.script(SyncGroupRequest, SILENCE)
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         await consumer.poll(timeout_ms=15_000)
@@ -239,7 +227,7 @@ async def test_a_lost_answer_to_the_sync_does_not_begin_another_rebalance() -> N
 
 @simulated
 async def test_an_overdue_heartbeat_is_sent_again_over_a_new_connection_before_the_session_is_over() -> None:
-    _, broker, options = await started()
+    _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g", session_timeout_ms=6_000) as consumer:
         await consumer.poll(timeout_ms=5_000)
         connections = broker.connection_count

@@ -11,7 +11,7 @@ from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan, Fe
 from triokafka.structs import TopicPartition
 
 _SHORT_WAITS: Final = 10
-"""After a response without news before its time, so many fetches wait only shortly."""
+"""Fetches that wait only shortly after an early response without news."""
 _FIRST_REST: Final = 0.02
 """Seconds until a leader that does not know of a change of metadata yet is asked again; doubled each time."""
 _MOST_DOUBLINGS: Final = 20
@@ -25,7 +25,16 @@ class FetchPosition:
     follower have different metadata.
     """
 
-    __slots__ = ("delayed_until", "fetch_offset", "lag", "last_fetched_epoch", "leader_epoch", "partition", "refusals")
+    __slots__ = (
+        "_target",
+        "delayed_until",
+        "fetch_offset",
+        "lag",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "partition",
+        "refusals",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -35,6 +44,7 @@ class FetchPosition:
         self.lag: int | None = None
         self.delayed_until = 0.0
         self.refusals = 0
+        self._target: FetchTarget | None = None
         self.resume()
 
     def resume(self) -> None:
@@ -42,6 +52,26 @@ class FetchPosition:
         log = self.partition.log
         self.fetch_offset = log.log_end_offset
         self.last_fetched_epoch = log.leader_epochs.latest
+
+    def target(self, max_bytes: int) -> FetchTarget:
+        """Return what to fetch: the same object as the last time if nothing has changed."""
+        found, log_start_offset = self._target, self.partition.log.log_start_offset
+        if (
+            found is None
+            or found.fetch_offset != self.fetch_offset
+            or found.log_start_offset != log_start_offset
+            or found.last_fetched_epoch != self.last_fetched_epoch
+            or found.max_bytes != max_bytes
+        ):
+            found = self._target = FetchTarget(
+                self.fetch_offset,
+                max_bytes,
+                self.leader_epoch,
+                self.partition.topic_id,
+                self.last_fetched_epoch,
+                log_start_offset,
+            )
+        return found
 
     @property
     def in_sync(self) -> bool:
@@ -117,15 +147,7 @@ class FetcherState:
         for topic_partition, position in self._positions.items():
             if position.delayed_until > now or (not position.in_sync and self._throttled(topic_partition)):
                 continue
-            partition = position.partition
-            targets[topic_partition] = FetchTarget(
-                position.fetch_offset,
-                self._max_bytes,
-                position.leader_epoch,
-                partition.topic_id,
-                position.last_fetched_epoch,
-                partition.log.log_start_offset,
-            )
+            targets[topic_partition] = position.target(self._max_bytes)
         return self._session.plan(targets) if targets else None
 
     def next_ready(self) -> float | None:

@@ -1,1 +1,1 @@
-"""Keeps the assignment in step with the group, in the task of the user who asks for records."""
+"""Keeps the assignment in step with the group, in the user's task that polls for records."""

@@ -1,4 +1,4 @@
-"""Keeps the assignment up to date, in the task of the user who asks for records."""
+"""Keeps the assignment up to date, in the user's task that polls for records."""
 
 from __future__ import annotations
 

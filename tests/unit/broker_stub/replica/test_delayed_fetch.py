@@ -1,0 +1,82 @@
+"""A Fetch that waits looks at what has changed, and knows whether anything has."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.broker_stub.replica.logs import append, leader
+from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
+from triokafka.broker_stub.replica.delayed_fetch import AwaitedPartition, DelayedFetch
+from triokafka.broker_stub.replica.partition import Partition
+from triokafka.structs import TopicPartition
+
+KEYS = [TopicPartition("t", number) for number in range(50)]
+
+
+class Waiting:
+    """A follower's fetch of 50 partitions that waits for half a second."""
+
+    def __init__(self, *, min_bytes: int = 1) -> None:
+        self.partitions = {key: leader() for key in KEYS}
+        self.looked_at: list[TopicPartition] = []
+        self.purgatory = Purgatory("fetch", now_ms=0)
+        self.operation = DelayedFetch(
+            500,
+            [AwaitedPartition(key, 0, 1000, 3) for key in KEYS],
+            self.partition,
+            min_bytes=min_bytes,
+            follower=True,
+            read_committed=False,
+        )
+        self.purgatory.try_complete_else_watch(self.operation, KEYS, 0, tried=True)
+        assert self.looked_at == KEYS  # once: what came between the read and the watch must not be lost
+        self.looked_at.clear()
+
+    def partition(self, key: TopicPartition) -> Partition:
+        self.looked_at.append(key)
+        return self.partitions[key]
+
+
+def test_change_of_one_partition_is_looked_at_alone() -> None:
+    waiting = Waiting()
+    waiting.purgatory.check_and_complete(KEYS[7])
+    assert waiting.looked_at == [KEYS[7]]
+    assert not waiting.operation.completed
+    append(waiting.partitions[KEYS[9]], b"a")
+    waiting.purgatory.check_and_complete(KEYS[9])
+    assert waiting.looked_at == [KEYS[7], KEYS[9]]
+    assert waiting.operation.completed
+    assert not waiting.operation.unchanged
+
+
+def test_fetch_that_waits_for_more_bytes_adds_up_all_partitions() -> None:
+    waiting = Waiting(min_bytes=100)
+    for key, completed in ((KEYS[1], False), (KEYS[2], True)):  # one batch is shorter, two are not
+        append(waiting.partitions[key], b"a")
+        waiting.purgatory.check_and_complete(key)
+        assert waiting.operation.completed == completed
+
+
+@pytest.mark.parametrize("touched", [False, True])
+def test_fetch_whose_time_is_over_knows_whether_anything_has_changed(touched: bool) -> None:
+    waiting = Waiting()
+    if touched:
+        waiting.purgatory.check_and_complete(KEYS[3])
+    waiting.purgatory.advance(500)
+    assert waiting.operation.completed
+    assert waiting.operation.unchanged == (not touched)
+
+
+def test_change_between_the_read_and_the_watch_is_not_lost() -> None:
+    waiting = Waiting()
+    append(waiting.partitions[KEYS[20]], b"a")
+    again = DelayedFetch(
+        500,
+        [AwaitedPartition(key, 0, 1000, 3) for key in KEYS],
+        waiting.partition,
+        min_bytes=1,
+        follower=True,
+        read_committed=False,
+    )
+    assert waiting.purgatory.try_complete_else_watch(again, KEYS, 0, tried=True)
+    assert not again.unchanged
