@@ -93,10 +93,10 @@ def test_start_without_a_broker_raises(new_client: Callable[..., Any]) -> None:
 
 def test_start_at_a_silent_server_raises(new_client: Callable[..., Any]) -> None:
     with silent_server() as address:
-        run(refused(new_client, {"bootstrap_servers": address, "request_timeout_ms": 500}))
+        run(refused(new_client, {"bootstrap_servers": address, "request_timeout_ms": 100}))
 
 
-def test_start_takes_another_broker_that_accepts(bootstrap: str, new_client: Callable[..., Any]) -> None:
+def test_start_takes_another_broker_that_accepts(bootstrap: str) -> None:
     async def program(servers: list[str]) -> None:
         client = CLIENTS["producer"](bootstrap_servers=servers)
         await client.start()
@@ -137,21 +137,28 @@ def secured_options(broker: BlockingBroker) -> dict[str, Any]:
     ids=["password", "password of PLAIN", "certificate", "no TLS"],
 )
 def test_start_that_a_broker_refuses_raises(
-    secured: BlockingBroker, new_client: Callable[..., Any], differs: dict[str, Any], cause: type[Exception]
+    secured: BlockingBroker, differs: dict[str, Any], cause: type[Exception]
 ) -> None:
-    error = run(refused(new_client, secured_options(secured) | differs))
+    error = run(refused(AIOKafkaProducer, secured_options(secured) | differs))
     assert isinstance(error.__cause__, cause)
 
 
-def test_start_without_a_login_raises(new_client: Callable[..., Any]) -> None:
+def test_start_with_a_wrong_password_raises(secured: BlockingBroker, new_client: Callable[..., Any]) -> None:
+    error = run(refused(new_client, secured_options(secured) | {"sasl_plain_password": "guess"}))
+    assert isinstance(error.__cause__, SaslAuthenticationFailed)
+
+
+def test_start_without_a_login_raises() -> None:
     with running_broker(users={"alice": "secret"}) as broker:
-        error = run(refused(new_client, {"bootstrap_servers": broker.bootstrap_servers}))
-        assert isinstance(error.__cause__, SecurityProtocolMismatchError)
+        for kind in (AIOKafkaProducer, AIOKafkaConsumer, AIOKafkaAdminClient):
+            error = run(refused(kind, {"bootstrap_servers": broker.bootstrap_servers}))
+            assert isinstance(error.__cause__, SecurityProtocolMismatchError)
 
 
-def test_start_may_be_called_again_after_a_failure(new_client: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("kind", ["producer", "consumer of a topic", "admin"])
+def test_start_may_be_called_again_after_a_failure(kind: str) -> None:
     async def program(broker: BlockingBroker) -> None:
-        client = new_client(bootstrap_servers=broker.bootstrap_servers)
+        client = CLIENTS[kind](bootstrap_servers=broker.bootstrap_servers)
         await asyncio.to_thread(broker.stop)
         with pytest.raises(KafkaConnectionError):
             await client.start()
@@ -257,7 +264,7 @@ def test_idle_consumer_leaves_its_group_after_max_poll_interval_ms(bootstrap: st
         )
 
     async def program() -> None:
-        async with consumer(max_poll_interval_ms=1_500, session_timeout_ms=45_000) as idle:
+        async with consumer(max_poll_interval_ms=700, session_timeout_ms=45_000) as idle:
             assert idle.assignment()
             begun = asyncio.get_running_loop().time()
             async with consumer() as other:

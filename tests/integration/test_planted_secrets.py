@@ -380,6 +380,11 @@ def test_processes_and_commands_show_no_secret(output: Output, tmp_path: Path) -
         common = ("--bootstrap-server", bootstrap, "--command-config", str(client))
         _command(output, "configs describe", "configs", "describe", "--entity-type", "brokers", "--all", *common)
         _command(output, "users list", "users", "list", *common)
+        for option in ("ssl.keystore.password", "ssl.keystore.pasword", "ssl.keystore.certificate.chain"):
+            change = f"listener.name.other.{option}={output.plant(option)}"
+            _command(output, f"alter {option}", "configs", "alter", "--broker", "1", "--add-config", change, *common)
+        shown = _command(output, "configs after", "configs", "describe", "--entity-type", "brokers", "--all", *common)
+        assert "listener.name.other.ssl.keystore.pasword=None sensitive=true" in shown
         _process(output, "produce", "produce", "orders", *common, words="x\n")
         bad = f'sasl.jaas.config=PlainLoginModule required password="{output.plant("broken jaas")}'
         _command(output, "broken option", "topics", "list", "--bootstrap-server", bootstrap, "-X", bad)

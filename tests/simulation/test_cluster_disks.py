@@ -7,7 +7,11 @@ import trio
 
 import triokafka
 from tests.support.simulated import current_simulation, simulated
-from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_cluster import DATA, SimulatedCluster
+from triokafka.broker_stub.controller.repair import repair_metadata
+from triokafka.broker_stub.log.damage import DamagedLogError
+from triokafka.broker_stub.raft.metadata_log_files import PARTITION, MetadataLogFiles
+from triokafka.records import iter_batches
 from triokafka.structs import TopicPartition
 
 TOPIC = {"orders": 4}
@@ -36,6 +40,12 @@ async def read(cluster: SimulatedCluster) -> int:
         while found < sum(ends.values()):
             found += sum(map(len, (await consumer.poll(timeout_ms=500)).values()))
         return found
+
+
+async def create(cluster: SimulatedCluster, name: str) -> None:
+    """Create a topic with two replicas, as one of the three nodes is down."""
+    async with cluster.admin() as admin:
+        await cluster.retry(lambda: admin.create_topics([triokafka.NewTopic(name, 2, 2)]))
 
 
 @pytest.mark.parametrize("what", ["replaced", "taken out", "all replaced"])
@@ -70,6 +80,46 @@ def test_replicas_of_a_lost_directory_begin_anew_and_copy_their_leaders(what: st
                 await trio.sleep(0.1)
         await cluster.nodes[0].kill()
         assert await read(cluster) == 80
+        await cluster.stop()
+
+    run()
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_node_with_damaged_metadata_gets_it_from_the_others_after_a_repair(active: bool) -> None:
+    """Where a snapshot has everything up to the damage, it needs no repair."""
+
+    @simulated
+    async def run() -> None:
+        cluster = SimulatedCluster(current_simulation(), metadata_log_max_record_bytes_between_snapshots=1 << 20)
+        cluster.start()
+        await cluster.create_topics(TOPIC)
+        controller = await cluster.wait_active()
+        node = controller if active else next(one for one in cluster.nodes if one is not controller)
+        folder = f"{DATA}/{PARTITION}"
+        for repairs in (True, False):
+            if not repairs:
+                await node.running_node.metadata.snapshots.take()
+            await node.kill()
+            disk = node.host.disk
+            path = f"{folder}/{min(name for name in disk.list_dir(folder) if name.endswith('.log'))}"
+            content = disk.read_file(path)
+            position = [info.position for info in iter_batches(content)][3] + 70
+            file = disk.open(path)
+            file.write_at(position, bytes([content[position] ^ 4]))
+            file.close()
+            if repairs:
+                with pytest.raises(DamagedLogError, match=f"{path} is damaged at byte {position - 70}, "):
+                    MetadataLogFiles(disk, DATA, now_ms=0)
+                assert repair_metadata(disk, folder, now_ms=0).end_offset > 0
+            await create(cluster, f"more-{repairs}")
+            node.start()
+            await cluster.wait_in_sync({**TOPIC, f"more-{repairs}": 2})
+            await node.wait_started()
+            with trio.fail_after(60):
+                while len(node.image.topics) < (2 if repairs else 3):
+                    await trio.sleep(0.1)
+            assert TOPIC.keys() < node.image.topics.keys()
         await cluster.stop()
 
     run()

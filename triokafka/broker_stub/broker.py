@@ -452,7 +452,7 @@ class Broker:
         self.publisher.logs_offline(topic_partitions, reason)
 
     def clock_jumped(self) -> None:
-        """The world's clock was put forward; see `Node.clock_jumped`."""
+        """Do what is due after a jump of the world's clock; see `Node.clock_jumped`."""
         for runtime in self.coordinators.runtimes():
             runtime.clock_jumped()
         self.replicas.clock_jumped()

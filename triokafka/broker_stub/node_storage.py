@@ -177,7 +177,7 @@ class NodeStorage:
         self.logs.abandon()
 
     def clock_jumped(self) -> None:
-        """The world's clock was put forward: do now what is due by it."""
+        """Do what is due after a jump of the world's clock."""
         self.logs.clock_jumped()
         self.cleaner.clock_jumped()
 

@@ -158,6 +158,11 @@ class Metrics:
             self._reporters.remove(reporter)
             reporter.close()
 
+    @property
+    def has_reporters(self) -> bool:
+        """Whether there are reporters."""
+        return bool(self._reporters)
+
     def close(self) -> None:
         """Close all reporters. The values stay readable."""
         reporters, self._reporters = self._reporters, []

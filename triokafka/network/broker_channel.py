@@ -20,13 +20,13 @@ from triokafka.errors import (
     KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
-    SecurityProtocolMismatchError,
 )
 from triokafka.network.backoff import Backoff
 from triokafka.network.config import CANONICAL_BOOTSTRAP, NetworkConfig
 from triokafka.network.connection import Connection
 from triokafka.network.in_flight import Completion
 from triokafka.network.receive_pool import ReceivePool
+from triokafka.network.silent_close import SilentClose, SilentCloseExplainer
 from triokafka.network.tls_failures import handshake_error
 from triokafka.network.transport import discard, open_stream
 from triokafka.network.version_negotiation import ApiVersions, FinalizedFeatures, VersionNegotiation
@@ -45,7 +45,6 @@ logger = logging.getLogger(__name__)
 
 _NEVER: Final = float("inf")
 _PROBE_BYTES: Final = 64
-_SASL_HANDSHAKE_KEY: Final = 17
 
 
 class ChannelState(enum.Enum):
@@ -54,13 +53,6 @@ class ChannelState(enum.Enum):
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
     READY = "ready"
-
-
-class _Silence(enum.Enum):
-    """When a broker closed a connection without a word."""
-
-    BEFORE_VERSIONS = "before it sent a byte"
-    BEFORE_FIRST_ANSWER = "after its API versions, and before its first other answer"
 
 
 class _Address(NamedTuple):
@@ -122,8 +114,8 @@ class BrokerChannel:
         self._throttled_until = 0.0
         self._negotiation = VersionNegotiation()
         self._versions_doubted = trio.Event()
-        self._explained: set[_Silence] = set()
-        self._closed_by: _Silence | None = None
+        self._silent_closes = SilentCloseExplainer(world, config)
+        self._closed_by: SilentClose | None = None
 
     @property
     def name(self) -> str:
@@ -174,8 +166,11 @@ class BrokerChannel:
         failure: KafkaError | None = None
         try:
             failure = await self._connect_and_serve(began)
-            if self._closed_by is not None:
-                failure = await self._explain(self._closed_by) or failure
+            if self._closed_by is not None and self._address is not None:
+                explained = await self._silent_closes.explain(
+                    self._closed_by, self.name, *self._address, self.api_versions
+                )
+                failure = explained or failure
         finally:
             self._ended(began, failure)
 
@@ -211,7 +206,7 @@ class BrokerChannel:
             finally:
                 await discard(stream)
                 if connection is not None and connection.closed_by_peer and connection.bytes_received == received:
-                    self._closed_by = _Silence.BEFORE_VERSIONS if not received else _Silence.BEFORE_FIRST_ANSWER
+                    self._closed_by = SilentClose.BEFORE_VERSIONS if not received else SilentClose.BEFORE_FIRST_ANSWER
             return self._connect_error(str(connection.error))
         except* KafkaError as group:
             failure = _first(group)
@@ -242,40 +237,6 @@ class BrokerChannel:
                     host=self.node.host,
                 )
             )
-
-    async def _explain(self, silence: _Silence) -> SecurityProtocolMismatchError | None:
-        """Explain why the broker closed a connection without a word: its listener may have another protocol.
-
-        Asks the broker over fresh connections, once per channel and kind of silence. None when that shows nothing.
-        """
-        if silence in self._explained or self._address is None:
-            return None
-        self._explained.add(silence)
-        from triokafka.network.listener_probe import Finding, probe_sasl, probe_tls
-
-        security = self._config.security
-        if silence is _Silence.BEFORE_FIRST_ANSWER:
-            has_sasl = security is not None and security.sasl is not None
-            if has_sasl or _SASL_HANDSHAKE_KEY not in self.api_versions:
-                return None
-            if await probe_sasl(self._world, self._config, *self._address) is not Finding.SASL:
-                return None
-            return SecurityProtocolMismatchError(
-                f"{self.name}: this listener expects SASL. Set security_protocol to SASL_PLAINTEXT or SASL_SSL, or use"
-                " another port"
-            )
-        has_tls = security is not None and security.tls is not None
-        found = await probe_tls(self._world, self._config, self._address.host, self._address.port)
-        if has_tls and found is Finding.NO_TLS:
-            return SecurityProtocolMismatchError(
-                f"{self.name} speaks Kafka's protocol without TLS. Set security_protocol to PLAINTEXT or"
-                " SASL_PLAINTEXT, or use another port"
-            )
-        if not has_tls and found is Finding.TLS:
-            return SecurityProtocolMismatchError(
-                f"{self.name} expects TLS. Set security_protocol to SSL or SASL_SSL, or use another port"
-            )
-        return None
 
     def _ended(self, began: float, failure: KafkaError | None) -> None:
         """Record the error and the time of the next attempt; ``failure`` is None when the client was closed."""
@@ -444,7 +405,7 @@ class BrokerChannel:
                 final = handshake_error(f"{self.name}", error, server_name)
                 if final is None and isinstance(error, ssl.SSLEOFError):
                     self._address = _Address(host, port, server_name)
-                    self._closed_by = _Silence.BEFORE_VERSIONS
+                    self._closed_by = SilentClose.BEFORE_VERSIONS
                 if final is not None:
                     raise final from error
                 why = getattr(error, "reason", None) or _reason(error)

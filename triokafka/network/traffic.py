@@ -68,9 +68,11 @@ class Traffic:
         self.on_open(api_versions)
 
     def drain(self, now: float) -> None:
-        """Give everything to the metrics."""
+        """Give everything to the metrics; at the client's first request there is nothing yet."""
+        is_first = not self.due
         self.due = now + PORTION_SECONDS
-        self.on_due()
+        if not is_first:
+            self.on_due()
 
 
 class ChannelTotals(Traffic):

@@ -7,6 +7,7 @@ connection.
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,6 +32,7 @@ from triokafka.world.pem_memory import load_own_certificate, load_revocation_lis
 
 logger = logging.getLogger(__name__)
 
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/=\s]{64,}")
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -179,7 +181,13 @@ def _stamps(settings: TlsSettings, storage: Storage) -> tuple[int, ...]:
 
 
 def _is_pem_text(text: str) -> bool:
-    return reveal(text).lstrip().startswith(PEM_MARK.decode())
+    # Tools write remarks before the first part, and no path has this in its name.
+    return PEM_MARK.decode() in reveal(text)
+
+
+def _may_be_key(text: str) -> bool:
+    """Whether a text that is no file may be a private key without its first line, which nobody may see."""
+    return "\n" in text or "\\n" in text or _BASE64.fullmatch(text) is not None
 
 
 def _make_context(settings: TlsSettings, storage: Storage, *, server_side: bool) -> ssl.SSLContext:
@@ -304,7 +312,13 @@ def _read(source: str, storage: Storage, option: str) -> bytes:
     try:
         return storage_with(storage, path).read_file(path)
     except OSError as error:
-        raise ConfigurationError(f"{option}: {path} cannot be read: {error.strerror or error}") from None
+        why = error.strerror or type(error).__name__
+    # Outside the handler: the error of the system has the path, which may be a key.
+    if _may_be_key(path):
+        raise ConfigurationError(
+            f"{option}: the value is neither PEM nor the path of a file; PEM has the line {PEM_MARK.decode()}…"
+        )
+    raise ConfigurationError(f"{option}: {path} cannot be read: {why}")
 
 
 def _named(source: str) -> str:

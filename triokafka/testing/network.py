@@ -259,7 +259,7 @@ class _Pipe:
         while True:
             if self.network.is_blocked(self.source, self.target):
                 # A partition hides everything, including the end of the connection.
-                await self._wait_for_network()
+                await self.network.changed()
                 continue
             if self.loses and not self.abandoned:
                 await self.changed.wait()
@@ -293,9 +293,6 @@ class _Pipe:
         changed = self.changed
         with trio.CancelScope(deadline=at):
             await changed.wait()
-
-    async def _wait_for_network(self) -> None:
-        await self.network.changed()
 
 
 class Connection:

@@ -137,6 +137,27 @@ def test_pkcs12_and_encrypted_keys_open_with_their_passwords(stores: Stores) -> 
     shake_hands(context(trust=p12, trust_password="changeit"), context(server=True, chain=both, password="keypass"))
 
 
+def test_pem_text_may_begin_with_remarks(stores: Stores) -> None:
+    """(``openssl pkcs12 -nodes`` writes lines such as "Bag Attributes" before each part.)"""
+    remarks = "Bag Attributes\n    friendlyName: own\nKey Attributes: <No Attributes>\n"
+    text = remarks + stores.key_pem().decode() + remarks + stores.chain.decode()
+    trust = "subject=CN = authority\n" + stores.authority.cert_pem.bytes().decode()
+    shake_hands(context(trust=trust), context(server=True, chain=text))
+
+
+@pytest.mark.parametrize("lines", [True, False], ids=["in lines", "in one line"])
+@pytest.mark.parametrize("option", ["chain", "key", "trust"])
+def test_key_that_was_copied_without_its_first_line_is_not_shown(stores: Stores, option: str, lines: bool) -> None:
+    body = stores.key_pem().decode().splitlines()[1:-1]
+    settings: dict[str, Any] = {"chain": stores.write("good.pem", stores.chain), "server": True}
+    given = {**settings, option: ("\n" if lines else "").join(body), "client_auth": "required", "names": KAFKAS_NAMES}
+    given.setdefault("trust", stores.write("ca.pem", stores.authority.cert_pem.bytes()))
+    given.setdefault("key", stores.write("key.pem", stores.key_pem()))
+    with pytest.raises(ConfigurationError, match="neither PEM nor the path of a file") as raised:
+        context(**given)
+    assert not any(line in str(raised.value) for line in body)
+
+
 def test_every_wrong_store_is_named_with_its_option(stores: Stores) -> None:
     p12, other = stores.pkcs12("changeit"), Stores(stores.directory)
     key, encrypted, chain = stores.key_pem(), stores.key_pem("keypass"), stores.chain

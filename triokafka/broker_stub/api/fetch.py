@@ -185,7 +185,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     )
     if version >= _LEADER_ADDRESSES_SINCE and (urgent or failed):
         hints = [outcome.leader_hint for outcome in answered.outcomes.values() if outcome.leader_hint is not None]
-        response.node_endpoints = node_endpoints([hint.leader_id for hint in hints], context, _endpoint)
+        response.node_endpoints = node_endpoints([hint.leader_id for hint in hints], context, NodeEndpoint)
     return response
 
 
@@ -277,7 +277,3 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
 
 def _aborted(outcome: ReadOutcome) -> list[AbortedTransaction]:
     return [AbortedTransaction(producer_id=number, first_offset=offset) for number, offset in outcome.aborted]
-
-
-def _endpoint(node_id: int, host: str, port: int, rack: str | None) -> NodeEndpoint:
-    return NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)

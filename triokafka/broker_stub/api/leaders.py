@@ -21,12 +21,11 @@ def current_leader(topic: str, partition: int, context: RequestContext) -> Leade
     return LeaderHint(-1, -1) if known is None else LeaderHint(known.leader, known.leader_epoch)
 
 
-def node_endpoints(
-    leaders: Iterable[int], context: RequestContext, make: Callable[[int, str, int, str | None], N]
-) -> list[N]:
+def node_endpoints(leaders: Iterable[int], context: RequestContext, endpoint: Callable[..., N]) -> list[N]:
     """Return the endpoint of each broker, without repetition, on the listener that the client uses.
 
-    The result omits brokers that are unknown, are fenced, or lack the listener. The client then requests metadata.
+    ``endpoint`` is the class of endpoints in the response. The result omits brokers that are unknown, are fenced, or
+    lack the listener. The client then requests metadata.
     """
     brokers = context.metadata.image.brokers
     found = []
@@ -34,5 +33,5 @@ def node_endpoints(
         node = brokers.get(node_id)
         if node is not None and not node.fenced:
             for host, port in endpoint_of(node, context.listener):
-                found.append(make(node_id, host, port, node.rack))
+                found.append(endpoint(node_id=node_id, host=host, port=port, rack=node.rack))
     return found

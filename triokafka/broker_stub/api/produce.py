@@ -243,7 +243,7 @@ def _steps_to_respond(
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions))
     if not leaders:
         return ProduceResponse(responses=responses)
-    return ProduceResponse(responses=responses, node_endpoints=node_endpoints(leaders, context, _endpoint))
+    return ProduceResponse(responses=responses, node_endpoints=node_endpoints(leaders, context, NodeEndpoint))
 
 
 def _resolve(topic: TopicProduceData, context: RequestContext) -> tuple[str, type[errors.BrokerResponseError] | None]:
@@ -417,7 +417,3 @@ def _not_appended(index: int, outcome: AppendOutcome) -> PartitionProduceRespons
         ],
         error_message=outcome.error_message,
     )
-
-
-def _endpoint(node_id: int, host: str, port: int, rack: str | None) -> NodeEndpoint:
-    return NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)

@@ -98,11 +98,11 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
                 DEFINITIONS[name.split(".", 3)[3]].parse(text)
                 unused[name] = text
             elif is_security(name):
-                security[name] = Secret(text) if is_secret(name) else text
+                security[name] = Secret(text) if is_hidden(name) else text
             elif name in REMOVED_NAMES or name.startswith("zookeeper."):
                 removed.append(name)
             elif is_unused(name):
-                unused[name] = Secret(text) if is_secret(name) else text
+                unused[name] = Secret(text) if is_hidden(name) else text
             else:
                 raise unknown_option(name, [*DEFINITIONS, *UNUSED_NAMES])
         without_effect = sorted(name for name in unused if not is_listener_limit(name))
@@ -145,7 +145,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             if not is_listener_limit(name) and not is_dynamic_store(name)
         }
         stores = {
-            name: Secret(text) if is_secret(name) else text
+            name: Secret(text) if is_hidden(name) else text
             for name, text in properties.items()
             if is_dynamic_store(name)
         }
@@ -163,7 +163,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             for name in self.security:
                 if not is_security(name):
                     raise ConfigurationError(f"security: {name} is not an option of TLS or SASL")
-            hidden = {name: Secret(reveal(text)) for name, text in self.security.items() if is_secret(name)}
+            hidden = {name: Secret(reveal(text)) for name, text in self.security.items() if is_hidden(name)}
             object.__setattr__(self, "security", {**self.security, **hidden})
         protocols = self._protocols
         listeners = parse_listeners("listeners", self.listeners, protocols)
@@ -374,6 +374,23 @@ def is_listener_limit(name: str) -> bool:
 def is_secret(name: str) -> bool:
     """Whether the value of an unused option is a secret (also below ``listener.name.…``)."""
     return any(name == secret or name.endswith("." + secret) for secret in SECRET_NAMES)
+
+
+def is_hidden(name: str) -> bool:
+    """Whether nobody may see the value of a broker's option: a secret, or an unknown name, which may be a misspelt one.
+
+    Kafka hides both, too.
+    """
+    return is_secret(name) or not _is_known(name)
+
+
+def _is_known(name: str) -> bool:
+    if name in DEFINITIONS or name in UNUSED_NAMES or name in REMOVED_NAMES or is_listener_limit(name):
+        return True
+    if is_security(name):
+        return True
+    parts = name.split(".", 3)
+    return parts[:2] == ["listener", "name"] and len(parts) == 4 and _is_known(parts[3])
 
 
 DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {

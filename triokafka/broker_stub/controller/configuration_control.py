@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from triokafka import errors
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
-from triokafka.broker_stub.config.broker import is_secret, is_unused
+from triokafka.broker_stub.config.broker import is_hidden, is_unused
 from triokafka.broker_stub.config.definition import ConfigDefinition, unknown_option
 from triokafka.broker_stub.config.known_names import UNUSED_DYNAMIC_NAMES, UNUSED_NAMES
 from triokafka.broker_stub.config.security_names import is_dynamic_store, needs_listener
@@ -29,6 +29,7 @@ from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.protocol.configuration import ConfigOperation, ConfigResourceType
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionChangeRecord
+from triokafka.security.secret import HIDDEN
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.alter_configs import (
@@ -377,15 +378,16 @@ def _changes(
 ) -> list[Struct]:
     """Return the records that lead to the wanted values. A broker's ``touched`` keys are written even if unchanged."""
     key = (resource.resource_type, resource.resource_name)
+    of_broker = resource.resource_type == ConfigResourceType.BROKER
     now = image.configs.get(key, {})
     changed = [name for name, value in wanted.items() if now.get(name) != value]
-    if resource.resource_type == ConfigResourceType.BROKER:
+    if of_broker:
         # Setting an unchanged value makes the broker reload the files that it names.
         again = set(touched) or set(wanted)
         changed = [name for name in wanted if name in again or now.get(name) != wanted[name]]
     gone = [name for name in now if name not in wanted]
     for name in changed:
-        logger.info("%s %s: %s=%s", *key, name, "[hidden]" if is_secret(name) else wanted[name])
+        logger.info("%s %s: %s=%s", *key, name, HIDDEN if of_broker and is_hidden(name) else wanted[name])
     records: list[Struct] = [
         ConfigRecord(
             resource_type=resource.resource_type,

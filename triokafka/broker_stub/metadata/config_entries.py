@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
-from triokafka.broker_stub.config.broker import is_secret
+from triokafka.broker_stub.config.broker import is_hidden
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigDefinition as TopicDefinition
 from triokafka.broker_stub.metadata import resource_configs
@@ -196,7 +196,7 @@ def broker_entries(config: BrokerConfig, image: MetadataImage, *, cluster_wide: 
 
 def _dynamic_entry(name: str, values: Mapping[str, str], source: ConfigSource) -> ConfigEntry:
     definition = DEFINITIONS.get(name)
-    hidden = is_secret(name) or (definition is not None and definition.sensitive)
+    hidden = is_hidden(name) or (definition is not None and definition.sensitive)
     value = None if hidden else values[name]
     return ConfigEntry(
         name=name,

@@ -130,7 +130,8 @@ class MetadataLogFiles:
         return DamagedLogError(
             f"{what}. Without these records topics, configurations and quotas would be lost: the broker does not "
             f"start. Restore {self.directory} from a backup, or truncate it: triokafka log repair {self.directory} "
-            f"(the cut bytes stay in files that end with {DAMAGED_SUFFIX})"
+            f"(the cut bytes stay in files that end with {DAMAGED_SUFFIX}, and other nodes of the quorum send what "
+            f"they have)"
         )
 
     def reconcile(self, *, alone: bool, now_ms: int) -> None:

@@ -308,7 +308,7 @@ class RaftClient:
         self._soon()
 
     def clock_jumped(self, seconds: float) -> None:
-        """The world's clock was put forward by so much: the timers of the quorum do not see it.
+        """Keep the timers of the quorum as they are: the world's clock was put forward by ``seconds``.
 
         The clocks of all nodes jump at once, and no leader was silent for that time.
         """

@@ -574,7 +574,9 @@ class Partition:
         """
         log = self.log
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return OffsetAndTimestamp(log.log_start_offset, -1, self._epoch_at(log.log_start_offset))
+            return OffsetAndTimestamp(
+                log.log_start_offset, -1, log.leader_epochs.epoch_for_offset(log.log_start_offset)
+            )
         if follower:
             end = log.log_end_offset
         else:
@@ -592,10 +594,6 @@ class Partition:
         else:
             found = log.offset_for_timestamp(timestamp, end)
         return None if found is None else OffsetAndTimestamp(*found)
-
-    def _epoch_at(self, offset: int) -> int:
-        """Return the leader epoch of the record at ``offset``; -1 when it is unknown."""
-        return self.log.leader_epochs.epoch_for_offset(offset)
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
         """Return the epoch and offset to which a follower or consumer must truncate if its last record is not in this

@@ -9,6 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from triokafka.errors import ProtocolError, UnsupportedVersionError
+from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.message import Message, Struct
 from triokafka.protocol.stored import (
     cluster_metadata,  # noqa: F401 - declares the records decoded here
@@ -32,8 +33,6 @@ Shown = tuple[str | None, str | None]
 """Printable key and value; None if absent."""
 
 REDACTED: Final = "[redacted]"
-_SECRET_ENDINGS: Final = (".password", ".secret", ".passphrase", "sasl.jaas.config", "ssl.keystore.key", "secret.key")
-"""Ends of the names of configuration options whose values are secret."""
 _MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
 _CONTROL: Final[dict[int, tuple[str, type[Message]]]] = {
     2: ("LEADER_CHANGE", LeaderChangeMessage),
@@ -141,8 +140,10 @@ def _secrets_of(kind: str, data: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the secret fields: what helps to guess a password, or is one."""
     if kind == "USER_SCRAM_CREDENTIAL_RECORD":
         return "salt", "storedKey", "serverKey"
-    if kind == "CONFIG_RECORD" and data["name"].endswith(_SECRET_ENDINGS):
-        return ("value",)
+    if kind == "CONFIG_RECORD" and data["resourceType"] == ConfigResourceType.BROKER:
+        from triokafka.broker_stub.config.broker import is_hidden  # loads the options of the broker
+
+        return ("value",) if is_hidden(data["name"]) else ()
     return ()
 
 

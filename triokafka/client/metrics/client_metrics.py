@@ -174,8 +174,9 @@ class ClientMetrics:
         return self.registry.values()
 
     def close(self) -> None:
-        """Take the last values in, and close the reporters. The values stay readable."""
-        self.drain()
+        """Give the last values to the reporters, and close those. The values stay readable, and wait for a reader."""
+        if self.registry.has_reporters:
+            self.drain()
         self.registry.close()
 
     def drain(self) -> None:

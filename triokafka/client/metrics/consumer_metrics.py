@@ -141,6 +141,8 @@ class ConsumerMetrics:
 
     def _drain_fetched(self, now: float) -> None:
         log = self._log
+        if not log.sizes and not log.records and not log.topic_sizes:
+            return
         feed(self._all.size, log.sizes, now)
         with_records = sum(size > 0 for size in log.sizes)
         counts = [count for _, count in log.records]

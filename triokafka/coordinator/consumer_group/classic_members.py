@@ -17,7 +17,7 @@ from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_T
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import Circumstances, Speaker, Step, advance, hash_of_topics
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
-from triokafka.coordinator.consumer_group.embedded import owned_by, read_subscription, write_assignment
+from triokafka.coordinator.consumer_group.embedded import owned_by, write_assignment
 from triokafka.coordinator.consumer_group.leaving import depart
 from triokafka.coordinator.consumer_group.member import (
     JOINING,
@@ -47,6 +47,7 @@ from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.join_group import JoinGroupResponse
 from triokafka.protocol.api.leave_group import MemberIdentity, MemberResponse
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from triokafka.protocol.embedded import ConsumerProtocolSubscription
 
 # --- JoinGroup ---
 
@@ -117,7 +118,7 @@ class _ParsedJoin(NamedTuple):
                 f" assignors {', '.join(offered) or 'none'}"
             )
         try:
-            subscription = read_subscription(joiner.protocols[0].metadata)
+            subscription = ConsumerProtocolSubscription.decode_versioned(joiner.protocols[0].metadata)
         except ProtocolError as error:
             raise InconsistentGroupProtocolError(f"the member's subscription is malformed: {error}") from None
         return cls(

@@ -14,11 +14,6 @@ from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.protocol.embedded import AssignedTopic, ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 
-def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Decode a member's subscription. Raises `ProtocolError`."""
-    return ConsumerProtocolSubscription.decode_versioned(metadata)
-
-
 def owned_by(subscription: ConsumerProtocolSubscription, topics: TopicsView) -> Partitions:
     """Return the partitions that a member reports as owned; an eager member reports none."""
     return _by_id(((topic.topic, topic.partitions) for topic in subscription.owned_partitions), topics)

@@ -21,7 +21,7 @@ from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_T
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal_of
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
-from triokafka.coordinator.consumer_group.embedded import owned_by, read_assignment, read_subscription, write_assignment
+from triokafka.coordinator.consumer_group.embedded import owned_by, read_assignment, write_assignment
 from triokafka.coordinator.consumer_group.member import (
     ClassicTraits,
     MemberProfile,
@@ -43,6 +43,7 @@ from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.errors import GroupIdNotFoundError, ProtocolError, RebalanceInProgressError
 from triokafka.protocol.api.join_group import JoinGroupResponse
+from triokafka.protocol.embedded import ConsumerProtocolSubscription
 
 _FORCES_ASSIGNMENT: Final = 0
 """A metadata hash that forces a new assignment: a rebalance was due, or the leader did not assign every partition."""
@@ -126,7 +127,7 @@ def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[Co
     taken: set[tuple[UUID, int]] = set()
     for member in classic.members.values():
         try:
-            subscription = read_subscription(_metadata(classic, member))
+            subscription = ConsumerProtocolSubscription.decode_versioned(_metadata(classic, member))
             assigned, besides = read_assignment(member.assignment, topics)
         except ProtocolError as error:
             raise _cannot_upgrade(classic, f"the metadata of member {member.member_id} is malformed: {error}") from None

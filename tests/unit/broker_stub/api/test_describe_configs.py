@@ -22,6 +22,7 @@ CONFIG = BrokerConfig.from_properties(
     {
         "log.retention.hours": "1",
         "ssl.keystore.password": "hunter2",
+        "rsm.config.s3.secret.access.key": "hunter2",
         "metric.reporters": "none",
         "listeners": "PLAINTEXT://127.0.0.1:0",
     }
@@ -146,6 +147,8 @@ def test_secrets_are_never_shown() -> None:
     shown = entry(described(BROKER, "1"), "ssl.keystore.password")
     assert (shown.value, shown.is_sensitive) == (None, True)
     assert entry(described(BROKER, "1"), "listener.name.x.ssl.key.password").is_sensitive
+    # As in Kafka, nobody can tell whether an option without a definition is a secret.
+    assert entry(described(BROKER, "1"), "rsm.config.s3.secret.access.key").is_sensitive
 
 
 def test_cluster_wide_default_shows_only_what_was_set() -> None:

@@ -90,6 +90,7 @@ def test_names_that_only_kafka_uses_are_kept_with_one_warning(caplog: pytest.Log
                 "remote.log.storage.system.enable": "true",
                 "listener.name.internal.ssl.keystore.password": "hunter2",
                 "ssl.key.password": "hunter2",
+                "rsm.config.s3.secret.access.key": "hunter2",
             }
         )
     assert config.unused is not None and config.unused["metric.reporters"] == "x"

@@ -69,6 +69,17 @@ def test_secrets_that_are_set_are_neither_logged_nor_answered(name: str, caplog:
     assert f"{name}=[hidden]" in caplog.text
 
 
+def test_the_value_of_an_unknown_name_is_hidden_as_a_misspelt_secret(caplog: pytest.LogCaptureFixture) -> None:
+    """(As in Kafka, where a name without a definition counts as sensitive.)"""
+    caplog.set_level(logging.DEBUG)
+    for name in ("listener.name.x.ssl.keystore.pasword", "listener.name.x.plugin.token"):
+        after(changing((SET, name, "hunter2"), resource_type=BROKER, name="1"))
+        assert f"{name}=[hidden]" in caplog.text
+    after(changing((SET, "log.cleaner.threads", "2"), resource_type=BROKER, name="1"))
+    assert "log.cleaner.threads=2" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
 class TestIncrementalAlterConfigs:
     def test_keys_are_set_and_deleted_and_others_stay(self) -> None:
         image = after(changing((SET, "retention.bytes", "100"), (DELETE, "retention.ms", None)))

@@ -51,7 +51,7 @@ class Transactions:
     ) -> None:
         self.manager = TransactionManager(transactional_id, timeout_ms, lambda: client.finalized_feature(_FEATURE))
         self.task = CoordinatorTask(
-            client, accumulator.settings.retry_backoff, self._next_call, self._after_answer, self._fatal
+            client, accumulator.settings.retry_backoff, self._next_call, self._after_answer, self.manager.fail
         )
         self._accumulator = accumulator
         self._batches = accumulator.batches
@@ -157,11 +157,8 @@ class Transactions:
         self._blocked.clear()
         self._batches.forget_troubles()
 
-    def _fatal(self, error: KafkaError) -> None:
-        self.manager.fail(error)
-
     def fail(self, error: Exception) -> None:
-        """The producer has failed."""
+        """Fail the transaction with the producer's failure, and wake the waiting calls."""
         if isinstance(error, KafkaError):
             self.manager.fail(error)
         self._wake_waiters()
