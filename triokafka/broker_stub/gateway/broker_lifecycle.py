@@ -29,6 +29,7 @@ _LEAVING_SECONDS: Final = 0.050
 """Interval between heartbeats that ask for a controlled shutdown."""
 _LONGEST_SHUTDOWN: Final = 300.0
 _FIRST_BACKOFF: Final = 0.100
+_FIRST_RESIGN_PAUSE: Final = 1.0
 
 
 class LifecycleState(enum.Enum):
@@ -175,6 +176,7 @@ class BrokerLifecycle:
         self._patience = session_timeout_ms / 2000
         self._session_seconds = session_timeout_ms / 1000
         self._may_resign_at = -inf
+        self._resign_pause = 0.0
         self._wait = 0.0
         self._report_due = trio.Event()
         self._one_at_a_time = trio.Lock()
@@ -230,13 +232,18 @@ class BrokerLifecycle:
     def resign(self) -> bool:
         """Give up the leaderships of this broker: have the controller fence it, and unfence it with the next heartbeat.
 
-        Other in-sync replicas lead then, and this broker follows. Returns False, and does nothing, while the broker
-        starts or stops, and within one session timeout after the last time.
+        Other in-sync replicas lead then, and this broker follows. It comes back into the in-sync sets of partitions
+        without new records, so the first record of each needs it to resign again. Returns False, and does nothing,
+        while the broker starts or stops, and shortly after the last time: for a second at first, twice as long each
+        time, at most a session timeout.
         """
         now = self._world.now()
         if self._core.state is not LifecycleState.RUNNING or now < self._may_resign_at:
             return False
-        self._may_resign_at = now + self._session_seconds
+        is_calm = now >= self._may_resign_at + self._session_seconds
+        pause = _FIRST_RESIGN_PAUSE if is_calm else 2 * self._resign_pause
+        self._resign_pause = min(pause, self._session_seconds)
+        self._may_resign_at = now + self._resign_pause
         self._core.resigns = True
         self._report_due.set()
         return True

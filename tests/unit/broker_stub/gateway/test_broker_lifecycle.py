@@ -254,8 +254,8 @@ class TestSessions:
                         nursery.cancel_scope.cancel()
                 assert not controller.image.brokers[1].fenced
 
-    async def test_broker_resigns_at_once_and_not_again_within_a_session(self, autojump_clock: MockClock) -> None:
-        channel = Channel(17, SERVING, CAUGHT_UP, *[SERVING] * 99)
+    async def test_broker_resigns_at_once_and_then_ever_less_often(self, autojump_clock: MockClock) -> None:
+        channel = Channel(17, SERVING, CAUGHT_UP, *[SERVING] * 199)
         life, _ = life_of(channel)
         assert not life.resign()
         await life.start(someone(), timeout_ms=60_000)
@@ -266,8 +266,19 @@ class TestSessions:
             assert not life.resign()
             await trio.sleep(0.1)
             assert [beat.want_fence for beat in channel.beats] == [False, True, False]
-            await trio.sleep(9)
+            paused, session = [], 9
+            for _ in range(6):
+                began = trio.current_time()
+                while not life.resign():
+                    await trio.sleep(0.1)
+                paused.append(round(trio.current_time() - began))
+            assert paused == [1, 2, 4, 8, session, session]
+            await trio.sleep(2 * session)
             assert life.resign()
+            began = trio.current_time()
+            while not life.resign():
+                await trio.sleep(0.1)
+            assert round(trio.current_time() - began) == 1
             nursery.cancel_scope.cancel()
 
     async def test_broker_that_cannot_follow_the_metadata_asks_to_be_fenced(self, autojump_clock: MockClock) -> None:
