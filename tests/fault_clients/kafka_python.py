@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import CommitFailedError, KafkaError, RebalanceInProgressError
 
 from tests.fault_clients.client import BACKOFF_MS, PATIENCE, REQUEST_MS, SESSION_MS
 
@@ -58,17 +58,37 @@ class KafkaPythonClient:
             consumer.subscribe([topic])
             assert len(_read(consumer, 2, b"")) == 2
             consumer.commit()
+            member = consumer.group_metadata().member_id
             happens()
             values = _read(consumer, 100, b"last")
             if values and values[-1] == b"last":
                 try:
-                    consumer.commit()
+                    _commit(consumer, member)
                 except KafkaError as error:
                     return values, type(error).__name__
                 return values, None
             return values, "nothing more"
         finally:
             consumer.close(timeout_ms=2000)
+
+
+def _commit(consumer: KafkaConsumer, member: str) -> None:
+    """Commit as ``member``.
+
+    The client refuses while it joins again, and polling ends that. If a heartbeat was refused because the member had
+    expired, it joins as another one, and what it has read is not its own any more.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            consumer.commit()
+            return
+        except RebalanceInProgressError:
+            if time.monotonic() > until:
+                raise
+            consumer.poll(timeout_ms=100)
+            if consumer.group_metadata().member_id not in ("", member):
+                raise CommitFailedError from None
 
 
 def _read(consumer: KafkaConsumer, count: int, last: bytes) -> list[bytes]:

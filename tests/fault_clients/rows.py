@@ -26,7 +26,7 @@ class Row:
     call: str
     happens: Happens
     nodes: int = 1
-    heartbeat_ms: int = 15_000
+    heartbeat_ms: int = 40_000
 
 
 def _later(seconds: float, call: Callable[[], object]) -> None:

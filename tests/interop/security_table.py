@@ -2,7 +2,7 @@
 
 ``python -m tests.interop.security_table`` runs every combination against a broker of ours and an Apache Kafka, both
 with the same configuration: each client sends a record with the right login, and must be refused with a wrong one.
-Besides the JVM peers it needs Go (franz-go), and for GSSAPI a KDC and the package gssapi, as `tests.support.kdc` says.
+Besides the JVM peers it needs Go (franz-go), and for GSSAPI what `tests.support.kerberos_setup` makes.
 """
 
 from __future__ import annotations

@@ -194,7 +194,10 @@ class ClientOptions(OAuthOptions):
         300_000, number(0), "Return to bootstrap_servers if metadata could not be refreshed for this long (KIP-1102)."
     )
     receive_message_max_bytes: int = option(
-        256 << 20, integer(1024), "Largest response to accept; the client closes the connection if one is larger."
+        256 << 20,
+        integer(1024),
+        "Largest response to accept; the client closes the connection if one is larger, or takes more than four times"
+        " as much memory.",
     )
     close_timeout_ms: float = option(30_000, number(0), "Longest time that leaving the async with block may take.")
     hooks: tuple[Hooks, ...] = option(

@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
+from triokafka.errors import KafkaError, raisable_copy
+
 _FRESH: Final = 1.0
 
 
@@ -24,6 +26,11 @@ class _Answer(NamedTuple):
         return now - self.at > max(_FRESH, 5 * self.took)
 
 
+class _Failure(NamedTuple):
+    at: float
+    error: KafkaError
+
+
 class Answers:
     """Reuses each answer for a second, or for ten times as long as it took: in a large cluster, answers take long.
 
@@ -35,9 +42,11 @@ class Answers:
         self._now = now
         self._known: dict[str, _Answer] = {}
         self._locks: dict[str, trio.Lock] = {}
+        self._failures: dict[str, _Failure] = {}
 
     async def get(self, key: str, ask: Callable[[], Awaitable[Any]], *, renew: bool = False) -> Any:
-        """Return a fresh answer; several requests for it ask once. The keys are few, and never of users.
+        """Return a fresh answer; several requests for it ask once, and share a failure. The keys are few, and never of
+        users.
 
         With ``renew`` it is renewed ahead of time, and the requests that come meanwhile get the answer before: when
         somebody renews it regularly, nobody waits but the first.
@@ -47,9 +56,16 @@ class Answers:
         if known is not None and known.serves(now, being_renewed=lock.locked()) and not (renew and known.is_old(now)):
             return known.value
         async with lock:
+            failure = self._failures.get(key)
+            if failure is not None and failure.at > now:
+                raise raisable_copy(failure.error)  # this request waited for the same question
             known, now = self._known.get(key), self._now()
             if known is None or not known.serves(now, being_renewed=False) or (renew and known.is_old(now)):
-                value = await ask()
+                try:
+                    value = await ask()
+                except KafkaError as error:
+                    self._failures[key] = _Failure(self._now(), error)
+                    raise
                 known = self._known[key] = _Answer(self._now(), self._now() - now, value)
             return known.value
 

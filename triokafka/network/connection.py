@@ -28,6 +28,7 @@ from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.network.dead_peer import Verdict, allowed_wait, share_of_limit
 from triokafka.network.in_flight import (
     API_VERSIONS_KEY,
+    DECODED_TIMES,
     UNSUPPORTED_VERSION,
     Completion,
     InFlightRequest,
@@ -48,6 +49,8 @@ from triokafka.structs import Buffer, Node
 from triokafka.world import Stream, World
 
 _NEVER: Final = float("inf")
+_LEAST_MEMORY: Final = 8 << 20
+"""Elements of a response that may be decoded, in bytes, however small the largest response is."""
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -115,6 +118,7 @@ class Connection:
         self._reader = ResponseReader(
             stream, pool, name=name, max_bytes=max_response_bytes, before_waiting=self._end_of_answers
         )
+        self._max_memory = max(DECODED_TIMES * max_response_bytes, _LEAST_MEMORY)
         self._request_timeout = request_timeout
         self._max_idle = max_idle
         self._max_in_flight = max_in_flight
@@ -481,7 +485,7 @@ class Connection:
                 f"{self.name} answered with correlation id {correlation_id}, {entry.correlation_id} was due"
             )
         numbers = entry.answer.read(frame) if entry.answer is not None else None
-        response = entry.decode(frame, self.name) if numbers is None else None
+        response = entry.decode(frame, self.name, max_memory=self._max_memory) if numbers is None else None
         self._in_flight.popleft()
         self.in_flight -= 1
         now = self.last_used_at = self._liveness.heard_at = self._world.now()

@@ -19,6 +19,9 @@ API_VERSIONS_KEY: Final = 18
 UNSUPPORTED_VERSION: Final = 35
 _CODE: Final = struct.Struct(">h")
 
+DECODED_TIMES: Final = 4
+"""Limit of a response's elements in memory as a multiple of ``receive_message_max_bytes``."""
+
 Completion = Callable[[Any, Exception | None], None]
 """Called once with the response and None, or None and the error. The response to a `FilledRequest` may be the numbers
 that its `AnswerTemplate` found. Runs in the connection's task; must not block."""
@@ -58,8 +61,8 @@ class InFlightRequest:
         """The name of the API, as in ``Produce``."""
         return self.request_type.__name__.removesuffix("Request")
 
-    def decode(self, frame: Buffer, broker: str) -> Response:
-        """Decode the response; ``broker`` names its sender in the error.
+    def decode(self, frame: Buffer, broker: str, *, max_memory: int | None = None) -> Response:
+        """Decode the response; ``broker`` names its sender in the error. ``max_memory`` is as in `decode_response`.
 
         Raises:
             ProtocolError: the frame is not a response to this request.
@@ -68,7 +71,7 @@ class InFlightRequest:
         response_type = self.request_type.response_type
         try:
             response: Response
-            _, response = decode_response(response_type, frame, version=version)
+            _, response = decode_response(response_type, frame, version=version, max_memory=max_memory)
         except ProtocolError as error:
             raise ProtocolError(
                 f"{broker} sent a {response_type.__name__} that is invalid in version {version}: {error}"

@@ -15,7 +15,7 @@ from triokafka.errors import ProtocolError, UnsupportedVersionError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol import api
 from triokafka.protocol.codec_runtime import Malformed, read_uvarint
-from triokafka.protocol.message import Request, Response, join_parts
+from triokafka.protocol.message import MOST_MEMORY, Request, Response, join_parts
 from triokafka.structs import Buffer
 
 SIZE_BYTES: Final = 4
@@ -148,16 +148,23 @@ def decode_response_header(response_type: type[Response], frame: Buffer, *, vers
     return correlation_id, position
 
 
-def decode_response(response_type: type[_R], frame: Buffer, *, version: int) -> tuple[int, _R]:
+def decode_response(
+    response_type: type[_R], frame: Buffer, *, version: int, max_memory: int | None = None
+) -> tuple[int, _R]:
     """Read a whole response: correlation id and message.
+
+    With ``max_memory`` it is refused if its elements would take more bytes of memory.
 
     Bytes behind the message are let be, as Java's client does: librdkafka's mock appends some.
 
     Raises:
-        ProtocolError: it is truncated or malformed.
+        ProtocolError: it is truncated or malformed, or too large in memory.
         UnsupportedVersionError: the response has no such version.
     """
     correlation_id, position = decode_response_header(response_type, frame, version=version)
+    if max_memory is not None and len(frame) > max_memory // MOST_MEMORY:
+        response, _ = response_type.decode_within(frame, version, position, max_memory=max_memory, prefix=True)
+        return correlation_id, response
     try:
         return correlation_id, response_type.decode(frame, version, position)
     except ProtocolError:

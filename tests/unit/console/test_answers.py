@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 import trio.testing
 
 from triokafka.console.answers import Answers
+from triokafka.errors import KafkaTimeoutError
 
 
 class Cluster:
@@ -28,6 +30,34 @@ async def test_several_requests_ask_once(autojump_clock: trio.testing.MockClock)
         for _ in range(5):
             nursery.start_soon(answers.get, "k", cluster.ask)
     assert cluster.asked == 1
+
+
+async def test_several_requests_share_a_failure_and_the_next_asks_again(autojump_clock: trio.testing.MockClock) -> None:
+    asked = 0
+
+    async def fail() -> int:
+        nonlocal asked
+        asked += 1
+        await trio.sleep(20)
+        raise KafkaTimeoutError("no broker can be reached")
+
+    answers = Answers(trio.current_time)
+    failed: list[float] = []
+
+    async def get() -> None:
+        with pytest.raises(KafkaTimeoutError, match="can be reached"):
+            await answers.get("k", fail)
+        failed.append(trio.current_time())
+
+    before = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(get)
+            await trio.sleep(1)
+    assert [round(at - before) for at in failed] == [20, 20, 20]
+    assert asked == 1
+    await get()
+    assert asked == 2
 
 
 async def test_answer_serves_for_a_second_and_a_slow_one_for_longer(autojump_clock: trio.testing.MockClock) -> None:

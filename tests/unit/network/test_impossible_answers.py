@@ -75,6 +75,20 @@ async def test_nonsense_costs_one_connection_and_the_client_goes_on(raw: Raw, me
 
 
 @simulated
+async def test_answer_with_more_elements_than_memory_is_refused_before_they_are_made() -> None:
+    """A broker could otherwise make each byte of its response take dozens in the client."""
+    async with client_of(receive_message_max_bytes=1_000_000) as (cluster, client):
+        count = 90_000
+        one = struct.pack(">ibibb", 1, 1, 9092, 0, 0)  # a broker without a host
+        length = bytes([(count + 1) & 127 | 128, (count + 1) >> 7 & 127 | 128, (count + 1) >> 14])
+        await client.refresh_metadata()
+        cluster.brokers[1].script(MetadataRequest, frame(1, bytes(5) + length + one * count))
+        with pytest.raises(ProtocolError, match="90000 elements would take more memory"):
+            await client.send(1, ASK)
+        assert isinstance(await client.send(1, ASK), MetadataResponse)
+
+
+@simulated
 async def test_answer_that_ends_early_is_waited_for_until_the_request_times_out() -> None:
     async with client_of(request_timeout_ms=2000) as (cluster, client):
         await client.send(-1, ASK)

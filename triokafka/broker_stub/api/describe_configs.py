@@ -5,7 +5,7 @@ Versions 1-4. v1: sources and synonyms. v3: types and documentation. v4: flexibl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from triokafka import errors
@@ -78,7 +78,8 @@ def describe_resources(
     """Yield one result per resource, all read from ``image``.
 
     ``denied`` holds the errors of the resources that the client may not see. ``config`` is the broker's configuration
-    at its start. All topics share the objects of inherited entries.
+    at its start. All topics share the objects of inherited entries, and so do all groups without a configuration and
+    all mentions of a broker: a small request must not take gigabytes.
     """
     entries_of = _Entries(image, config)
     common: dict[int, DescribeConfigsResourceResult] = {}  # by the entry's id()
@@ -97,7 +98,7 @@ def describe_resources(
                 result = common.get(id(entry))
                 if result is None:
                     result = _shown(entry, request)
-                    if entries_of.is_inherited(entry):
+                    if entries_of.is_shared(entry):
                         common[id(entry)] = result
                 shown.append(result)
         yield DescribeConfigsResult(
@@ -116,10 +117,21 @@ class _Entries:
         self._image = image
         self._config = config
         self._inherited: dict[str, ConfigEntry] | None = None
+        self._shared: dict[tuple[int, str], list[ConfigEntry]] = {}
+        self._shared_ids: set[int] = set()
 
-    def is_inherited(self, entry: ConfigEntry) -> bool:
-        """Whether ``entry`` is one of the inherited entries that topics share."""
-        return self._inherited is not None and self._inherited.get(entry.name) is entry
+    def is_shared(self, entry: ConfigEntry) -> bool:
+        """Whether ``entry`` is one that several resources, or several mentions of one, share."""
+        if self._inherited is not None and self._inherited.get(entry.name) is entry:
+            return True
+        return id(entry) in self._shared_ids
+
+    def _share(self, kind: int, name: str, make: Callable[[], list[ConfigEntry]]) -> list[ConfigEntry]:
+        entries = self._shared.get((kind, name))
+        if entries is None:
+            entries = self._shared[kind, name] = list(make())
+            self._shared_ids.update(map(id, entries))
+        return entries
 
     def resource(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
         """Return the entries of one resource. Raises `BrokerResponseError`."""
@@ -135,16 +147,21 @@ class _Entries:
             case ConfigResourceType.BROKER:
                 if name:
                     check_broker_name(name, config.node_id)
-                return broker_entries(config, image, cluster_wide=not name)
+                return self._share(
+                    ConfigResourceType.BROKER, name, lambda: broker_entries(config, image, cluster_wide=not name)
+                )
             case ConfigResourceType.BROKER_LOGGER:
                 if not name:
                     raise errors.InvalidRequestError("Broker id must not be empty")
                 check_broker_name(name, config.node_id)
-                return logger_entries(loggers.levels())
+                return self._share(ConfigResourceType.BROKER_LOGGER, name, lambda: logger_entries(loggers.levels()))
             case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS as kind:
                 if not name:
                     raise errors.InvalidRequestError("The name of a group or of client metrics must not be empty")
-                return resource_entries(kind, image.configs.get((kind, name), {}))
+                own = image.configs.get((kind, name))
+                if not own:
+                    return self._share(kind, "", lambda: resource_entries(kind, {}))
+                return resource_entries(kind, own)
             case other:
                 raise not_configurable(other)
 

@@ -132,10 +132,8 @@ function showHelp() {
 }
 
 async function begin() {
-  try {
-    const overview = await ask("/api/overview");
-    document.getElementById("cluster").textContent = `cluster ${overview.cluster.cluster_id || ""}`;
-  } catch (error) { if (error.quiet) return; }
+  const named = ask("/api/overview").then((found) => { document.getElementById("cluster").textContent = `cluster ${found.cluster.cluster_id || ""}`; }, () => {});
+  if (facts.login) await named; // so that only one request asks for a login
   await show();
 }
 

@@ -205,3 +205,13 @@ def test_group_and_client_metrics_show_every_key_with_its_source() -> None:
     }
     for kind in (16, 32):
         assert described(kind, "", image=image).error_code == errors.InvalidRequestError.code
+
+
+@pytest.mark.parametrize(("kind", "names"), [(32, ["a", "b"]), (4, ["1", "1"]), (8, ["1", "1"])])
+def test_groups_and_repeated_brokers_share_the_objects_of_their_entries(kind: int, names: list[str]) -> None:
+    """A request of a megabyte would otherwise take gigabytes."""
+    resources = [DescribeConfigsResource(resource_type=kind, resource_name=name) for name in names]
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
+    first, second = describe_resources(cluster(), request, CONFIG)
+    assert first.configs
+    assert all(one is other for one, other in zip(first.configs, second.configs, strict=True))
