@@ -11,10 +11,16 @@ import functools
 import signal
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from types import FrameType
 from typing import Any, Final
 
 _MAIN: Final = threading.main_thread()
+_SIGINT: Final = int(signal.SIGINT)
+# The functions of the module `signal` convert to enumerations and back, which takes ten times as long.
+_functions: Final[Any] = import_module("_signal")
+_set_handler: Final[Callable[[int, Any], object]] = _functions.signal
+_get_handler: Final[Callable[[int], Any]] = _functions.getsignal
 
 
 class HeldInterrupt:
@@ -35,7 +41,7 @@ class HeldInterrupt:
         Raises:
             KeyboardInterrupt: the handler raises it.
         """
-        signal.signal(signal.SIGINT, self._handler)
+        _set_handler(_SIGINT, self._handler)
         if self._signal:
             self._handler(self._signal, None)
 
@@ -46,13 +52,13 @@ def hold_interrupts() -> HeldInterrupt | None:
     Returns None, without any effect, if none can come: in other threads, while interrupts are held already, and with a
     signal handler of the program, which knows what it does.
     """
-    handler = signal.getsignal(signal.SIGINT)
+    handler = _get_handler(_SIGINT)
     if handler is not signal.default_int_handler and not _is_of_asyncio(handler):
         return None
     if threading.current_thread() is not _MAIN:
         return None
-    held = HeldInterrupt(handler)  # type: ignore[arg-type] # it is a function or a partial
-    signal.signal(signal.SIGINT, held)
+    held = HeldInterrupt(handler)
+    _set_handler(_SIGINT, held)
     return held
 
 
