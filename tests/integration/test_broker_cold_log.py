@@ -1,4 +1,4 @@
-"""Reading logs that the kernel has forgotten, or that somebody else has changed (`broker-log/N`, `T`)."""
+"""Reading logs that the kernel has forgotten, or that somebody else has changed."""
 
 from __future__ import annotations
 

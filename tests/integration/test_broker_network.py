@@ -1,4 +1,4 @@
-"""The broker's connections, over a simulated network and virtual time (`broker-log/A`)."""
+"""The broker's connections, over a simulated network and virtual time."""
 
 from __future__ import annotations
 

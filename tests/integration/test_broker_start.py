@@ -1,4 +1,4 @@
-"""Starting, stopping and starting again: on a disk, with what goes wrong there (`broker-log/G`, `I`)."""
+"""Starting, stopping and starting again: on a disk, with what goes wrong there."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def check(node: Node) -> None:
 
 
 async def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
-    """On a real disk: topics with their ids, records, positions; producer ids go on (`broker-log/I`)."""
+    """On a real disk: topics with their ids, records, positions; producer ids go on."""
     directories = (str(tmp_path / "a"), str(tmp_path / "b"))
     async with running_node(world=RealWorld(), log_dirs=directories) as node:
         await fill(node)
@@ -86,7 +86,7 @@ async def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
 
 
 async def test_everything_acknowledged_is_there_after_the_process_was_killed() -> None:
-    """Nothing was flushed or closed (`broker-log/I`)."""
+    """Nothing was flushed or closed."""
     world = memory_world()
     storage = MemoryStorage()
     world.storage = storage

@@ -1,4 +1,4 @@
-"""What the broker answers to Produce requests of every kind (`broker-log/C`, `F`, `Z`)."""
+"""What the broker answers to Produce requests of every kind."""
 
 from __future__ import annotations
 

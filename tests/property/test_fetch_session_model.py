@@ -1,4 +1,4 @@
-"""What a client puts together from fetch sessions equals what full fetches would tell it (`broker-log/P`, KIP-227).
+"""What a client puts together from fetch sessions equals what full fetches would tell it.
 
 The client here keeps to the rules of KIP-227 and sees only answers; requests are lost before and after they are
 served, overtake each other, and other clients push sessions out of the cache.

@@ -1,4 +1,4 @@
-"""Delayed operations against a model that knows nothing of wheels and watch lists (`broker-log/J`, `K`).
+"""Delayed operations against a model that knows nothing of wheels and watch lists.
 
 An operation completes exactly once: at the first look at one of its keys while its condition holds, or else at its
 time. The timing wheel itself is held to a sorted list.

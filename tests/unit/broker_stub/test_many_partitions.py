@@ -399,7 +399,7 @@ async def test_what_a_large_request_takes_in_memory_counts_while_it_is_worked_on
 
 
 async def test_others_are_served_while_a_large_answer_to_a_small_request_is_encoded() -> None:
-    world = HeldThreads("_encode")
+    world = HeldThreads("_count_and_encode")
     async with running_node(world=world) as node, trio.open_nursery() as nursery:
         await node.create("t", 1_000)
         answers: list[Any] = []
@@ -415,7 +415,7 @@ async def test_others_are_served_while_a_large_answer_to_a_small_request_is_enco
     assert len(answers[0].topics[0].partitions) == 1_000
 
 
-@pytest.mark.parametrize("held", ["_decode", "_encode"])
+@pytest.mark.parametrize("held", ["_decode", "_count_and_encode"])
 async def test_others_are_served_while_a_very_large_request_is_decoded_and_its_answer_encoded(held: str) -> None:
     world = HeldThreads(held)
     async with running_node(world=world, auto_create_topics_enable=False) as node, trio.open_nursery() as nursery:

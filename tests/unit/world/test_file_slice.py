@@ -1,4 +1,4 @@
-"""Claims about slices of files on their way to a socket (`broker-log/N`, design rule 5)."""
+"""Claims about slices of files on their way to a socket."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_stream_that_knows_no_files_gets_their_bytes(tmp_path: Path, cold:
 
 
 async def test_slice_keeps_its_bytes_when_its_owner_cuts_renames_removes_and_closes_the_file(tmp_path: Path) -> None:
-    """Truncation and deletion do not change what is being sent (`broker-log/T`, design rule 5)."""
+    """Truncation and deletion do not change what is being sent."""
     data = content(MIB)
     path = tmp_path / "log"
     file = opened(path, data)
@@ -185,7 +185,7 @@ async def test_connection_that_is_closed_while_it_is_sent_to_says_so(tmp_path: P
 
 
 async def test_reading_what_is_not_in_memory_is_refused_until_it_was_fetched(tmp_path: Path) -> None:
-    """The event loop does not wait for the disk (`broker-log/T`)."""
+    """The event loop does not wait for the disk."""
     data = content(MIB)
     file = opened(tmp_path / "log", data)
     assert file.read_resident(100, 50) == data[100:150]

@@ -1,4 +1,4 @@
-"""Claims about Fetch (`broker-log/M`, `O`, `protocol` key 1)."""
+"""Claims about Fetch."""
 
 from __future__ import annotations
 

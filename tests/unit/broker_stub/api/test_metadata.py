@@ -1,4 +1,4 @@
-"""Claims about Metadata, DescribeCluster, DescribeTopicPartitions and ApiVersions (`cluster/MDC`, `protocol`)."""
+"""Claims about Metadata, DescribeCluster, DescribeTopicPartitions and ApiVersions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about Produce (`broker-log/L`, `protocol` key 0)."""
+"""Claims about Produce."""
 
 from __future__ import annotations
 

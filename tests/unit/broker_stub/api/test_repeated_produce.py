@@ -1,4 +1,4 @@
-"""A producer's request that has come before is answered as if it were the first (`broker-log/L`, `protocol` key 0)."""
+"""A producer's request that has come before is answered as if it were the first."""
 
 from __future__ import annotations
 

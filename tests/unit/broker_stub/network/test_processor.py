@@ -1,4 +1,4 @@
-"""Claims about one connection, from frame to answer (`broker-log/A`, `B`)."""
+"""Claims about one connection, from frame to answer."""
 
 from __future__ import annotations
 
@@ -479,7 +479,7 @@ async def test_large_request_is_not_read_while_the_memory_for_requests_is_used_u
 
 
 async def test_memory_of_a_request_is_free_again_whatever_became_of_it() -> None:
-    """Cut in the middle, cancelled, failed (`broker-log/T`)."""
+    """Cut in the middle, cancelled, failed."""
     bench = Bench(memory=8000)
     large = heartbeat_frame(1, "g" * 5000)
     await bench.exchange(large[:-100])

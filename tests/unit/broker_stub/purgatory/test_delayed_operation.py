@@ -1,4 +1,4 @@
-"""Claims about delayed operations and their purgatory (`broker-log/K`)."""
+"""Claims about delayed operations and their purgatory."""
 
 from __future__ import annotations
 

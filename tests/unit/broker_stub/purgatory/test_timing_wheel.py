@@ -1,4 +1,4 @@
-"""Claims about the hierarchical timing wheel (`broker-log/J`)."""
+"""Claims about the hierarchical timing wheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about one hosted partition (`cluster/PAR`)."""
+"""Claims about one hosted partition."""
 
 from __future__ import annotations
 

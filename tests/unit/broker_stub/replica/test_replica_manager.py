@@ -1,4 +1,4 @@
-"""Claims about the partitions of a broker, with followers that are only played (`broker-log/L`, `M`, `cluster/RM`)."""
+"""Claims about the partitions of a broker, with followers that are only played."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ async def test_deleted_records_answer_a_fetch_that_waits_for_them() -> None:
 
 
 async def test_what_is_cold_is_fetched_by_a_thread_for_all_partitions_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And then read again; a disk whose pages do not stay is waited for in the end (`broker-log/T`)."""
+    """And then read again; a disk whose pages do not stay is waited for in the end."""
     bench = Bench()
     bench.become(topic("a"), topic("b"))
     bench.append(A)

@@ -47,7 +47,7 @@ async def test_request_larger_than_the_limit_is_let_in_alone() -> None:
 
 
 async def test_cancelled_wait_reserves_nothing_and_lets_the_next_in() -> None:
-    """A connection that ends in the queue leaves no trace (`broker-log/T`)."""
+    """A connection that ends in the queue leaves no trace."""
     memory = RequestMemory(100)
     await memory.reserve(90)
     scope = trio.CancelScope()

@@ -1,4 +1,4 @@
-"""Claims about fetch sessions (`broker-log/P`)."""
+"""Claims about fetch sessions."""
 
 from __future__ import annotations
 
