@@ -204,7 +204,6 @@ async def test_byte_budget_is_shared_and_the_first_batch_always_comes() -> None:
 
 
 async def test_session_answers_only_news_and_ends_when_asked() -> None:
-    """(`broker-log/P`)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         await node.produce("t", batch(b"a"))

@@ -282,7 +282,6 @@ async def test_request_without_a_free_slot_waits_and_its_connection_is_not_read(
 
 
 async def test_cancelled_connection_gives_its_slot_back() -> None:
-    """(`broker-log/T`)."""
     bench = Bench(slots=1)
     bench.behaviour = lambda request, context: trio.sleep_forever()
     async with trio.open_nursery() as nursery:

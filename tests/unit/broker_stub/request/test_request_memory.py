@@ -67,7 +67,6 @@ async def test_cancelled_wait_reserves_nothing_and_lets_the_next_in() -> None:
 
 
 async def test_wait_cancelled_in_the_moment_it_is_over_gives_back_what_it_got() -> None:
-    """(`broker-log/T`)."""
     memory = RequestMemory(100)
     await memory.reserve(90)
     scope = trio.CancelScope()
