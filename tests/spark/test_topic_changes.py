@@ -21,7 +21,7 @@ from triokafka.spark.planning.data_loss import KafkaDataLossError
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.reading.topic_reader import TopicReader
 
-QUICK = {"fetchOffset.retryIntervalMs": "10", "kafkaConsumer.pollTimeoutMs": "400"}
+QUICK = {"fetchOffset.retryIntervalMs": "10", "kafkaConsumer.pollTimeoutMs": "2000"}
 PATIENT = {"kafkaConsumer.pollTimeoutMs": "10000"}
 # Little is fetched ahead, so that most of a range comes after what happens in its middle.
 LITTLE = {
