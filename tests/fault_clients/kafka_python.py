@@ -76,7 +76,7 @@ def _commit(consumer: KafkaConsumer, member: str) -> None:
     """Commit as ``member``.
 
     The client refuses while it joins again, and polling ends that. If a heartbeat was refused because the member had
-    expired, it joins as another one, and what it has read is not its own any more.
+    expired, it joins as a new member, which may not commit for the old one.
     """
     until = time.monotonic() + PATIENCE
     while True:

@@ -431,7 +431,7 @@ class Node:
         publisher.unsubscribe(published)
 
     def clock_jumped(self, seconds: float) -> None:
-        """Do what is due after the world's clock was put forward by ``seconds`` on all nodes.
+        """Do what is due after a jump of the world's clock by ``seconds`` on all nodes.
 
         Deadlines of groups and waiting requests end, connections that were idle for too long are closed, retention,
         flushes and compaction that time decides happen soon. Brokers keep their registrations, and the quorum its

@@ -218,7 +218,7 @@ class Copier:
 
     async def _next(self, batches: Batches, deadline: float) -> FetchedBatch | None:
         """Return the next batch; None at the deadline, or when other partitions are wanted, or when all is copied, or
-        when the source has deleted what comes next. What was read is then stored first: a transaction is committed.
+        when the source has deleted the next records. The caller then stores the progress of those read so far.
 
         Only this wait ends at the deadline: a batch that was taken is sent as a whole.
         """

@@ -121,7 +121,7 @@ class FlowState:
     # ---------------------------------------------------------------- for the copier
 
     def restore(self, stored: Mapping[TopicPartition, StoredPosition]) -> None:
-        """Begin a session with the progress that the target has. What it has lost of this process's is used still."""
+        """Begin a session with the target's progress, and with this process's where the target has lost it."""
         committed = {}
         for partition, flow in self.flows.items():
             if partition not in stored and flow.committed_offset >= 0:

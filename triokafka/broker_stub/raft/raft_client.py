@@ -308,7 +308,7 @@ class RaftClient:
         self._soon()
 
     def clock_jumped(self, seconds: float) -> None:
-        """Keep the timers of the quorum as they are: the world's clock was put forward by ``seconds``.
+        """Keep the timers of the quorum unchanged through a jump of the world's clock by ``seconds``.
 
         The clocks of all nodes jump at once, and no leader was silent for that time.
         """
