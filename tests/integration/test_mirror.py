@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from triokafka.testing import RunningBroker, running_broker
 
 ALLOW = AclPermissionType.ALLOW
 PATIENCE = 60
+POSITIONS = TopicPartition("west.mirror-positions.internal", 0)
 
 
 def options(west: RunningBroker, east: RunningBroker, **more: Any) -> MirrorOptions:
@@ -253,35 +255,45 @@ async def test_recreated_topic_that_is_longer_than_the_old_one_is_copied_once(ex
         nursery.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def running_mirror(west: RunningBroker, east: RunningBroker, **more: Any) -> AsyncIterator[triokafka.AdminClient]:
+    """A mirror at work that stores its progress often; yields an admin client of its target."""
+    async with (
+        trio.open_nursery() as nursery,
+        triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin,
+    ):
+        nursery.start_soon(Mirror(options(west, east, commit_interval_ms=100, **more)).run)
+        yield admin
+        nursery.cancel_scope.cancel()
+
+
+async def end_of_positions(admin: triokafka.AdminClient) -> int:
+    """Where the topic with the progress ends; 0 while there is none."""
+    found = await admin.list_offsets({POSITIONS: "latest"})
+    return 0 if POSITIONS in found.errors else found[POSITIONS].offset
+
+
 async def test_progress_that_is_deleted_while_the_mirror_runs_is_stored_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    positions = TopicPartition("west.mirror-positions.internal", 0)
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 10, partitions=1)
-        async with (
-            trio.open_nursery() as nursery,
-            triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin,
-        ):
-            running = Mirror(options(west, east, refresh_interval_ms=200, commit_interval_ms=100))
-            nursery.start_soon(running.run)
+        async with running_mirror(west, east, refresh_interval_ms=200) as admin:
 
             async def stored() -> bool:
-                found = await admin.list_offsets({positions: "latest"})
-                return positions not in found.errors and found[positions].offset > 0
+                return await end_of_positions(admin) > 0
 
             async def noticed() -> bool:
                 return "had been deleted" in caplog.text
 
             await until(stored)
-            await east.delete_topic(positions.topic)
+            await east.delete_topic(POSITIONS.topic)
             await until(noticed)
             await until(stored)
-            nursery.cancel_scope.cancel()
         again = await mirror(west, east)
         assert (await again.status()).records == 0
         assert "records are repeated" not in caplog.text
-        await east.delete_topic(positions.topic)
+        await east.delete_topic(POSITIONS.topic)
         await mirror(west, east)
         assert "west.orders-0: the target has records" in caplog.text
         assert len(await records(east, "west.orders", 0)) == 20
@@ -291,61 +303,42 @@ async def test_progress_that_is_truncated_while_the_mirror_runs_is_stored_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Also if the session fails before the mirror has written it again."""
-    positions = TopicPartition("west.mirror-positions.internal", 0)
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 10, partitions=1)
-        async with (
-            trio.open_nursery() as nursery,
-            triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin,
-        ):
-            running = Mirror(options(west, east, refresh_interval_ms=200, commit_interval_ms=100))
-            nursery.start_soon(running.run)
-
-            async def end() -> int:
-                found = await admin.list_offsets({positions: "latest"})
-                return 0 if positions in found.errors else found[positions].offset
+        async with running_mirror(west, east, refresh_interval_ms=200) as admin:
+            truncated = 0
 
             async def stored() -> bool:
-                return await end() > truncated
+                return await end_of_positions(admin) > truncated
 
-            truncated = 0
             await until(stored)
-            policy = triokafka.ConfigResource.topic(positions.topic)
+            policy = triokafka.ConfigResource.topic(POSITIONS.topic)
             await admin.incremental_alter_configs({policy: {"cleanup.policy": "compact,delete"}})
-            truncated = await end()
-            await admin.delete_records({positions: truncated})
+            truncated = await end_of_positions(admin)
+            await admin.delete_records({POSITIONS: truncated})
             west.fail_next("Fetch", "UNKNOWN_SERVER_ERROR", topic="orders")
             await until(stored)
-            nursery.cancel_scope.cancel()
         assert "records before offset" in caplog.text
         again = await mirror(west, east)
         assert (await again.status()).records == 0
         assert "had cleanup.policy=compact,delete" in caplog.text
-        assert (await configs(east, positions.topic))["cleanup.policy"] == "compact"
+        assert (await configs(east, POSITIONS.topic))["cleanup.policy"] == "compact"
         assert len(await records(east, "west.orders", 0)) == 10
 
 
 async def test_progress_topic_that_another_process_created_again_is_filled(caplog: pytest.LogCaptureFixture) -> None:
     """The process of one shard creates the deleted topic, and the others notice that it is not theirs."""
-    positions = TopicPartition("west.mirror-positions.internal", 0)
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 10, partitions=1)
-        async with (
-            trio.open_nursery() as nursery,
-            triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin,
-        ):
-            running = Mirror(options(west, east, refresh_interval_ms=1_000, commit_interval_ms=100))
-            nursery.start_soon(running.run)
+        async with running_mirror(west, east, refresh_interval_ms=1_000) as admin:
 
             async def stored() -> bool:
-                found = await admin.list_offsets({positions: "latest"})
-                return positions not in found.errors and found[positions].offset > 0
+                return await end_of_positions(admin) > 0
 
             await until(stored)
-            await east.delete_topic(positions.topic)
-            await admin.create_topics([triokafka.NewTopic(positions.topic, 1, configs={"cleanup.policy": "compact"})])
+            await east.delete_topic(POSITIONS.topic)
+            await admin.create_topics([triokafka.NewTopic(POSITIONS.topic, 1, configs={"cleanup.policy": "compact"})])
             await until(stored)
-            nursery.cancel_scope.cancel()
         assert "deleted" in caplog.text
         assert (await (await mirror(west, east)).status()).records == 0
 

@@ -130,10 +130,9 @@ class DeliveredPart:
     @property
     def timestamps(self) -> Sequence[int] | int:
         """The timestamps in milliseconds, or one for all. Only if it `is_written`."""
-        appended_at = self._span.batch.log_append_time
         column = self._columns.timestamps
-        if appended_at != _CREATE_TIME:
-            return appended_at
+        if self.stamped_by_broker:
+            return self._span.batch.log_append_time
         if column is None:
             return self._span.timestamp
         positions = self.positions
@@ -148,15 +147,15 @@ class DeliveredPart:
         batch = span.batch
         if not self.is_written:
             return None
-        first = batch.base_offset + span.first
+        first = self.base_offset
         columns, positions = self._columns, self.positions[begin:end]
         timestamps: Iterable[int]
-        if batch.log_append_time != _CREATE_TIME:
+        if self.stamped_by_broker:
             timestamps = repeat(batch.log_append_time)
         else:
             timestamps = _column(columns.timestamps, positions, span.timestamp)
         return AcknowledgedColumns(
-            range(first + begin, first + end) if batch.base_offset >= 0 else repeat(-1),
+            range(first + begin, first + end) if first >= 0 else repeat(-1),
             timestamps,
             _column(columns.key_sizes, positions, -1),
             _column(columns.value_sizes, positions, -1),

@@ -15,6 +15,9 @@ class Backoff(NamedTuple):
     def delay(self, failures: int, chance: float) -> float:
         """Return the seconds to wait after ``failures`` failures in a row (1 or more); ``chance`` is uniform in [0,
         1)."""
+        return min(self.maximum, self.without_jitter(failures) * (0.8 + 0.4 * chance))
+
+    def without_jitter(self, failures: int) -> float:
+        """Return the same without the jitter, for a state machine that has no source of chance."""
         exponent = min(max(failures - 1, 0), 40)
-        without_jitter = min(self.maximum, self.initial * 2.0**exponent)
-        return min(self.maximum, without_jitter * (0.8 + 0.4 * chance))
+        return min(self.maximum, self.initial * 2.0**exponent)

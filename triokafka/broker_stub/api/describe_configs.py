@@ -122,8 +122,6 @@ class _Entries:
 
     def is_shared(self, entry: ConfigEntry) -> bool:
         """Whether ``entry`` is one that several resources, or several mentions of one, share."""
-        if self._inherited is not None and self._inherited.get(entry.name) is entry:
-            return True
         return id(entry) in self._shared_ids
 
     def _share(self, kind: int, name: str, make: Callable[[], list[ConfigEntry]]) -> list[ConfigEntry]:
@@ -143,6 +141,7 @@ class _Entries:
                     raise errors.UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
                 if self._inherited is None:
                     self._inherited = inherited_entries(config, image)
+                    self._shared_ids.update(map(id, self._inherited.values()))
                 return topic_entries(self._inherited, image.topic_configs(name))
             case ConfigResourceType.BROKER:
                 if name:

@@ -19,6 +19,7 @@ from triokafka import errors
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.node_stops import NodeStopsError
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.network.backoff import Backoff
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -128,7 +129,7 @@ class Lifecycle:
         self._failures += 1
         # The process before this one may have a session yet: this one waits for its end, not for long after it.
         longest = self._max_backoff if self.registered else self._interval
-        return float(min(_FIRST_BACKOFF * 2 ** min(self._failures - 1, 16), longest))
+        return Backoff(_FIRST_BACKOFF, longest).without_jitter(self._failures)
 
     def leave(self) -> None:
         """Request a controlled shutdown; a broker that never ran stops without one."""
@@ -176,7 +177,7 @@ class BrokerLifecycle:
         self._patience = session_timeout_ms / 2000
         self._session_seconds = session_timeout_ms / 1000
         self._may_resign_at = -inf
-        self._resign_pause = 0.0
+        self._resignations = 0
         self._wait = 0.0
         self._report_due = trio.Event()
         self._one_at_a_time = trio.Lock()
@@ -241,9 +242,9 @@ class BrokerLifecycle:
         if self._core.state is not LifecycleState.RUNNING or now < self._may_resign_at:
             return False
         is_calm = now >= self._may_resign_at + self._session_seconds
-        pause = _FIRST_RESIGN_PAUSE if is_calm else 2 * self._resign_pause
-        self._resign_pause = min(pause, self._session_seconds)
-        self._may_resign_at = now + self._resign_pause
+        self._resignations = 1 if is_calm else self._resignations + 1
+        pause = Backoff(_FIRST_RESIGN_PAUSE, self._session_seconds).without_jitter(self._resignations)
+        self._may_resign_at = now + pause
         self._core.resigns = True
         self._report_due.set()
         return True

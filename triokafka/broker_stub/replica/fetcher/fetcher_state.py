@@ -7,6 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.network.backoff import Backoff
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan, FetchSessionHandler, FetchTarget
 from triokafka.structs import TopicPartition
 
@@ -14,7 +15,6 @@ _SHORT_WAITS: Final = 10
 """Fetches that wait only shortly after an early response without news."""
 _FIRST_REST: Final = 0.02
 """Seconds until a leader that does not know of a change of metadata yet is asked again; doubled each time."""
-_MOST_DOUBLINGS: Final = 20
 
 
 class FetchPosition:
@@ -225,10 +225,8 @@ class FetcherState:
         """
         position = self._positions.get(topic_partition)
         if position is not None and position.delayed_until <= now:
-            position.delayed_until = now + min(
-                self._backoff, _FIRST_REST * 2 ** min(position.refusals, _MOST_DOUBLINGS)
-            )
             position.refusals += 1
+            position.delayed_until = now + Backoff(_FIRST_REST, self._backoff).without_jitter(position.refusals)
             self._short_waits = _SHORT_WAITS  # the other partitions do not hold up the next fetch
 
     def positions(self, topic_partitions: Iterable[TopicPartition]) -> list[FetchPosition]:
