@@ -52,10 +52,11 @@ class KafkaPythonClient:
             metadata_max_age_ms=1_000,
         )
         try:
-            # Joining before it knows a new topic, it would get no partitions, and wait for a refresh of all topics.
+            # If it joined before it knows the topic, it would get no partitions and wait for a refresh of all topics;
+            # if it subscribed only after that, the next refresh would be a change to it, and it would join again.
+            consumer.subscribe([topic])
             while not consumer.partitions_for_topic(topic):
                 pass
-            consumer.subscribe([topic])
             assert len(_read(consumer, 2, b"")) == 2
             consumer.commit()
             member = consumer.group_metadata().member_id

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from triokafka.backoff import Backoff
 from triokafka.client.deliveries import Delivery
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
@@ -34,7 +35,6 @@ from triokafka.client.producer.sequences import ProducerIdentity, add_sequence
 from triokafka.client.producer.waiting import SettledEvent
 from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import KafkaConnectionError
-from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata
 from triokafka.protocol.api.produce import (
     PartitionProduceResponse,

@@ -8,6 +8,7 @@ from typing import Final
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.client.consumer.consumer import Consumer
 from triokafka.client.producer.producer import Producer
 from triokafka.client.producer.transactions.transaction import Transaction
@@ -20,7 +21,6 @@ from triokafka.errors import (
     TransactionAbortedError,
     category_of,
 )
-from triokafka.network.backoff import Backoff
 from triokafka.records import ConsumerRecord
 from triokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from triokafka.trio_context import require_trio

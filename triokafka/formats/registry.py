@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from triokafka.backoff import Backoff
 from triokafka.errors import ClosedError, ConfigurationError, KafkaError
-from triokafka.network.backoff import Backoff
 from triokafka.world import World
 from triokafka.world.system import RealWorld
 

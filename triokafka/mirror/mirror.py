@@ -9,6 +9,7 @@ from typing import Final
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.client.producer.producer import Producer
 from triokafka.errors import (
     AuthenticationError,
@@ -28,7 +29,6 @@ from triokafka.mirror.options import MirrorOptions
 from triokafka.mirror.positions import MirrorPositionsError
 from triokafka.mirror.state_topics import StateTopics
 from triokafka.mirror.topic_replication import TopicReplication
-from triokafka.network.backoff import Backoff
 from triokafka.protocol.stored.mirror_maker import HeartbeatKey, HeartbeatValue, OffsetSyncKey, OffsetSyncValue
 from triokafka.trio_context import require_trio
 from triokafka.world import World

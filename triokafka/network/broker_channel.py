@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.errors import (
     AuthenticationError,
     KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
 )
-from triokafka.network.backoff import Backoff
 from triokafka.network.config import CANONICAL_BOOTSTRAP, NetworkConfig
 from triokafka.network.connection import Connection
 from triokafka.network.in_flight import Completion

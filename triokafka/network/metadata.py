@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from triokafka.backoff import Backoff
 from triokafka.errors import BrokerResponseError, for_code, in_words
-from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata, can_be_reached
 from triokafka.protocol.api.metadata import MetadataResponse, MetadataResponseTopic
 from triokafka.structs import Node, TopicPartition

@@ -8,8 +8,8 @@ from typing import Final
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError, for_code
-from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import Cluster
 from triokafka.network.config import NetworkConfig
 from triokafka.network.metadata import Metadata

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from triokafka.network.backoff import Backoff
+from triokafka.backoff import Backoff
 from triokafka.network.metadata import Cluster, Metadata  # type: ignore[attr-defined]
 from triokafka.protocol.api.metadata import (
     MetadataResponse,

@@ -16,10 +16,10 @@ from uuid import UUID
 import trio
 
 from triokafka import errors
+from triokafka.backoff import Backoff
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.node_stops import NodeStopsError
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
-from triokafka.network.backoff import Backoff
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 import trio
 
 from triokafka import errors
+from triokafka.backoff import Backoff
 from triokafka.broker_stub.gateway.node_stops import NodeStopsError
-from triokafka.network.backoff import Backoff
 from triokafka.network.node_channel import NodeChannel
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.client.admin.types import Results
 from triokafka.client.config import AdminOptions
 from triokafka.errors import (
@@ -26,7 +27,6 @@ from triokafka.errors import (
     for_code,
     in_words,
 )
-from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import Cluster
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.message import Request, Response

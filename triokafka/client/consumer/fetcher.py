@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_buffer import FetchBuffer, FetchedData
@@ -34,7 +35,6 @@ from triokafka.errors import (
     for_code,
 )
 from triokafka.network.background_tasks import BackgroundTasks
-from triokafka.network.backoff import Backoff
 from triokafka.network.fetch_sessions.fetch_session_handler import NO_TOPIC_ID, FetchSessionHandler, FetchTarget
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, PartitionData

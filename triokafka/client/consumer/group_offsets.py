@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.membership.payloads import by_topic
 from triokafka.errors import (
@@ -29,7 +30,6 @@ from triokafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
-from triokafka.network.backoff import Backoff
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,

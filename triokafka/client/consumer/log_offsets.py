@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.fetcher import ISOLATION_LEVELS
 from triokafka.client.consumer.membership.payloads import by_topic
@@ -21,7 +22,6 @@ from triokafka.errors import (
     UnsupportedForMessageFormatError,
     for_code,
 )
-from triokafka.network.backoff import Backoff
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triokafka.protocol.api.offset_for_leader_epoch import (

@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
@@ -22,7 +23,6 @@ from triokafka.errors import (
     NoOffsetForPartitionError,
     UnsupportedVersionError,
 )
-from triokafka.network.backoff import Backoff
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import OffsetAndTimestamp, TopicPartition
 

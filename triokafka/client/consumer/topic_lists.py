@@ -8,6 +8,7 @@ from typing import Final
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.errors import (
     KafkaError,
@@ -17,7 +18,6 @@ from triokafka.errors import (
     for_code,
     in_words,
 )
-from triokafka.network.backoff import Backoff
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 

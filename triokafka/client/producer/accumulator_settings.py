@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from triokafka.network.backoff import Backoff
+from triokafka.backoff import Backoff
 from triokafka.structs import Buffer
 
 BATCH_HEADER: Final = 61

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.client.config import ProducerOptions
 from triokafka.client.deliveries import Deliveries, Delivery
 from triokafka.client.keywords import ProducerKeywords
@@ -48,7 +49,6 @@ from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import AuthenticationError, ClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.metrics import MetricName
 from triokafka.network.background_tasks import BackgroundTasks
-from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import PartitionMetadata
 from triokafka.network.network_client import NetworkClient
 from triokafka.network.traffic import Traffic

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from triokafka.backoff import Backoff
 from triokafka.client.consumer.membership.consumer_protocol_member import (
     NO_EPOCH,
     ConsumerGroupConfig,
@@ -38,7 +39,6 @@ from triokafka.errors import (
     UnsupportedAssignorError,
     UnsupportedVersionError,
 )
-from triokafka.network.backoff import Backoff
 from triokafka.protocol.api.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

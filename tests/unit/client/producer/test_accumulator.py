@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from triokafka.backoff import Backoff
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
@@ -19,7 +20,6 @@ from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.client.producer.splitting import split_records
 from triokafka.client.producer.waiting import SettledEvent
 from triokafka.errors import KafkaError, KafkaTimeoutError
-from triokafka.network.backoff import Backoff
 from triokafka.network.metadata import Cluster, PartitionMetadata, TopicMetadata  # type: ignore[attr-defined]
 from triokafka.records import BatchBuilder
 from triokafka.structs import Node, TopicPartition

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from uuid import UUID
 
+from triokafka.backoff import Backoff
 from triokafka.broker_stub.replica.partition import Partition
-from triokafka.network.backoff import Backoff
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan, FetchSessionHandler, FetchTarget
 from triokafka.structs import TopicPartition
 

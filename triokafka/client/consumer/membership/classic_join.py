@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import trio
 
 from triokafka.assignors import Assignment
+from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import COORDINATOR
@@ -26,7 +27,6 @@ from triokafka.errors import (
     for_code,
 )
 from triokafka.network.background_tasks import BackgroundTasks
-from triokafka.network.backoff import Backoff
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.join_group import JoinGroupRequest
 from triokafka.protocol.api.sync_group import SyncGroupRequest

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from triokafka.backoff import Backoff
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.errors import (
     FencedInstanceIdError,
@@ -30,7 +31,6 @@ from triokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from triokafka.network.backoff import Backoff
 from triokafka.protocol.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.errors import KafkaError, UnknownTopicIdError, for_code
 from triokafka.network.background_tasks import BackgroundTasks
-from triokafka.network.backoff import Backoff
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from triokafka.assignors import resolve_assignors
+from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.commits import Committer
 from triokafka.client.consumer.failure_tracker import FailureTracker
@@ -30,7 +31,6 @@ from triokafka.client.consumer.rebalance.rebalancer import AssignmentSource, Reb
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.hooks import NO_HOOKS
 from triokafka.network.background_tasks import BackgroundTasks
-from triokafka.network.backoff import Backoff
 from triokafka.network.network_client import NetworkClient
 
 _FIRST_INTERVAL: Final = 5.0

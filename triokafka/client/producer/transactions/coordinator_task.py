@@ -8,9 +8,9 @@ from typing import Final
 
 import trio
 
+from triokafka.backoff import Backoff
 from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall, Outcome
 from triokafka.errors import KafkaError, ProtocolError, UnencodableValueError
-from triokafka.network.backoff import Backoff
 from triokafka.network.network_client import NetworkClient
 
 logger = logging.getLogger(__name__)

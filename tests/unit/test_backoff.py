@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triokafka.network.backoff import Backoff
+from triokafka.backoff import Backoff
 
 
 def test_each_wait_is_twice_the_one_before() -> None:
