@@ -46,9 +46,7 @@ class ResponseReader:
         self._max_bytes = max_bytes
         self._is_broker = False
 
-    async def read(
-        self, handle: Callable[[Buffer], bool], handle_large: Callable[[Buffer], Awaitable[bool]]
-    ) -> None:
+    async def read(self, handle: Callable[[Buffer], bool], handle_large: Callable[[Buffer], Awaitable[bool]]) -> None:
         """Call a function with every frame, without its size prefix, until it returns False or the peer closes.
 
         ``handle_large`` is called instead of ``handle`` with frames that do not fit the reader's own buffer. Nothing is

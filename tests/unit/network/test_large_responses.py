@@ -18,8 +18,8 @@ from tests.support.simulated import current_simulation, simulated
 from tests.unit.network.test_connection import ASK, connected
 from tests.unit.network.test_network_client import client_of
 from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError
-from triokafka.network.large_responses import LARGE_BYTES, decode_large
 from triokafka.network.in_flight import InFlightRequest
+from triokafka.network.large_responses import LARGE_BYTES, decode_large
 from triokafka.protocol.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from triokafka.protocol.frames import encode_response
