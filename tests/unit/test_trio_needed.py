@@ -109,7 +109,9 @@ def test_broker_entered_under_asyncio_names_the_module_for_asyncio(name: str) ->
         async with _OPENED[name]():
             raise AssertionError("it is not to be entered")
 
-    with pytest.raises(RuntimeError, match=r"Use triokafka\.testing\.asyncio, or triokafka\.testing\.blocking in a thread"):
+    with pytest.raises(
+        RuntimeError, match=r"Use triokafka\.testing\.asyncio, or triokafka\.testing\.blocking in a thread"
+    ):
         asyncio.run(main())
 
 
