@@ -104,7 +104,7 @@ class Mirror:
             MirrorPositionsError: the stored progress is damaged, or of a newer version.
             UnsupportedVersionError: a cluster is too old.
         """
-        require_trio("Mirror.run()")
+        require_trio("Mirror.run()", asyncio="", blocking="")
         try:
             async with (
                 self._source,

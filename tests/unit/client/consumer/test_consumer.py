@@ -1238,6 +1238,22 @@ async def test_a_pattern_follows_topics_that_appear() -> None:
             assert len(consumer.assignment()) == 3
 
 
+@pytest.mark.parametrize("code", [27, 25], ids=["the group rebalances", "the member was put out"])
+@simulated
+async def test_a_rebalance_of_others_begins_with_the_present_topics_of_a_pattern(code: int) -> None:
+    """Another member has seen a new topic. With its old list this one would join twice: now, and much later."""
+    cluster, broker, options = await started_for_consumer()
+    async with triokafka.Consumer(**options, group_id="g", metadata_max_age_ms=3_000_000) as consumer:
+        consumer.subscribe(pattern="t|u")
+        await consumer.poll(timeout_ms=10_000)
+        assert consumer.assignment() == {T0}
+        cluster.topics["u"] = 1
+        broker.script(HeartbeatRequest, HeartbeatResponse(error_code=code))
+        await consumer.poll(timeout_ms=20_000)
+        assert consumer.assignment() == {T0, TopicPartition("u", 0)}
+        assert len(broker.seen(SyncGroupRequest)) == 2
+
+
 @simulated
 async def test_partitions_that_are_added_are_dealt() -> None:
     cluster, _, options = await started_for_consumer()
