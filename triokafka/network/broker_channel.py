@@ -400,6 +400,7 @@ class BrokerChannel:
                 with trio.fail_after(timeout):
                     stream = await open_stream(self._world, self._config, host, port, server_name=server_name)
                 self._address = _Address(host, port, server_name)
+                self._closed_by = None  # another address may have closed its connection without a word
                 return stream
             except ssl.SSLError as error:
                 final = handshake_error(f"{self.name}", error, server_name)

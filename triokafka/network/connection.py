@@ -33,6 +33,7 @@ from triokafka.network.in_flight import (
     Completion,
     InFlightRequest,
 )
+from triokafka.network.large_responses import LARGE_BYTES, decode_large
 from triokafka.network.liveness import Liveness
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.request_writer import RequestWriter
@@ -43,7 +44,7 @@ from triokafka.network.traffic import NodeTraffic
 from triokafka.network.versions import client_throttles
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.frames import encode_request
-from triokafka.protocol.message import Request
+from triokafka.protocol.message import Request, Response
 from triokafka.protocol.templates import AnswerTemplate, FilledRequest
 from triokafka.structs import Buffer, Node
 from triokafka.world import Stream, World
@@ -138,6 +139,7 @@ class Connection:
         self.hold, self.let_go = self._writer.hold, self._writer.let_go
         self._afterwards: Callable[[float], None] | None = None
         self._has_answers = False
+        self._is_decoding = False  # a large response, in a thread
         self._owner_may_wait = False
         self._slot_waiters: deque[_SlotWaiter] = deque()
         self._watch = trio.CancelScope()
@@ -373,6 +375,9 @@ class Connection:
         Responses do not move the alarm, so it costs nothing per request: the task checks again when the alarm goes off.
         """
         while self.error is None:
+            if self._is_decoding:  # nothing is overdue that this client does not read; the end cancels the wait
+                await self._watch_until(_NEVER)
+                continue
             waiting = self._unanswered()
             due = min((entry.deadline for entry in waiting), default=self.last_used_at + self._max_idle)
             now = self._world.now()
@@ -383,10 +388,13 @@ class Connection:
             due = min(due, self._look_for_silence(now))
             if self.error is not None:
                 return
-            self._watched_until = due
-            self._watch = trio.CancelScope(deadline=self._world.deadline(due))
-            with self._watch:
-                await trio.sleep_forever()
+            await self._watch_until(due)
+
+    async def _watch_until(self, due: float) -> None:
+        self._watched_until = due
+        self._watch = trio.CancelScope(deadline=self._world.deadline(due))
+        with self._watch:
+            await trio.sleep_forever()
 
     def _overdue_error(self, overdue: InFlightRequest | None, now: float) -> Exception:
         if overdue is None:
@@ -430,6 +438,8 @@ class Connection:
 
         A connection that has hardly been heard since may have died with it, see `Liveness.suspect`.
         """
+        if self._is_decoding:
+            return
         verdict = self._liveness.suspect(since, self._oldest, self._world.now())
         if verdict is Verdict.PROBE:
             self._watch.cancel()  # check again now
@@ -464,7 +474,7 @@ class Connection:
     async def _read(self) -> None:
         try:
             try:
-                await self._reader.read(self._handle)
+                await self._reader.read(self._handle, self._handle_large)
             finally:
                 self._end_of_answers()
             self.closed_by_peer = self.error is None
@@ -474,7 +484,23 @@ class Connection:
         except (ProtocolError, SecurityProtocolMismatchError) as error:
             self.close(error)
 
-    def _handle(self, frame: Buffer) -> bool:
+    async def _handle_large(self, frame: Buffer) -> bool:
+        """Handle one response as `_handle` does, but let other tasks run while it is decoded."""
+        entry = self._oldest
+        if len(frame) < LARGE_BYTES or entry is None or not entry.is_answered_by(frame):
+            return self._handle(frame)
+        self._liveness.heard_at = began = self._world.now()
+        self._is_decoding = True
+        try:
+            response = await decode_large(self._world, entry, frame, self.name, max_memory=self._max_memory)
+        finally:
+            self._is_decoding = False
+            self._watch.cancel()
+        for waiting in self._in_flight:  # their responses may be here already
+            waiting.deadline += self._world.now() - began
+        return self.error is None and self._handle(frame, response)
+
+    def _handle(self, frame: Buffer, decoded: Response | None = None) -> bool:
         """Handle one response. Return False when the connection has ended."""
         if not self._in_flight:
             raise ProtocolError(f"{self.name} sent a response to no request")
@@ -485,7 +511,8 @@ class Connection:
                 f"{self.name} answered with correlation id {correlation_id}, {entry.correlation_id} was due"
             )
         numbers = entry.answer.read(frame) if entry.answer is not None else None
-        response = entry.decode(frame, self.name, max_memory=self._max_memory) if numbers is None else None
+        if numbers is None and decoded is None:
+            decoded = entry.decode(frame, self.name, max_memory=self._max_memory)
         self._in_flight.popleft()
         self.in_flight -= 1
         now = self.last_used_at = self._liveness.heard_at = self._world.now()
@@ -498,8 +525,8 @@ class Connection:
         if numbers is not None:
             entry.complete((*numbers, now), None)  # the template read the whole response
         else:
-            self._note_answer(entry, response, now)
-            entry.complete(response, None)
+            self._note_answer(entry, decoded, now)
+            entry.complete(decoded, None)
         self._has_answers = True
         return self.error is None
 

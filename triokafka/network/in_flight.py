@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 API_VERSIONS_KEY: Final = 18
 UNSUPPORTED_VERSION: Final = 35
+_CORRELATION_ID: Final = struct.Struct(">i")
 _CODE: Final = struct.Struct(">h")
 
 DECODED_TIMES: Final = 4
@@ -60,6 +61,10 @@ class InFlightRequest:
     def api(self) -> str:
         """The name of the API, as in ``Produce``."""
         return self.request_type.__name__.removesuffix("Request")
+
+    def is_answered_by(self, frame: Buffer) -> bool:
+        """Whether the frame has this request's correlation id."""
+        return bool(_CORRELATION_ID.unpack_from(frame, 0)[0] == self.correlation_id)
 
     def decode(self, frame: Buffer, broker: str, *, max_memory: int | None = None) -> Response:
         """Decode the response; ``broker`` names its sender in the error. ``max_memory`` is as in `decode_response`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
@@ -46,10 +46,11 @@ class ResponseReader:
         self._max_bytes = max_bytes
         self._is_broker = False
 
-    async def read(self, handle: Callable[[Buffer], bool]) -> None:
-        """Call ``handle`` with every frame, without its size prefix, until it returns False or the peer closes.
+    async def read(self, handle: Callable[[Buffer], bool], handle_large: Callable[[Buffer], Awaitable[bool]]) -> None:
+        """Call a function with every frame, without its size prefix, until it returns False or the peer closes.
 
-        Yields to other tasks at least once for every four megabytes.
+        ``handle_large`` is called instead of ``handle`` with frames that do not fit the reader's own buffer. Nothing is
+        received while it waits. Yields to other tasks at least once for every four megabytes.
 
         Raises:
             ProtocolError: the size is invalid, or the peer is not a Kafka broker.
@@ -69,6 +70,7 @@ class ResponseReader:
                     # A copy, because decoded responses may keep slices, and this buffer is reused immediately.
                     frame: Buffer = bytes(view[start + 4 : start + 4 + size])
                     start += 4 + size
+                    goes_on = handle(frame)
                 elif size + 4 > _RECEIVE_BYTES:
                     large = self._pool.take(size)
                     large[:here] = view[start + 4 : end]
@@ -81,9 +83,10 @@ class ResponseReader:
                         here += got
                     frame = large.toreadonly()
                     del large
+                    goes_on = await handle_large(frame)
                 else:
                     break
-                if not handle(frame):
+                if not goes_on:
                     return
                 self._is_broker = True
                 del frame

@@ -4,6 +4,7 @@ tell of it."""
 from __future__ import annotations
 
 import itertools
+import ssl
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +17,7 @@ from tests.support.simulated import current_simulation, simulated
 from tests.unit.network.test_network_client import ASK, addresses, client_of
 from triokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from triokafka.hooks import HookChain, Hooks, MetadataSummary
-from triokafka.network import transport
+from triokafka.network import broker_channel, transport
 from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Connection
 from triokafka.network.network_client import NetworkClient
@@ -127,6 +128,34 @@ async def test_time_for_connecting_grows_with_failures_only() -> None:
     waits = [after - before for before, after in itertools.pairwise(times)]
     for wait, expected in zip(waits, (1, 2, 3, 3), strict=True):
         assert expected * 0.79 < wait < expected * 1.21
+
+
+@simulated
+async def test_address_that_ends_its_handshake_explains_nothing_about_another_that_answers() -> None:
+    """No fresh connection asks that one which protocol it speaks when its own connection ends later."""
+    simulation = current_simulation()
+    cluster = ScriptedCluster(orders=1)
+    await cluster.start(simulation.nursery, simulation.host("broker").world)
+    broker = cluster.brokers[1]
+    world = NamedWorld(simulation.host("client").world, kafka=["127.0.0.2", "127.0.0.1"])
+    config = NetworkConfig(bootstrap_servers=[("kafka", addresses(cluster)[0][1])])
+    opened: list[str] = []
+
+    async def open_stream(world: World, config: NetworkConfig, host: str, port: int, *, server_name: str) -> Stream:
+        opened.append(host)
+        if host == "127.0.0.2":
+            raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "the peer closed the connection during the TLS handshake")
+        return await transport.open_stream(world, config, host, port, server_name=server_name)
+
+    with patch.object(broker_channel, "open_stream", open_stream):
+        async with NetworkClient(config, world=world) as client:
+            await client.send(-1, ASK)
+            assert opened == ["127.0.0.2", "127.0.0.1"]
+            broker.script(MetadataRequest, CLOSE)
+            with pytest.raises(KafkaConnectionError):
+                await client.send(-1, ASK)
+            await trio.sleep(10)
+            assert broker.connection_count == 1
 
 
 @simulated

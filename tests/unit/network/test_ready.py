@@ -19,6 +19,7 @@ from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.response_reader import _BYTES_BETWEEN_CHECKPOINTS, ResponseReader
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
+from triokafka.structs import Buffer
 
 
 def ignore(response: object, error: object) -> None:
@@ -160,10 +161,15 @@ async def test_large_answer_does_not_keep_other_tasks_from_running() -> None:
             await trio.lowlevel.checkpoint()
 
     frames: list[int] = []
+
+    async def handle(frame: Buffer) -> bool:
+        frames.append(len(frame))
+        return True
+
     reader = ResponseReader(Endless(), ReceivePool(64 << 20), name="a broker", max_bytes=128 << 20)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(other_task)
-        await reader.read(lambda frame: frames.append(len(frame)) or True)  # type: ignore[func-returns-value]
+        await reader.read(lambda frame: False, handle)
         ended = True
     assert frames == [20 * _BYTES_BETWEEN_CHECKPOINTS - 4]
     assert reader.bytes_received == 20 * _BYTES_BETWEEN_CHECKPOINTS

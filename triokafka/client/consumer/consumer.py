@@ -466,6 +466,7 @@ class Consumer:
     beginning_offsets = delegated("_lookups", Lookups.beginning_offsets)
     end_offsets = delegated("_lookups", Lookups.end_offsets)
     offsets_for_times = delegated("_lookups", Lookups.offsets_for_times)
+    epoch_ends = delegated("_lookups", Lookups.epoch_ends)
     partitions_for_topic = delegated("_lookups", Lookups.partitions_for_topic)
     topics = delegated("_lookups", Lookups.topics)
 

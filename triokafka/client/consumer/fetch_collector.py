@@ -184,10 +184,10 @@ class FetchCollector:
                 data.end = data.position
             end = data.end if size == data.size else end_of(memoryview(data.records)[:size])
             assert end is not None
-            batch = FetchedBatch(data, end, size)
-            data.position = end
             if size == data.size:
                 data.leader_epoch = data.last_epoch
+            batch = FetchedBatch(data, end, size, data.leader_epoch)
+            data.position = end
             self._advance(data, nothing_in_hand=False)
             return batch
         return None
