@@ -40,6 +40,7 @@ class SnapshotGenerator:
         )
         self._due = trio.Event()
         self._waits_for_change = False
+        self._is_needed = False
 
     def begin(self, *, replayed_bytes: int) -> None:
         """Begin to count; ``replayed_bytes`` is the size of the log after the newest snapshot."""
@@ -52,6 +53,11 @@ class SnapshotGenerator:
         if self._schedule.appended(size) or self._waits_for_change:
             self._due.set()
 
+    def need(self) -> None:
+        """Take a snapshot soon, whatever the schedule says: the log has lost records."""
+        self._is_needed = True
+        self._due.set()
+
     async def run(self) -> None:
         """Take snapshots by the schedule, until cancelled. A failure is logged."""
         schedule, now = self._schedule, self._world.now
@@ -61,7 +67,7 @@ class SnapshotGenerator:
                 await self._due.wait()
             # Replace the event: a snapshot in progress may cover the changes that set it.
             self._due = trio.Event()
-            if not schedule.due(now()):
+            if not (schedule.due(now()) or self._is_needed):
                 if not schedule.due_in(now()):
                     schedule.taken(0, now())  # nothing has changed: the next interval begins
                 continue
@@ -71,6 +77,7 @@ class SnapshotGenerator:
                 await self._due.wait()
                 self._waits_for_change = False
                 continue
+            self._is_needed = False
             try:
                 await self.take()
             except (OSError, KafkaError) as error:

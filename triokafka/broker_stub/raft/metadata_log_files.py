@@ -38,7 +38,8 @@ KEEP_ALL: Final = LogConfig(retention_ms=-1, retention_bytes=-1, segment_ms=2**6
 class MetadataLogFiles:
     """The metadata log and its snapshots on the disk of one node. See `RaftLog` for what its methods promise.
 
-    ``snapshots`` are the files beside the log; ``last_append_ms`` is the time of the last append (-1: none), and
+    ``snapshots`` are the files beside the log; ``begins_after_damage`` says that a damaged part before the newest
+    snapshot was removed at this start; ``last_append_ms`` is the time of the last append (-1: none), and
     ``appended_bytes`` the size of all appends since the start.
 
     Args:
@@ -69,6 +70,7 @@ class MetadataLogFiles:
         storage.make_dirs_durably(self.directory)
         self.snapshots = SnapshotFiles(storage, self.directory)
         self.snapshots.remove_unfinished()
+        self.begins_after_damage = False
         self.last_append_ms = -1
         self.appended_bytes = 0
         self._newest_ms = now_ms
@@ -106,6 +108,7 @@ class MetadataLogFiles:
                 and check.begin_at(newest, damage)
             ):
                 self._forget_snapshots_before(newest)
+                self.begins_after_damage = True
                 continue
             if damage.is_end and committed <= damage.offset:
                 break  # an interrupted write: the log cuts it when it opens
@@ -134,7 +137,7 @@ class MetadataLogFiles:
             f"they have)"
         )
 
-    def reconcile(self, *, alone: bool, now_ms: int) -> None:
+    def reconcile(self, *, alone: bool, now_ms: int, can_vote: bool = True) -> None:
         """Make log and snapshots fit together at a start.
 
         The log may end before the newest snapshot: it is empty because it was removed, or this node fetched the
@@ -143,16 +146,24 @@ class MetadataLogFiles:
 
         Args:
             alone: this node is the only voter, and so wrote every snapshot itself.
+            can_vote: this node may be a voter. One that never is has acknowledged nothing, and may fetch all again.
 
         Raises:
             DamagedLogError: records before the end of a snapshot that this node wrote itself are missing.
-            KafkaStorageError: the log begins after offset 0, and no readable snapshot leads up to it; or the disk
-                failed.
+            KafkaStorageError: the log of a node that may vote begins after offset 0, and no readable snapshot leads up
+                to it; or the disk failed.
         """
         newest = self.latest_snapshot_id()
         start, end = self.start_offset, self.end_offset
         if newest is None or newest.end_offset < start:
-            if start > 0:
+            if start > 0 and not can_vote:
+                logger.error(
+                    "%s: the log begins at offset %d, and no snapshot that can be read leads up to it. It is fetched "
+                    "from the controllers. Check the disk.",
+                    self.directory, start,
+                )  # fmt: skip
+                self._log.truncate_fully_and_start_at(0, now_ms=now_ms)
+            elif start > 0:
                 raise KafkaStorageError(
                     f"the metadata log in {self.directory} begins at offset {start}, and no snapshot leads up to it, "
                     f"or none that can be read. Restore {self.directory} from a backup."
@@ -238,12 +249,17 @@ class MetadataLogFiles:
     def read(self, offset: int, max_bytes: int, *, up_to: int | None = None) -> Buffer:
         """See `RaftLog`."""
         records = self._log.read(offset, max_bytes, up_to_offset=up_to).records
-        expected = -1
-        for info in iter_batches(records, check_crc=True):
-            first = expected < 0 and info.base_offset <= offset < info.next_offset
-            if not (first or info.base_offset == expected):
-                raise CorruptRecordError(f"a batch with offset {info.base_offset} is where another one should be")
-            expected = info.next_offset
+        expected, end = -1, 0
+        try:
+            for info in iter_batches(records, check_crc=True):
+                first = expected < 0 and info.base_offset <= offset < info.next_offset
+                if not (first or info.base_offset == expected):
+                    raise CorruptRecordError(f"a batch with offset {info.base_offset} is where another one should be")
+                expected, end = info.next_offset, info.end
+        except CorruptRecordError:
+            if not end:
+                raise
+            return records[:end]  # the next read begins at the damage
         return records
 
     def read_all(self, *, from_offset: int | None = None, up_to: int | None = None) -> Iterator[LogBatch]:

@@ -164,6 +164,11 @@ class RaftCore:
         """Record that ``state`` is stored durably."""
         self.quorum.effects.saved(state)
 
+    def save_failed(self) -> None:
+        """Forget all messages: the state that they rest on could not be stored. It stays `unsaved`."""
+        self.quorum.effects.forget_messages()
+        self.quorum.peers.forget_all()
+
     # Time
 
     def poll(self, now: float) -> float:

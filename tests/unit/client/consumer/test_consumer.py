@@ -533,6 +533,21 @@ async def test_batches_tell_of_the_leader_epoch_up_to_which_they_were_read() -> 
 
 
 @simulated
+async def test_leaders_tell_where_epochs_end() -> None:
+    cluster, _, options = await started_for_consumer(nodes=2)
+    for epoch in (1, 1, 3):
+        cluster.write("t", 0, [b"value"], leader_epoch=epoch)
+    cluster.epoch_ends[T0, 2] = (1, 2)
+    cluster.epoch_ends[T0, 9] = (-1, -1)
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "earliest"}) as consumer:
+        assert await consumer.epoch_ends({T0: 2}) == {T0: OffsetAndMetadata(2, "", 1)}
+        assert await consumer.epoch_ends({T0: 9}) == {T0: None}
+        consumer.assign([T0])
+        batch = await anext(consumer.batches())
+        assert (batch.next_offset, batch.leader_epoch) == (3, 3)
+
+
+@simulated
 async def test_what_a_former_leader_answers_late_is_not_taken_in() -> None:
     cluster, broker, options = await started_for_consumer(nodes=2)
     for number in range(10):
