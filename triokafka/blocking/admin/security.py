@@ -83,7 +83,8 @@ class SecurityCalls:
         patience = self._session.timeout_ms()
         found = self._session.run(lambda admin: admin.describe_user_scram_credentials(names, timeout_ms=patience))
         described: dict[str, dict[str, Any]] = {
-            user: {"error": _brokers_message(user, error), "credential_infos": []} for user, error in found.errors.items()
+            user: {"error": _brokers_message(user, error), "credential_infos": []}
+            for user, error in found.errors.items()
         }
         for user in found:
             if user not in found.errors:
