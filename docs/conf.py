@@ -59,7 +59,7 @@ _NAME: Final = re.compile(r'(?<=<span class="pre">)[^<]{12,}(?=</span>)')
 _SHORT: Final = re.compile(r'<span class="pre">(?=[^<]{1,20}</span>)')
 _TEXT: Final = re.compile(r">[^<]+<")
 _LONG_WORD: Final = re.compile(r"\b[A-Za-z]{18,}\b")
-_JOINT: Final = re.compile(r"[._/,](?=\w)|(?<=[a-z])(?=[A-Z])")
+_JOINT: Final = re.compile(r"[._/,[](?=\w)|(?<=[a-z])(?=[A-Z])")
 _NOT_THE_SUBJECT: Final = ("The programs of this page", "pip install")
 _PAGE: Final = re.compile(r"\]\(((?:[\w-]+/)*[\w-]+)\.md(?:#[\w-]*)?\)")
 

@@ -45,7 +45,8 @@ def page(found: Mapping[str, Any]) -> str:
         "A letter stands for a client with which the scenario passed, and a letter ~~struck out~~ for one with which "
         "it failed. A client without a letter does not offer what the scenario needs; its totals leave that out.",
         "All brokers have the same settings, which shorten intervals, for example of retention and compaction. "
-        "noida-db has no such settings: a scenario fails there if its effect takes longer than thirty seconds.",
+        "noida-db, a local server for tests that speaks several protocols, has no such settings: a scenario fails "
+        "there if its effect takes longer than thirty seconds.",
         _table(["passed", *heads], [_totals(client, scenarios, brokers) for client in clients]),
     ]
     for area in found["areas"]:

@@ -3,11 +3,15 @@
 ``python -m tests.newcomer [PAGE …]`` builds a wheel, makes one virtual environment for each set of packages that the
 pages name, and runs the blocks of each page in an empty directory, as they are shown. It prints a line for each block
 and ends with status 1 when one fails. ``--pure`` builds the wheel without compiled kernels, which takes a second.
+
+``python -m tests.newcomer --readers`` follows four readers instead, each through one page: from nothing to the first
+result and to the end of the page. The commands are those of the built site (``make docs``), if it is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import html
 import os
 import re
 import subprocess
@@ -27,6 +31,14 @@ EXAMPLES = {
     "examples/simulation.py": ("triokafka",),
 }
 """Programs of ``examples/`` that need no address, with what their users have installed."""
+READERS = {
+    "client": "docs/tutorial.md",
+    "tester": "docs/testing.md",
+    "cluster operator": "docs/cluster.md",
+    "Spark user": "docs/spark.md",
+}
+"""The page that each kind of reader reads first."""
+SITE = ROOT / "docs" / "site"
 
 
 class Outcome(NamedTuple):
@@ -102,6 +114,60 @@ def _outcome(reader: Reader, block: Block) -> Outcome:
     return Outcome(str(block), block.install, time.monotonic() - began, failure)
 
 
+class Walk(NamedTuple):
+    """A reader's way through a page: seconds from nothing, which is a machine with Python and the wheel."""
+
+    reader: str
+    page: str
+    installed: float
+    first_result: float
+    whole_page: float
+    failure: str
+
+    def __str__(self) -> str:
+        verdict = "FAILED" if self.failure else "passed"
+        return (
+            f"{verdict}  {self.reader:16} {self.page:18} installed after {self.installed:5.1f} s, "
+            f"first result {self.first_result:5.1f} s, whole page {self.whole_page:6.1f} s"
+        )
+
+
+def walk(reader: str, environments: Environments, directory: Path) -> Walk:
+    """Follow one of `READERS` through its page; ends at the first block that fails."""
+    page = ROOT / READERS[reader]
+    environments.wheel()  # a reader gets it from an index
+    began = time.monotonic()
+    installed = first = 0.0
+    failure = ""
+    directory.mkdir()
+    with Reader(page, directory, lambda block: environments.python(block.install)) as blocks:
+        for block in blocks_of(page):
+            if block.not_run:
+                continue
+            environments.python(block.install)
+            installed = installed or time.monotonic() - began
+            failure = _outcome(blocks, block).failure
+            first = first or time.monotonic() - began
+            if failure:
+                break
+    return Walk(reader, READERS[reader], installed, first, time.monotonic() - began, failure)
+
+
+def shown_code(page: str) -> list[str]:
+    """Return the text of a built page's blocks of code, as a browser's clipboard gets it."""
+    blocks = re.findall(
+        r'<div class="highlight-(?:python|console)[^"]*"><div class="highlight"><pre>(.*?)</pre>', page, re.S
+    )
+    return [html.unescape(re.sub(r"<[^>]*>", "", block)) for block in blocks]
+
+
+def differing_blocks(page: Path, site: Path) -> list[str]:
+    """Return the places of a page's blocks that the built site shows otherwise, or not at all."""
+    built = site / page.relative_to(ROOT / "docs").with_suffix(".html")
+    shown = [code.rstrip() for code in shown_code(built.read_text(encoding="utf-8"))]
+    return [str(block) for block in blocks_of(page) if block.code.rstrip() not in shown]
+
+
 def run_example(path: str, environments: Environments, directory: Path) -> Outcome:
     """Run a program of ``examples/`` from a directory that has nothing else in it."""
     directory.mkdir()
@@ -130,7 +196,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.newcomer", description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE", help="such as README.md docs/quickstart.md")
     parser.add_argument("--pure", action="store_true", help="build the wheel without compiled kernels")
+    parser.add_argument("--readers", action="store_true", help="time four readers, each through one page")
     arguments = parser.parse_args()
+    if arguments.readers:
+        return _time_readers(pure=arguments.pure)
     failed = total = 0
     with tempfile.TemporaryDirectory(prefix="triokafka-newcomer-") as name:
         directory = Path(name)
@@ -143,6 +212,24 @@ def main() -> int:
             if outcome.failure:
                 print(outcome.failure, flush=True)
     print(f"{total - failed} of {total} passed")
+    return 1 if failed else 0
+
+
+def _time_readers(*, pure: bool) -> int:
+    if SITE.exists():
+        different = [place for page in READERS.values() for place in differing_blocks(ROOT / page, SITE)]
+        if different:
+            print(f"docs/site shows other commands; run make docs: {', '.join(different)}", flush=True)
+            return 1
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="triokafka-newcomer-") as name:
+        environments = Environments(Path(name), pure=pure)
+        for number, reader in enumerate(READERS):
+            done = walk(reader, environments, Path(name) / f"reader-{number}")
+            print(done, flush=True)
+            if done.failure:
+                failed = True
+                print(done.failure, flush=True)
     return 1 if failed else 0
 
 

@@ -31,6 +31,7 @@ TWINS: Final[dict[str, str]] = {
 
 INDEPENDENT: Final[dict[str, str]] = {
     "triokafka.asyncio.producer._sending": "triokafka.asyncio.producer.plain_sending",
+    "triokafka.records._cursor": "triokafka.records.plain_cursor",
 }
 """As `TWINS`, for modules that share no types with others: each runs compiled if its own extension is usable."""
 

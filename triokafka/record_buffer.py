@@ -6,15 +6,16 @@ For the blocking and the asyncio consumer; used in one thread or loop.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from triokafka.records import ConsumerRecord
+from triokafka.records.cursor import RecordCursor
 from triokafka.structs import TopicPartition
 
 Convert = Callable[[ConsumerRecord], Any]
 Records = dict[TopicPartition, list[ConsumerRecord]]
-_NOTHING: Final[Iterator[ConsumerRecord]] = iter(())
+_NOTHING: Final[list[ConsumerRecord]] = []
 
 
 class Position:
@@ -30,7 +31,7 @@ class Position:
 class RecordBuffer:
     """Records by partition, in order.
 
-    ``iterator`` is the run that is being returned record by record; the records it has left count as buffered. Nothing
+    ``cursor`` has the run that is being returned record by record; the records it has left count as buffered. Nothing
     is returned of ``paused`` and ``withheld`` partitions. ``convert`` makes the record that is returned; without it,
     that is the record itself. ``released`` is called with a partition and a number of records when they have left the
     buffer.
@@ -39,7 +40,7 @@ class RecordBuffer:
     def __init__(
         self, convert: Convert | None = None, released: Callable[[TopicPartition, int], object] | None = None
     ) -> None:
-        self.iterator: Iterator[ConsumerRecord] = _NOTHING
+        self.cursor = RecordCursor()
         self.paused: set[TopicPartition] = set()
         self.withheld: set[TopicPartition] = set()
         self._run: tuple[TopicPartition, list[ConsumerRecord]] | None = None
@@ -64,7 +65,7 @@ class RecordBuffer:
             known.extend(records)
 
     def next_run(self, limit: int | None = None, partitions: Collection[TopicPartition] = ()) -> bool:
-        """Fill ``iterator`` with records of the next partition, or of the next of ``partitions``; at most ``limit``.
+        """Fill the cursor with records of the next partition, or of the next of ``partitions``; at most ``limit``.
 
         Return False if there are none.
         """
@@ -73,7 +74,7 @@ class RecordBuffer:
             if self._may_return(partition, partitions):
                 raw, converted = self._take_of(partition, limit)
                 self._run = (partition, raw)
-                self.iterator = iter(converted)
+                self.cursor.iterator = iter(converted)
                 return True
         return False
 
@@ -134,13 +135,13 @@ class RecordBuffer:
         return raw, converted
 
     def put_back(self) -> None:
-        """Return the records that ``iterator`` has left to the buffer."""
+        """Return the records that the cursor has left to the buffer."""
         run, self._run = self._run, None
         if run is None:
             return
         partition, raw = run
-        left = operator.length_hint(self.iterator)
-        self.iterator = _NOTHING
+        left = operator.length_hint(self.cursor.iterator)
+        self.cursor.iterator = iter(_NOTHING)
         if left:
             rest = raw[-left:]
             if partition in self._records:
@@ -152,7 +153,7 @@ class RecordBuffer:
     def first_offset(self, partition: TopicPartition) -> int | None:
         """Return the offset of a partition's first record here; None without one."""
         if self._run is not None and self._run[0] == partition:
-            left = operator.length_hint(self.iterator)
+            left = operator.length_hint(self.cursor.iterator)
             if left:
                 return self._run[1][-left].offset
         if partition not in self._records:
@@ -202,8 +203,8 @@ class RecordBuffer:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """A value that changes when ``iterator`` advances. From any thread."""
-        return id(self._run), operator.length_hint(self.iterator)
+        """A value that changes when the cursor advances. From any thread."""
+        return id(self._run), operator.length_hint(self.cursor.iterator)
 
 
 def _ignore(partition: TopicPartition, count: int) -> None:

@@ -7,27 +7,24 @@ import sys
 import trio
 
 
-def require_trio(what: str, blocking: str = "triokafka.blocking") -> None:
+def require_trio(what: str, *, asyncio: str = "triokafka.asyncio", blocking: str = "triokafka.blocking") -> None:
     """Raise `RuntimeError` unless the caller is a task of a Trio run.
 
-    The message says that ``what`` needs Trio, and names the module ``blocking`` as the way without Trio.
+    The message says that ``what`` needs Trio, and names what to use instead: ``asyncio`` under asyncio, ``blocking``
+    without an event loop. Each is a module or a function, or empty if there is none.
     """
     try:
         trio.lowlevel.current_task()
     except (RuntimeError, AttributeError):
-        raise RuntimeError(f"{what} needs Trio: {_remedy(blocking)}") from None
+        raise RuntimeError(f"{what} needs Trio: {_remedy(asyncio, blocking)}") from None
 
 
-def _remedy(blocking: str) -> str:
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None and asyncio._get_running_loop() is not None:
-        clients = "triokafka.asyncio has clients for it, or use " if blocking == "triokafka.blocking" else "use "
-        return (
-            f"this code runs under asyncio. In an asyncio program {clients}{blocking} in a thread"
-            " (asyncio.to_thread), or run Trio beside asyncio in guest mode (trio.lowlevel.start_guest_run); a program"
-            " of its own starts with trio.run(main)."
-        )
-    return (
-        "no Trio run is active in this thread. Start the program with trio.run(main), call from another thread through"
-        f" trio.from_thread.run, or use {blocking}, which needs no event loop."
-    )
+def _remedy(asyncio: str, blocking: str) -> str:
+    module = sys.modules.get("asyncio")
+    if module is not None and module._get_running_loop() is not None:
+        ways = [asyncio, f"{blocking} in a thread (asyncio.to_thread)" if blocking else ""]
+        ways.append("a Trio run of its own: trio.run(main) in a thread, or guest mode (trio.lowlevel.start_guest_run)")
+        return f"this code runs under asyncio. Use {', or '.join(filter(None, ways))}."
+    start = "no Trio run is active in this thread. Start the program with trio.run(main), "
+    call = "call from another thread through trio.from_thread.run"
+    return f"{start}{call}, or use {blocking}, which needs no event loop." if blocking else f"{start}or {call}."

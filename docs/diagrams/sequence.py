@@ -108,10 +108,11 @@ def _step(svg: Svg, step: Step, places: dict[str, float], y: float, number: int)
         x = min(max(middle, wide / 2 + 4), WIDTH - wide / 2 - 4)
         anchor = "middle"
         svg.arrow(first, base, last, base, colour=step.colour, dashed=step.dashed)
-    for place, line in enumerate(lines):
-        at = y + (place + 1) * _LINE - 2
+    bases = [y + (place + 1) * _LINE - 2 for place in range(len(lines))]
+    for at, line in zip(bases, lines, strict=True):  # before all texts: a background would hide an underscore above it
         left = x if anchor == "start" else x - _wide(line) if anchor == "end" else x - _wide(line) / 2
         svg.path(f"M{left - 2:g} {at - 8:g}h{_wide(line) + 4:g}", "bg")
+    for at, line in zip(bases, lines, strict=True):
         svg.text(x, at, line, anchor=anchor, classes=classes)
 
 

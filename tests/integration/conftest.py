@@ -25,7 +25,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     data: Path = tmp_path_factory.mktemp("broker") / "data"
     settings = {
-        "log.retention.ms": "-1",  # some tests write records of long ago
+        "log.initial.task.delay.ms": "86400000",  # no retention: some tests write records of long ago
         "group.initial.rebalance.delay.ms": "100",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         "transaction.state.log.num.partitions": "5",

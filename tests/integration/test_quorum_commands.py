@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -71,15 +72,25 @@ def nodes(files: list[Path]) -> Iterator[list[str]]:
             process.wait()
 
 
+def described(at: tuple[str, ...]) -> tuple[list[int], list[int]]:
+    """The ids of voters and observers. All voters have directories and endpoints."""
+    found = dict(re.findall(r"^(\w+): +(.*)$", triokafka("quorum", "describe", *at), re.MULTILINE))
+    voters, observers = (json.loads(found[name]) for name in ("CurrentVoters", "CurrentObservers"))
+    assert all(len(one["directoryId"]) == 22 and one["endpoints"][0].startswith("CONTROLLER://") for one in voters)
+    return [one["id"] for one in voters], [one["id"] for one in observers]
+
+
 def test_controller_joins_and_leaves_a_dynamic_quorum(nodes: list[str], files: list[Path]) -> None:
     at = ("-b", nodes[1])
-    assert re.search(r"CurrentVoters: +1 \(\S+\)\nCurrentObservers: +2 \(", triokafka("quorum", "describe", *at))
+    assert described(at) == ([1], [2])
     assert triokafka("quorum", "add-controller", "--config", str(files[1]), *at).startswith("Added controller 2")
-    shown = triokafka("quorum", "describe", *at)
-    own = re.search(r"CurrentVoters: +1 \(\S+\), 2 \((\S+)\)\nCurrentObservers: *\n", shown)
+    assert described(at) == ([1, 2], [])
+    shown = triokafka("quorum", "describe", "--replication", "--human-readable", *at)
+    assert re.search(r"^1 .*\d ms ago +\t\d+ ms ago +\tLeader\n2 .*Follower", shown, re.MULTILINE), shown
+    own = re.search(r"^2 +\t(\S+)", shown, re.MULTILINE)
     assert own, shown
     triokafka("quorum", "remove-controller", "--controller-id", "2", f"--controller-directory-id={own[1]}", *at)
-    assert re.search(r"CurrentVoters: +1 \(\S+\)\n", triokafka("quorum", "describe", *at))
+    assert described(at)[0] == [1]
 
 
 def test_formatted_directory_is_not_formatted_again(files: list[Path], tmp_path: Path) -> None:
@@ -87,10 +98,24 @@ def test_formatted_directory_is_not_formatted_again(files: list[Path], tmp_path:
     assert "Formatting data directory" in triokafka(*first)
     assert "is formatted already" in triokafka(*first, status=1)
     assert "already formatted" in triokafka(*first, "--ignore-formatted")
+    other = [word.replace("MkU3OEVBNTcwNTJENDM2Qk", "AkU3OEVBNTcwNTJENDM2Qk") for word in first]
+    assert "belongs to the cluster MkU3OEVBNTcwNTJENDM2Qk" in triokafka(*other, "--ignore-formatted", status=2)
     shown = triokafka("storage", "info", "-c", str(files[0]))
     assert "cluster.id=MkU3OEVBNTcwNTJENDM2Qk" in shown
     assert "node.id=1" in shown
     assert "is not formatted" in triokafka("storage", "info", "-c", str(files[1]), status=1)
+
+
+def test_directory_that_is_added_is_formatted_beside_the_others(files: list[Path], tmp_path: Path) -> None:
+    words = ("storage", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(files[0]), "--standalone")
+    triokafka(*words)
+    old = re.search(r"log.dirs=(.*)", files[0].read_text())
+    assert old
+    added = tmp_path / "added"
+    files[0].write_text(files[0].read_text().replace(old[0], f"{old[0]},{added}") + f"metadata.log.dir={old[1]}\n")
+    assert triokafka(*words, "--ignore-formatted").count("Formatting") == 1
+    shown = triokafka("storage", "info", "-c", str(files[0]))
+    assert shown.count("cluster.id=MkU3OEVBNTcwNTJENDM2Qk") == 2 and f"{added}:" in shown
 
 
 def test_dynamic_quorum_needs_a_choice(files: list[Path]) -> None:

@@ -77,7 +77,8 @@ def librdkafka(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
 
 @contextmanager
 def kafka_python(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
-    producer = PythonProducer(bootstrap_servers=bootstrap, client_id="kafka-python", batch_size=16_384, linger_ms=0)
+    # One batch after the other: with small ones, a busy machine answers too slowly for the limit.
+    producer = PythonProducer(bootstrap_servers=bootstrap, client_id="kafka-python", batch_size=65_536, linger_ms=0)
     room = threading.Semaphore(8)  # it has no bound of its own
 
     def done(*_: object) -> None:

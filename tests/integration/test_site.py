@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.documented import ROOT, Reader, blocks_of
+from tests.newcomer import READERS, Environments, differing_blocks, walk
+from tests.support.documented import ROOT
 from tests.support.site_links import dead_links
 
 ADDRESS_OF_ANOTHER_HOST = re.compile(r"<(?:script|img|link|iframe)\b[^>]*(?:src|href)=\"(?:https?:)?//")
@@ -40,36 +39,14 @@ def test_site_is_built_without_a_warning_or_a_dead_link_and_can_be_searched(tmp_
     assert [page for page in tmp_path.glob("*.html") if ADDRESS_OF_ANOTHER_HOST.search(page.read_text("utf-8"))] == []
 
 
-def shown_code(page: str) -> list[str]:
-    """The text of a built page's blocks of code, as a browser's clipboard gets it."""
-    blocks = re.findall(
-        r'<div class="highlight-(?:python|console)[^"]*"><div class="highlight"><pre>(.*?)</pre>', page, re.S
-    )
-    return [html.unescape(re.sub(r"<[^>]*>", "", block)) for block in blocks]
-
-
 @pytest.mark.long
-@pytest.mark.timeout(1_500)
-def test_tutorial_copied_from_the_site_works_in_a_fresh_environment(tmp_path: Path) -> None:
-    """A newcomer's way: an environment, pip, the first program, the first test. Prints how long each took."""
+@pytest.mark.timeout(3_600)
+def test_blocks_copied_from_the_site_work_for_four_readers_in_fresh_environments(tmp_path: Path) -> None:
+    """Each reader begins with nothing. Prints how long each took."""
     build_site(tmp_path / "site")
-    tutorial = ROOT / "docs" / "tutorial.md"
-    blocks = blocks_of(tutorial)
-    shown = shown_code((tmp_path / "site" / "tutorial.html").read_text("utf-8"))
-    assert [code.rstrip() for code in shown] == [block.code.rstrip() for block in blocks]
-    clock = time.monotonic()
-    python = str(tmp_path / "environment" / "bin" / "python")
-    for command in (
-        [sys.executable, "-m", "venv", str(tmp_path / "environment")],
-        [python, "-m", "pip", "install", "--quiet", f"{ROOT}[testing]"],
-    ):
-        subprocess.run(command, check=True, timeout=600)
-    print(f"installed in {time.monotonic() - clock:.0f} s")
-    work = tmp_path / "work"
-    work.mkdir()
-    with Reader(tutorial, work, lambda block: python) as reader:
-        for block in blocks:
-            if not block.not_run:
-                clock = time.monotonic()
-                reader.run(block)
-                print(f"line {block.line}: {time.monotonic() - clock:.1f} s")
+    assert [place for page in READERS.values() for place in differing_blocks(ROOT / page, tmp_path / "site")] == []
+    environments = Environments(tmp_path, pure=True)
+    for number, reader in enumerate(READERS):
+        done = walk(reader, environments, tmp_path / f"reader-{number}")
+        print(done)
+        assert done.failure == ""

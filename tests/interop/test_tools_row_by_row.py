@@ -184,6 +184,23 @@ def document(text: str) -> Any:
     return by_order(json.loads(text[text.index("{") :] if text.startswith("{") else text[text.index("\n{") :]))
 
 
+def quorum(text: str) -> list[str]:
+    """Rows of the quorum's status, without offsets and times, which grow meanwhile."""
+    return lines(re.sub(r"(?<=HighWatermark:)\s+\d+|(?<=MaxFollowerLag:)\s+\d+|(?<=LagTimeMs:)\s+-?\d+", " N", text))
+
+
+def replicas_of_metadata(text: str) -> list[str]:
+    """Rows of the metadata log's replicas, without offsets and times."""
+    return [re.sub(r" \d+ \d+ \d{13} \d{13} | \d+ \d+ \d+ ms ago \d+ ms ago ", " N ", line) for line in lines(text)]
+
+
+def measured(text: str) -> tuple[str, str, str]:
+    """The columns of a measurement, and how much was read."""
+    titles, values = (line for line in text.splitlines() if "," in line)
+    read = values.split(", ")
+    return titles, read[2], read[4]
+
+
 def nothing(_text: str) -> None:
     """The exit status is all that is compared."""
 
@@ -343,6 +360,17 @@ TRANSACTIONS: Final = [
     Row(f"find-hanging {words}", f"transactions find-hanging {words}", nothing)
     for words in ("--broker-id 1", "--topic orders", "--topic orders --partition 0")
 ]  # fmt: skip
+QUORUM: Final = [
+    *rows("describe", "quorum describe", "--status", fix=quorum),
+    *rows(
+        "describe", "quorum describe", "--replication", "--replication --human-readable", "--status --replication",
+        fix=replicas_of_metadata,
+    ),
+    *rows(
+        "remove-controller", "quorum remove-controller",
+        "--controller-id 9 --controller-directory-id AAAAAAAAAAAAAAAAAAAAAQ", "--controller-id 9", fix=nothing,
+    ),
+]  # fmt: skip
 GROUPS: Final = [
     *rows("--list", "groups list", "", "--state", "--state stable,empty", "--type", "--type consumer", "--state nope"),
     *[
@@ -401,6 +429,10 @@ def test_offsets_and_directories(pair: Pair, tool: Tool) -> None:
 def test_features_and_elections(pair: Pair, tool: Tool) -> None:
     assert not pair.differences("kafka-features", FEATURES, tool)
     assert not pair.differences("kafka-leader-election", ELECTIONS, tool)
+
+
+def test_quorum(pair: Pair, tool: Tool) -> None:
+    assert not pair.differences("kafka-metadata-quorum", QUORUM, tool)
 
 
 def test_groups(pair: Pair, tool: Tool) -> None:
@@ -517,6 +549,9 @@ def test_printed_records_and_latency(pair: Pair, tool: Tool) -> None:
     measure = ("--topic", "latency", "--num-records", "5", "--producer-acks", "all", "--record-size", "50")
     printed = [pair.kafkas("kafka-e2e-latency", *where, *measure).out, tool.ok("perf", "end-to-end", *measure)]
     assert len({re.sub(r"[\d.]+(?=\b)", "N", text) for text in printed}) == 1, printed
+    tool("produce", "measured", stdin="coffee\n" * 10)
+    read = Row("--topic measured --num-records 10", "perf consume --topic measured --num-records 10 --csv", measured)
+    assert not pair.differences("kafka-consumer-perf-test", [read], tool)
 
 
 def test_kafkas_other_tools_know_our_nodes(cluster: MixedCluster, kafkas: ToolSession) -> None:
@@ -537,8 +572,36 @@ def test_kafkas_other_tools_know_our_nodes(cluster: MixedCluster, kafkas: ToolSe
     versions = kafkas("kafka-broker-api-versions", "--bootstrap-server", server).out
     assert all(f"(id: {node.number} rack: null" in versions for node in cluster.brokers)
     assert "UNSUPPORTED" not in next(line for line in versions.splitlines() if "Produce(0)" in line)
-    info = kafkas("kafka-storage", "info", "-c", str(cluster.nodes[1].config)).out
-    assert "node.id=1" in info and "version=1" in info
+
+
+def test_directories_are_described_and_formatted(
+    cluster: MixedCluster, kafkas: ToolSession, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    """Those of a node are formatted already, and are left alone unless they are another cluster's."""
+    config = str(cluster.nodes[1].config)
+    new = tmp_path / "new.properties"
+    text = Path(config).read_text()
+    new.write_text(re.sub(r"(?m)^log\.dirs=.*", f"log.dirs={tmp_path}/new", text))
+    theirs = kafkas("kafka-storage", "info", "-c", config)
+    assert run(["storage", "info", "-c", config]) == theirs.status == 0
+    ours = capfdbinary.readouterr().out.decode()
+    found = re.search(r"Found metadata: \{(.*)\}", theirs.out)
+    assert found and sorted(found[1].split(", ")) == sorted(re.findall(r"^  (\S+=\S+)$", ours, re.MULTILINE))
+    cluster_id = re.findall(r"cluster.id=(\S+)", ours)[0]
+    for words in (
+        ("info", "-c", str(new)),
+        ("format", "-t", cluster_id, "-c", config),
+        ("format", "-t", cluster_id, "-c", config, "--ignore-formatted"),
+        ("format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", config, "--ignore-formatted"),
+    ):
+        said = kafkas("kafka-storage", *words)
+        status = run(["storage", *words])
+        printed = capfdbinary.readouterr().out.decode()
+        assert bool(status) == bool(said.status), (words, said, printed)
+        assert ("already formatted" in printed) == ("already formatted" in said.out), (words, said, printed)
+    assert run(["storage", "random-uuid"]) == 0
+    for made in (kafkas("kafka-storage", "random-uuid").out, capfdbinary.readouterr().out.decode()):
+        assert re.fullmatch(r"[\w-]{22}\n", made)
 
 
 @pytest.mark.parametrize("pair", [OURS], indirect=True)

@@ -13,6 +13,7 @@ from triokafka.broker_stub.log.damage import DamagedLogError
 from triokafka.broker_stub.raft.metadata_log_files import PARTITION, MetadataLogFiles
 from triokafka.records import iter_batches
 from triokafka.structs import TopicPartition
+from triokafka.world.memory import MemoryStorage
 
 TOPIC = {"orders": 4}
 DIRECTORIES = ("/data", "/more")
@@ -42,10 +43,10 @@ async def read(cluster: SimulatedCluster) -> int:
         return found
 
 
-async def create(cluster: SimulatedCluster, name: str) -> None:
-    """Create a topic with two replicas, as one of the three nodes is down."""
+async def create(cluster: SimulatedCluster, name: str, *, partitions: int = 2, replicas: int = 2) -> None:
+    """Create a topic; by default with two replicas, as one of the three nodes is down."""
     async with cluster.admin() as admin:
-        await cluster.retry(lambda: admin.create_topics([triokafka.NewTopic(name, 2, 2)]))
+        await cluster.retry(lambda: admin.create_topics([triokafka.NewTopic(name, partitions, replicas)]))
 
 
 @pytest.mark.parametrize("what", ["replaced", "taken out", "all replaced"])
@@ -85,6 +86,64 @@ def test_replicas_of_a_lost_directory_begin_anew_and_copy_their_leaders(what: st
     run()
 
 
+def flip(disk: MemoryStorage, batch: int) -> tuple[str, int]:
+    """Change a bit in the body of a batch of the first segment of the metadata; return the path and the position."""
+    folder = f"{DATA}/{PARTITION}"
+    path = f"{folder}/{min(name for name in disk.list_dir(folder) if name.endswith('.log'))}"
+    content = disk.read_file(path)
+    position = [info.position for info in iter_batches(content)][batch]
+    file = disk.open(path)
+    file.write_at(position + 70, bytes([content[position + 70] ^ 4]))
+    file.close()
+    return path, position
+
+
+def test_cluster_heals_damaged_metadata_of_its_controller_and_of_a_broker(caplog: pytest.LogCaptureFixture) -> None:
+    """The controller has every record in memory: a snapshot replaces them. A broker gets them from the controller."""
+
+    @simulated
+    async def run() -> None:
+        cluster = SimulatedCluster(
+            current_simulation(),
+            roles=(("controller",), ("broker",), ("broker",)),
+            min_insync_replicas=1,
+            metadata_log_max_record_bytes_between_snapshots=1 << 20,
+        )
+        controller, first, broker = cluster.nodes
+        controller.start()
+        first.start()
+        await create(cluster, "orders", partitions=4, replicas=1)
+        await produce(cluster, 8)
+
+        flip(controller.host.disk, 3)
+        await create(cluster, "more", replicas=1)
+        broker.start()
+        await broker.wait_started()
+        assert "A snapshot that contains them is taken, and sent instead" in caplog.text
+        await broker.wait_for(lambda image: "more" in image.topics)
+
+        await broker.kill()
+        disk = broker.host.disk
+        log = MetadataLogFiles(disk, DATA, now_ms=0)
+        end = log.end_offset
+        log.close()
+        path, position = flip(disk, 0)
+        broker.start()
+        await broker.wait_started()
+        assert f"{path} is damaged at byte {position}, " in caplog.text
+        await broker.wait_for(lambda image: image.offset >= end)
+
+        await controller.kill()
+        controller.start()
+        await create(cluster, "new", replicas=1)
+        await broker.wait_for(lambda image: "new" in image.topics)
+        assert set(broker.image.topics) == {"orders", "more", "new"}
+        assert await read(cluster) == 8
+        await cluster.stop()
+
+    run()
+
+
 @pytest.mark.parametrize("active", [False, True])
 def test_node_with_damaged_metadata_gets_it_from_the_others_after_a_repair(active: bool) -> None:
     """Where a snapshot has everything up to the damage, it needs no repair."""
@@ -102,14 +161,9 @@ def test_node_with_damaged_metadata_gets_it_from_the_others_after_a_repair(activ
                 await node.running_node.metadata.snapshots.take()
             await node.kill()
             disk = node.host.disk
-            path = f"{folder}/{min(name for name in disk.list_dir(folder) if name.endswith('.log'))}"
-            content = disk.read_file(path)
-            position = [info.position for info in iter_batches(content)][3] + 70
-            file = disk.open(path)
-            file.write_at(position, bytes([content[position] ^ 4]))
-            file.close()
+            path, position = flip(disk, 3)
             if repairs:
-                with pytest.raises(DamagedLogError, match=f"{path} is damaged at byte {position - 70}, "):
+                with pytest.raises(DamagedLogError, match=f"{path} is damaged at byte {position}, "):
                     MetadataLogFiles(disk, DATA, now_ms=0)
                 assert repair_metadata(disk, folder, now_ms=0).end_offset > 0
             await create(cluster, f"more-{repairs}")

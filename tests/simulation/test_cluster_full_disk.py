@@ -3,6 +3,8 @@
 Meanwhile the cluster serves clients, creates topics, commits transactions, elects controllers and writes snapshots. The
 node names the file in its log. Once there is room and the node has started again, every acknowledged record is in the
 log once and in its order, every topic exists, and all replicas have the same bytes.
+
+With two full disks of three, clients may have to wait. Once there is room, everything goes on without any restart.
 """
 
 from __future__ import annotations
@@ -51,6 +53,14 @@ KINDS = {
     "group state": Kind("/data/__consumer_offsets-*/*", "__consumer_offsets-"),
 }
 
+
+TWO_DISKS = {
+    "everything": "/data/*",
+    "metadata": f"{METADATA}/*",
+    "quorum-state": f"{METADATA}/quorum-state*",
+    "partition logs": "/data/orders-*/*",
+    "internal topics": "/data/__[ct]*/*",
+}
 
 QUICK = ("quorum-state", "metadata log", "metadata snapshot", "partition logs", "transaction state")
 
@@ -180,6 +190,84 @@ def run(kind: str, seed: int) -> None:
 @pytest.mark.parametrize("kind", QUICK)
 def test_full_disk_of_a_node_loses_nothing_and_is_named(kind: str) -> None:
     run(kind, 1)
+
+
+async def life_with_two(simulation: Simulation, pattern: str) -> None:
+    """Let two disks fill up and have room again; nobody restarts a node that has stopped to work."""
+    chance = simulation.random
+    cluster = SimulatedCluster(
+        simulation,
+        replica_high_watermark_checkpoint_interval_ms=2_000,
+        metadata_log_max_record_bytes_between_snapshots=chance.choice((500, 100_000)),
+    )
+    cluster.start()
+    await cluster.wait_unfenced()
+    await cluster.create_topics({**TOPIC, "orders-in-transactions": 1})
+    load, over = Load(cluster), trio.Event()
+    await load.commit("before")
+    full = chance.sample(cluster.nodes, 2)
+    async with (
+        triokafka.Producer(
+            bootstrap_servers=cluster.bootstrap,
+            world=cluster.client_world("producer"),
+            linger_ms=0,
+            request_timeout_ms=5_000,
+            delivery_timeout_ms=600_000,
+        ) as producer,
+        trio.open_nursery() as nursery,
+    ):
+        for partition in range(TOPIC["orders"]):
+            nursery.start_soon(load.send, producer, partition, over)
+        await trio.sleep(2)
+        rooms = []
+        for node in full:
+            fault = DiskFault("write", pattern, errno.ENOSPC, partial=chance.choice((0, 7)))
+            rooms.append(node.host.disk.inject(fault))
+            await trio.sleep(chance.choice((0, 1, 5, 15)))
+        await attempt(lambda: load.create("new-1"))
+        await attempt(lambda: load.commit("meanwhile"))
+        await trio.sleep(chance.choice((1, 10, 40)))
+        if chance.random() < 0.4:
+            other = next(node for node in cluster.nodes if node not in full)
+            await other.kill()
+            await trio.sleep(5)
+            other.start()
+        await trio.sleep(chance.choice((1, 10)))
+        for make_room in rooms:
+            make_room()
+            await trio.sleep(chance.choice((0, 5)))
+        await cluster.wait_in_sync(load.created, within=120.0)
+        before = {one: len(known) for one, known in load.acknowledged.items()}
+        with trio.fail_after(60):
+            while any(len(known) == before[one] for one, known in load.acknowledged.items()):
+                await trio.sleep(0.5)
+        over.set()
+    assert await read_all(cluster.bootstrap, TOPIC, world=cluster.client_world("auditor")) == load.acknowledged
+    await cluster.retry(lambda: load.create("later"))
+    for name in ("before", "after"):
+        with trio.fail_after(60):
+            await load.commit(name)
+    assert not [node.name for node in cluster.nodes if node.running_node.metadata.is_stuck]
+    assert not any(broker.fenced for broker in cluster.nodes[0].image.brokers.values())
+    await cluster.wait_replicas_equal(load.created)
+    await cluster.stop()
+
+
+def run_with_two(what: str, seed: int) -> None:
+    """Run one life with two full disks."""
+    run_simulation(lambda simulation: life_with_two(simulation, TWO_DISKS[what]), seed)
+
+
+@pytest.mark.parametrize("what", ["metadata"])
+def test_two_full_disks_of_three_lose_nothing_and_need_no_restart(what: str) -> None:
+    run_with_two(what, 1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("what", TWO_DISKS)
+def test_two_full_disks_with_many_seeds(what: str) -> None:
+    run_seeds(f"two full disks, {what}", range(LONG_SEEDS), functools.partial(run_with_two, what))
 
 
 def test_leaderships_move_away_from_a_full_disk() -> None:

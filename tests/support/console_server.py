@@ -38,7 +38,7 @@ async def served_console(
     if target is not None:
         control = ControlEndpoint(target.faults, world, actions=control_actions(target))
         options["faults"] = ControlledFaults(SameProcessControl(control))
-        options["metrics"] = {f"broker {one.node_id}": source_of(samples_of(one)) for one in brokers_of(target)}
+        options["metrics"] = {f"broker {one.node_id}": source_of(samples_of(one), world) for one in brokers_of(target)}
     made = ConsoleOptions(client, hosts, limits=limits or ConsoleLimits(), **options)
     async with trio.open_nursery() as nursery:
         url = await nursery.start(serve_console, ConsoleAddress("127.0.0.1", 0), made, hosts, world, trio.sleep_forever)

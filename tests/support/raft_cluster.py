@@ -41,6 +41,7 @@ class RecordingListener:
         self.high_watermark = -1
         self.snapshots: list[SnapshotId] = []
         self.errors: list[KafkaError] = []
+        self.needs_snapshot = 0
 
     def leader_changed(self, leader: LeaderAndEpoch) -> None:
         """See `RaftListener`."""
@@ -54,6 +55,10 @@ class RecordingListener:
     def load_snapshot(self, snapshot_id: SnapshotId) -> None:
         """See `RaftListener`."""
         self.snapshots.append(snapshot_id)
+
+    def snapshot_needed(self) -> None:
+        """See `RaftListener`."""
+        self.needs_snapshot += 1
 
     def rolled_back(self, error: KafkaError) -> None:
         """See `RaftListener`."""

@@ -91,6 +91,10 @@ class SimulatedNode:
         assert not isinstance(self.running.quorum.state, Leader), "a leader loads a snapshot"
         self.loaded.append(snapshot_id)
 
+    def snapshot_needed(self) -> None:
+        """Fail: no disk is damaged."""
+        raise AssertionError("records cannot be read")
+
     def rolled_back(self, error: KafkaError) -> None:
         """Ignore: nothing waits for answers."""
 

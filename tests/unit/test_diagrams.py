@@ -40,6 +40,17 @@ def test_a_diagram_has_title_and_description_and_all_its_text_inside(name: str) 
         assert 0 < float(text.get("y", "0")) <= height
 
 
+@pytest.mark.parametrize("name", DIAGRAMS)
+def test_no_background_hides_the_underscores_of_the_text_above_it(name: str) -> None:
+    base = 0.0
+    for part in ElementTree.parse(IMAGES / f"{name}.svg").getroot():
+        if part.tag == f"{_SVG}text":
+            base = float(part.get("y", "0"))
+        elif part.get("class") == "bg":
+            middle = float(re.split(r"[ h]", part.get("d", ""))[1])
+            assert middle - 8 >= base + 3
+
+
 def test_names_in_the_diagrams_exist() -> None:
     functions = set().union(*functions_of_files().values())
     found = 0

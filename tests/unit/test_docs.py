@@ -17,6 +17,8 @@ from docs import generate, options
 from docs.kafka_apis import KAFKA_APIS
 from triokafka.broker_stub.api import CONTROLLER_MODULES, MODULES, Handlers
 from triokafka.broker_stub.config.broker import DEFINITIONS as BROKER_OPTIONS
+from triokafka.cli.commands import COMMANDS
+from triokafka.client.admin import AdminClient
 from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions
 from triokafka.protocol.api import API_NAMES, request_type, response_type
 
@@ -208,6 +210,18 @@ def test_the_front_page_counts_the_apis_that_there_are() -> None:
 def test_the_front_page_counts_the_scenarios_that_there_are() -> None:
     scenarios = json.loads((ROOT / "docs" / "conformance.json").read_text(encoding="utf-8"))["scenarios"]
     assert f"{len(scenarios)} scenarios" in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+
+def test_every_command_has_a_row_in_the_page_on_the_command_line() -> None:
+    rows = re.findall(r"^\| `triokafka ([a-z-]+)", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(rows) == set(COMMANDS)
+
+
+def test_every_call_of_the_admin_client_is_in_the_table_of_calls() -> None:
+    first_cells = re.findall(r"^\| (`[^|]+) \|", (ROOT / "docs" / "admin.md").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = {name for cell in first_cells for name in _QUOTED.findall(cell)}
+    calls = {name for name in vars(AdminClient) if not name.startswith("_")} - {"network", "kafka_metrics"}
+    assert calls - listed == set()
 
 
 def test_producers_tables_are_current() -> None:

@@ -50,7 +50,7 @@ def test_paused_partitions_are_passed_over_and_keep_their_records() -> None:
 def test_what_the_iteration_has_not_given_out_goes_back_to_the_front() -> None:
     buffered = filled(a=5)
     assert buffered.next_run(4)
-    assert [next(buffered.iterator).offset for _ in range(2)] == [0, 1]
+    assert [next(buffered.cursor.iterator).offset for _ in range(2)] == [0, 1]
     assert buffered.first_offset(A) == 2
     buffered.add(A, records(A, 5, 1))
     assert offsets(buffered.take(9)) == {0: [2, 3, 4, 5]}
@@ -60,9 +60,9 @@ def test_what_the_iteration_has_not_given_out_goes_back_to_the_front() -> None:
 def test_dropping_a_partition_drops_what_is_being_iterated_over() -> None:
     buffered = filled(a=5, b=1)
     buffered.next_run(4)
-    next(buffered.iterator)
+    next(buffered.cursor.iterator)
     buffered.drop(A)
-    assert list(buffered.iterator) == []
+    assert list(buffered.cursor.iterator) == []
     assert offsets(buffered.take(9)) == {1: [0]}
 
 
@@ -93,7 +93,7 @@ def test_every_record_is_given_out_once_in_order_and_positions_say_what_comes(st
             buffered.next_run(number)
         else:
             for _ in range(number):
-                for record in buffered.iterator:
+                for record in buffered.cursor.iterator:
                     assert record.offset == given_out
                     given_out += 1
                     break

@@ -12,12 +12,13 @@ import trio
 
 import triokafka
 from triokafka import AdminClient, Consumer, Producer, TopicPartition
+from triokafka.mirror import Mirror, MirrorOptions
 from triokafka.testing import run_simulation, running_broker, running_cluster, simulation
 
 _NOWHERE = "127.0.0.1:1"
 _IN_ASYNCIO = (
-    r"needs Trio: this code runs under asyncio\. In an asyncio program "
-    r"(triokafka\.asyncio has clients for it, or use triokafka\.blocking|use triokafka\.testing\.blocking)"
+    r"needs Trio: this code runs under asyncio\. Use (triokafka\.asyncio, or triokafka\.blocking in a thread|"
+    r"triokafka\.testing\.asyncio, or triokafka\.testing\.blocking in a thread|triokafka\.testing\.run_simulation)"
 )
 _NO_LOOP = r"needs Trio: no Trio run is active in this thread\. Start the program with trio\.run"
 
@@ -100,6 +101,24 @@ def test_process_partitions_under_asyncio_names_the_other_ways() -> None:
     consumer = Consumer("t", bootstrap_servers=_NOWHERE, enable_auto_commit=False)
     with pytest.raises(RuntimeError, match=_IN_ASYNCIO):
         asyncio.run(triokafka.process_partitions(consumer, handle))
+
+
+@pytest.mark.parametrize("name", ["running_broker", "running_cluster"])
+def test_broker_entered_under_asyncio_names_the_module_for_asyncio(name: str) -> None:
+    async def main() -> None:
+        async with _OPENED[name]():
+            raise AssertionError("it is not to be entered")
+
+    with pytest.raises(
+        RuntimeError, match=r"Use triokafka\.testing\.asyncio, or triokafka\.testing\.blocking in a thread"
+    ):
+        asyncio.run(main())
+
+
+def test_mirror_under_asyncio_names_no_module_that_it_does_not_have() -> None:
+    mirror = Mirror(MirrorOptions(source={}, target={}, source_alias="a", target_alias="b"))
+    with pytest.raises(RuntimeError, match=r"under asyncio\. Use a Trio run of its own: trio\.run\(main\) in a thread"):
+        asyncio.run(mirror.run())
 
 
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "AdminClient"])

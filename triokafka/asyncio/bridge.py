@@ -98,7 +98,7 @@ class Bridge:
             self.on_crash.discard(interrupted)
 
     def hand_over(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Have the Trio loop call ``do``. A guest's tasks go on before this returns."""
+        """Have the Trio loop call ``do``. A guest's tasks go on before this returns: hold interrupts back meanwhile."""
         if self._guest is not None:
             self._guest.now(do, *arguments)
         else:

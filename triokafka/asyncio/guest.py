@@ -71,9 +71,13 @@ class GuestLoop:
         return True
 
     def now(self, do: Callable[..., object], *arguments: Any) -> None:
-        """As `soon`, but let Trio's tasks go on before this returns. In the asyncio loop."""
+        """As `soon`, but let Trio's tasks go on before this returns.
+
+        In the asyncio loop, with interrupts held back (`hold_interrupts`).
+        """
         self._calls.append((do, arguments))
-        self._work()
+        if not self._is_working:
+            self._work_on_steps(None)
 
     def start(self, work: Callable[..., Awaitable[None]], *arguments: Any, name: str) -> None:
         """Run ``work`` as a task of Trio. What it raises is logged.

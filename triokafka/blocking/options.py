@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
@@ -57,6 +58,9 @@ NETWORK: Final[Mapping[str, Any]] = {
 }
 """Configuration of all three clients with kafka-python's defaults, except that ``selector`` and ``kafka_client`` are
 None. kafka-python has no ``connections_max_silence_ms``."""
+
+_WORDS: Final = {"acks"}
+"""Numbers that may also be words."""
 
 _TAKEN_AS_THEY_ARE: Final = (
     "bootstrap_servers",
@@ -151,11 +155,18 @@ def admin_options(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**network_options(config), "client_id": config["client_id"] or None}
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def take(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the whole configuration: the given values over the defaults. Raises `ConfigurationError`."""
     unknown = {name for name in given if name not in defaults and not is_of_the_sdk(name)}
     if unknown:
         raise ConfigurationError(f"Unrecognized configs: {sorted(unknown)}")
+    for name, value in given.items():
+        if name not in _WORDS and _is_number(defaults.get(name)) and not (value is None or _is_number(value)):
+            raise ConfigurationError(f"{name}={value!r} cannot be used: expected a number")
     config = {**defaults, **given}
     if isinstance(config["api_version"], str):
         text = config["api_version"]

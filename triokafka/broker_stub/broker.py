@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
@@ -339,10 +340,8 @@ class Broker:
 
         return self.lifecycle.state is LifecycleState.RUNNING
 
-    def metrics(self) -> list[Sample]:
-        """Return the current value of every metric; see `triokafka.broker_stub.metrics.catalogue`."""
-        for key in self.dispatcher.handlers:  # also of APIs that nobody has asked for
-            self.dispatcher.load(key)
+    def metrics(self) -> Iterator[Sample]:
+        """Yield the current value of every metric; see `triokafka.broker_stub.metrics.catalogue`."""
         from triokafka.broker_stub.gateway.broker_lifecycle import STATE_NUMBERS
         from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
 
@@ -355,7 +354,7 @@ class Broker:
                 started_at=self._made_at,
                 broker_state=lambda: STATE_NUMBERS[self.lifecycle.state],
             )
-        return [*self._metrics.samples(), *self._node_metrics()]
+        return chain(self._metrics.samples(), self._node_metrics())
 
     # Life
 

@@ -9,8 +9,9 @@ all parts, once each.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -147,15 +148,15 @@ class Node:
             return self._broker.ready
         return self.metadata.raft.leader.leader_id is not None
 
-    def metrics(self) -> list[Sample]:
-        """Return the current value of every metric of the node, whatever its roles are."""
+    def metrics(self) -> Iterator[Sample]:
+        """Yield the current value of every metric of the node, whatever its roles are."""
         if self._broker is not None:
             return self._broker.metrics()
         from triokafka.broker_stub.metrics.catalogue import network_samples, request_samples
 
         server = self._server
         assert server is not None  # a node without the broker role has controller listeners
-        return [*request_samples(server.dispatcher), *network_samples(server.sockets), *self._node_samples()]
+        return chain(request_samples(server.dispatcher), network_samples(server.sockets), self._node_samples())
 
     def _node_samples(self) -> Iterable[Sample]:
         """Return the metrics of what every node has, and those of the controller role."""

@@ -224,6 +224,8 @@ class NodeMetadata:
         self._opened = _Opened(identity, quorum, files, raft, SnapshotGenerator(self._world, self._config, files, raft))
         await self._load_newest_snapshot()
         self.snapshots.begin(replayed_bytes=files.bytes_since(self.loader.next_offset))
+        if files.begins_after_damage:
+            self.snapshots.need()  # the log and the only snapshot that leads up to it are needed until then
         if self.is_alone:
             whole = _WholeLog(files)
             while change := await self._in_thread(lambda: _finished(self.loader.next_change(whole))):
@@ -252,8 +254,21 @@ class NodeMetadata:
             self.bootstrap_records = read_bootstrap_records(world.storage, directory)
             if alone and not config.quorum_voters:
                 format_metadata_directory(world.storage, directory, self._quorum(identity).voter, now_ms=now_ms)
-            files = MetadataLogFiles(world.storage, directory, now_ms=now_ms, config=log_config, committed=committed)
-            files.reconcile(alone=alone, now_ms=now_ms)
+            files = MetadataLogFiles(
+                world.storage,
+                directory,
+                now_ms=now_ms,
+                config=log_config,
+                committed=committed if config.is_controller else 0,
+                # A node that never votes has acknowledged nothing: it fetches again what is damaged.
+                repair=not config.is_controller,
+            )
+            files.reconcile(alone=alone, now_ms=now_ms, can_vote=config.is_controller)
+            if files.end_offset < committed:
+                logger.error(
+                    "%s ends at offset %d, and had the records up to offset %d before: the controllers send them again",
+                    files.directory, files.end_offset, committed,
+                )  # fmt: skip
         except OSError as error:
             raise KafkaStorageError(f"{directory}: {error}") from error
         return identity, files
@@ -322,6 +337,10 @@ class NodeMetadata:
         """See `RaftListener`."""
         self._snapshot = snapshot_id
         self._woken.set()
+
+    def snapshot_needed(self) -> None:
+        """See `RaftListener`."""
+        self.snapshots.need()
 
     def rolled_back(self, error: KafkaError) -> None:
         """See `RaftListener`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 import trio
 
@@ -17,6 +18,9 @@ from triokafka.errors import KafkaError
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
+
+_NEEDED_AGAIN: Final = 10.0
+"""Seconds until a snapshot that is needed, and could not be written, is tried again."""
 
 
 class SnapshotGenerator:
@@ -40,6 +44,7 @@ class SnapshotGenerator:
         )
         self._due = trio.Event()
         self._waits_for_change = False
+        self._is_needed = False
 
     def begin(self, *, replayed_bytes: int) -> None:
         """Begin to count; ``replayed_bytes`` is the size of the log after the newest snapshot."""
@@ -52,16 +57,23 @@ class SnapshotGenerator:
         if self._schedule.appended(size) or self._waits_for_change:
             self._due.set()
 
+    def need(self) -> None:
+        """Take a snapshot soon, whatever the schedule says: the log has lost records."""
+        self._is_needed = True
+        self._due.set()
+
     async def run(self) -> None:
         """Take snapshots by the schedule, until cancelled. A failure is logged."""
         schedule, now = self._schedule, self._world.now
         while True:
             due_in = schedule.due_in(now())
+            if self._is_needed:
+                due_in = min(due_in, _NEEDED_AGAIN)
             with trio.move_on_after(due_in if schedule.bytes else max(due_in, 1.0)):
                 await self._due.wait()
             # Replace the event: a snapshot in progress may cover the changes that set it.
             self._due = trio.Event()
-            if not schedule.due(now()):
+            if not (schedule.due(now()) or self._is_needed):
                 if not schedule.due_in(now()):
                     schedule.taken(0, now())  # nothing has changed: the next interval begins
                 continue
@@ -71,9 +83,11 @@ class SnapshotGenerator:
                 await self._due.wait()
                 self._waits_for_change = False
                 continue
+            is_needed, self._is_needed = self._is_needed, False
             try:
                 await self.take()
             except (OSError, KafkaError) as error:
+                self._is_needed |= is_needed
                 logger.error("Metadata log %s: cannot write a snapshot: %s", self._files.directory, error)
                 schedule.taken(0, now())  # not again immediately: the disk may be full
 

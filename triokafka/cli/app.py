@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,7 @@ def status_of(error: BaseException) -> int:
     if isinstance(error, click.UsageError):
         path = "triokafka" if error.ctx is None else error.ctx.command_path
         message = " ".join(error.format_message().split())  # click prints choices on separate lines
+        message = re.sub(r"\(Did you mean one of: (.+)\?\)$", r"Did you mean one of \1?", message)
         click.echo(f"{path}: {ended(message)} See {path} --help.", err=True)
         return error.exit_code
     if isinstance(error, click.ClickException):

@@ -70,12 +70,12 @@ class SameProcessControl:
         return int(status.split()[0]), json.dumps(answer)
 
 
-def source_of(samples: Samples) -> MetricsSource:
+def source_of(samples: Samples, world: World) -> MetricsSource:
     """Return the metrics of a node in this process."""
-    from triokafka.broker_stub.metrics.prometheus import as_prometheus_text
+    from triokafka.broker_stub.metrics.prometheus import prometheus_text
 
     async def read() -> str:
-        return as_prometheus_text(samples())
+        return await prometheus_text(samples(), world)
 
     return read
 

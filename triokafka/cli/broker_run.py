@@ -111,7 +111,7 @@ async def _open_page(
         [addresses.split(",")[page.listener] for addresses in nodes],
         world,
         allow_changes=page.allow_changes,
-        metrics={name: source_of(metrics)},
+        metrics={name: source_of(metrics, world)},
         faults=None if control is None else ControlledFaults(SameProcessControl(control)),
     )
     return f"console {url}"

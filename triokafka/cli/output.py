@@ -16,7 +16,8 @@ class CommandGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click would truncate the sentences at the end of the line.
-        rows = [(name, self.commands[name].get_short_help_str(limit=1_000)) for name in self.list_commands(ctx)]
+        shown = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
+        rows = [(name, self.commands[name].get_short_help_str(limit=1_000)) for name in shown]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 

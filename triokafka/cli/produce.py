@@ -373,7 +373,6 @@ class _Run:
         return item
 
     async def _send(self, producer: Producer, line: bytes | int) -> None:
-
         self._line += 1
         number = self._line
 

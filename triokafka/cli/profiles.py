@@ -57,7 +57,7 @@ def find(name: str, source: str) -> Profile:
 
 
 def find_default() -> Profile | None:
-    """Return the name of the file's ``default`` profile; None without a file or a default."""
+    """Return the profile that the file's ``default`` names; None without a file or a default."""
     name = _read().get("default")
     if name is None:
         return None

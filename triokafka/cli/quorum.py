@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 import click
 
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.values import Whole, configured, text_of_file
+from triokafka.structs import address_text
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from triokafka import AdminClient
-    from triokafka.client.admin import QuorumDescription
+    from triokafka.client.admin import QuorumDescription, QuorumReplica
+
+_NONE: Final = UUID(int=0)
+"""What Kafka's tool prints of a directory without an id."""
 
 
 @click.group("quorum", cls=CommandGroup)
@@ -25,20 +29,28 @@ def command() -> None:
 
 @command.command(
     "describe",
-    epilog=examples("triokafka quorum describe", "triokafka quorum describe --replication --json"),
+    epilog=examples(
+        "triokafka quorum describe",
+        "triokafka quorum describe --replication --human-readable",
+        "triokafka quorum describe --replication --json",
+    ),
 )
+@click.option("--status", is_flag=True, help="Print the quorum as a whole. This is the default.")
 @click.option("--replication", is_flag=True, help="Print one line for each replica of the metadata log.")
+@click.option("--human-readable", "since", is_flag=True, help="With --replication: print times as time since then.")
 @output_options
 @admin_options
-def describe(replication: bool, output: str, connection: AdminConnection) -> int:
+def describe(status: bool, replication: bool, since: bool, output: str, connection: AdminConnection) -> int:
     """Print the leader of the metadata quorum, its voters and observers, and how far behind they are."""
+    if status and replication:
+        raise click.UsageError("--status and --replication exclude each other.")
 
     async def work(admin: AdminClient) -> None:
         found = await admin.describe_metadata_quorum()
         if output == "json":
             print_json(_document(found))
         elif replication:
-            _print_replicas(found)
+            _print_replicas(found, since=since)
         else:
             cluster = await admin.describe_cluster()
             _print_status(found, cluster.cluster_id)
@@ -109,46 +121,64 @@ def _controller_of(config_file: str) -> tuple[int, UUID, str, dict[str, tuple[st
     return config.node_id, parse_uuid(own["directory.id"]), own["cluster.id"], listeners
 
 
-def _text(directory_id: UUID | None) -> str:
+def _text(directory_id: UUID) -> str:
     from triokafka.structs import format_uuid
 
-    return "-" if directory_id is None else format_uuid(directory_id)
+    return format_uuid(directory_id)
 
 
 def _print_status(found: QuorumDescription, cluster_id: str | None) -> None:
-    ends = {replica.replica_id: replica.log_end_offset for replica in found.voters}
-    leader_end = ends.get(found.leader_id, found.high_watermark)
-    known = [end for number, end in ends.items() if number != found.leader_id and end >= 0]
-    click.echo(f"ClusterId:              {cluster_id}")
-    click.echo(f"LeaderId:               {found.leader_id}")
-    click.echo(f"LeaderEpoch:            {found.leader_epoch}")
-    click.echo(f"HighWatermark:          {found.high_watermark}")
-    click.echo(f"MaxFollowerLag:         {max((leader_end - end for end in known), default=0)}")
-    for title, replicas in (("CurrentVoters", found.voters), ("CurrentObservers", found.observers)):
-        shown = ", ".join(
-            f"{replica.replica_id}" + (f" ({_text(replica.directory_id)})" if replica.directory_id else "")
-            for replica in replicas
-        )
-        click.echo(f"{title + ':':<23} {shown}")
+    leader = next((replica for replica in found.voters if replica.replica_id == found.leader_id), None)
+    last = min(found.voters, key=lambda replica: replica.log_end_offset, default=None)
+    lag = lag_ms = 0
+    if leader is not None and last is not None and last is not leader:
+        lag = leader.log_end_offset - last.log_end_offset
+        times = (leader.last_caught_up_timestamp, last.last_caught_up_timestamp)
+        lag_ms = -1 if times[0] is None or times[1] is None else times[0] - times[1]
+    for name, value in (
+        ("ClusterId", cluster_id),
+        ("LeaderId", found.leader_id),
+        ("LeaderEpoch", found.leader_epoch),
+        ("HighWatermark", found.high_watermark),
+        ("MaxFollowerLag", lag),
+        ("MaxFollowerLagTimeMs", lag_ms),
+        ("CurrentVoters", _replicas(found, found.voters)),
+        ("CurrentObservers", _replicas(found, found.observers)),
+    ):
+        click.echo(f"{name + ':':<23} {value}")
 
 
-def _print_replicas(found: QuorumDescription) -> None:
-    ends = {replica.replica_id: replica.log_end_offset for replica in found.voters}
-    leader_end = ends.get(found.leader_id, found.high_watermark)
+def _replicas(found: QuorumDescription, replicas: Sequence[QuorumReplica]) -> str:
+    """Return replicas as a JSON list, in the form of Kafka's tool."""
+    import json
+
+    entries: list[dict[str, Any]] = []
+    for replica in replicas:
+        entry: dict[str, Any] = {"id": replica.replica_id}
+        if replica.directory_id is not None:
+            entry["directoryId"] = _text(replica.directory_id)
+        if listeners := found.listeners.get(replica.replica_id):
+            entry["endpoints"] = [f"{name}://{address_text(*at)}" for name, at in listeners.items()]
+        entries.append(entry)
+    return json.dumps(entries)
+
+
+def _print_replicas(found: QuorumDescription, *, since: bool) -> None:
+    leader = [replica for replica in found.voters if replica.replica_id == found.leader_id]
+    followers = [replica for replica in found.voters if replica.replica_id != found.leader_id]
+    end = leader[0].log_end_offset if leader else found.high_watermark
     now_ms = int(time.time() * 1000)
-    click.echo("NodeId\tDirectoryId\tLogEndOffset\tLag\tLastFetch\tLastCaughtUp\tStatus")
-    for status, replicas in (("Follower", found.voters), ("Observer", found.observers)):
+    click.echo("NodeId\tDirectoryId           \tLogEndOffset\tLag\tLastFetchTimestamp\tLastCaughtUpTimestamp\tStatus")
+    for status, replicas in (("Leader", leader), ("Follower", followers), ("Observer", found.observers)):
         for replica in replicas:
-            is_leader = replica.replica_id == found.leader_id
-            click.echo(
-                f"{replica.replica_id}\t{_text(replica.directory_id)}\t{replica.log_end_offset}\t"
-                f"{leader_end - replica.log_end_offset}\t{_ago(replica.last_fetch_timestamp, now_ms)}\t"
-                f"{_ago(replica.last_caught_up_timestamp, now_ms)}\t{'Leader' if is_leader else status}"
+            fetched, caught_up = (
+                "-1" if at is None else f"{max(0, now_ms - at)} ms ago" if since else str(at)
+                for at in (replica.last_fetch_timestamp, replica.last_caught_up_timestamp)
             )
-
-
-def _ago(timestamp_ms: int | None, now_ms: int) -> str:
-    return "-" if timestamp_ms is None else f"{max(0, now_ms - timestamp_ms)} ms ago"
+            click.echo(
+                f"{replica.replica_id:<6}\t{_text(replica.directory_id or _NONE)}\t{replica.log_end_offset:<12}\t"
+                f"{end - replica.log_end_offset:<3}\t{fetched:<18}\t{caught_up:<21}\t{status}"
+            )
 
 
 def _document(found: QuorumDescription) -> dict[str, Any]:

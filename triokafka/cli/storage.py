@@ -55,7 +55,12 @@ def random_uuid() -> None:
     help="Begin a dynamic quorum with these voters; give all of them the same list.",
 )
 @click.option("--no-initial-controllers", "-N", is_flag=True, help="Join a dynamic quorum as an observer.")
-@click.option("--ignore-formatted", "-g", is_flag=True, help="Leave directories that are formatted already.")
+@click.option(
+    "--ignore-formatted",
+    "-g",
+    is_flag=True,
+    help="Leave directories of the same node and cluster that are formatted already.",
+)
 @click.option("--feature", "-f", "features", multiple=True, metavar="NAME=LEVEL", help="First level of a feature.")
 @click.option(
     "--release-version", "-r", metavar="VERSION", help="Begin with the feature levels of a Kafka release, such as 4.0."
@@ -98,13 +103,13 @@ def format_directories(
         raise click.UsageError("--standalone: the node is a broker only (process.roles).")
     records: list[Struct] = [*_first_records(features, release_version)]
     records += _users(users, records)
-    if _is_formatted(config):
-        if ignore_formatted:
-            click.echo("All of the log directories are already formatted.")
-            return
+    missing = _not_formatted(config)
+    if len(missing) < len(_directories(config)) and not ignore_formatted:
         raise click.ClickException("a data directory is formatted already; use --ignore-formatted to leave it.")
     voters = _parse_controllers(initial_controllers, config) if initial_controllers is not None else None
-    _write(config, cluster_id, voters, standalone=standalone, records=records)
+    _write(config, cluster_id, voters, missing, standalone=standalone, records=records)
+    if not missing:
+        click.echo("All of the log directories are already formatted.")
 
 
 @command.command("info", epilog=examples("triokafka storage info -c server.properties"))
@@ -116,12 +121,11 @@ def info(ctx: click.Context, config_file: str) -> None:
     from triokafka.world.os_storage import OsStorage
 
     config, storage = _config(config_file), OsStorage()
-    missing = []
+    missing = _not_formatted(config)
     for directory in _directories(config):
-        path = f"{directory}/meta.properties"
-        if not storage.exists(path):
-            missing.append(directory)
+        if directory in missing:
             continue
+        path = f"{directory}/meta.properties"
         click.echo(f"{directory}:")
         for name, value in parse_properties(storage.read_file(path).decode("utf-8"), source=path).items():
             click.echo(f"  {name}={value}")
@@ -142,11 +146,11 @@ def _directories(config: BrokerConfig) -> list[str]:
     return list(dict.fromkeys((*config.data_directories, config.metadata_directory)))
 
 
-def _is_formatted(config: BrokerConfig) -> bool:
+def _not_formatted(config: BrokerConfig) -> list[str]:
     from triokafka.world.os_storage import OsStorage
 
     storage = OsStorage()
-    return any(storage.exists(f"{directory}/meta.properties") for directory in _directories(config))
+    return [directory for directory in _directories(config) if not storage.exists(f"{directory}/meta.properties")]
 
 
 def _id_of_text(text: str) -> uuid.UUID:
@@ -218,11 +222,14 @@ def _write(
     config: BrokerConfig,
     cluster_id: str,
     voters: list[Voter] | None,
+    missing: Sequence[str],
     *,
     standalone: bool,
     records: Sequence[Struct],
 ) -> None:
-    """Write ``meta.properties``, the first records and the first voters."""
+    """Write ``meta.properties`` into the ``missing`` directories, and the first records and the first voters into that
+    of the metadata log if it is one of them. The other directories must belong to the same node and cluster.
+    """
     from triokafka.broker_stub.meta_properties import open_directories
     from triokafka.broker_stub.metadata.features import METADATA_VERSION
     from triokafka.broker_stub.raft_options import controller_endpoints, raft_config
@@ -254,8 +261,12 @@ def _write(
         cluster_id=cluster_id,
         needed=metadata,
     )
-    now_ms = int(time.time() * 1000)
     level = _level(records)
+    for directory in missing:
+        click.echo(f"Formatting data directory {directory} with {METADATA_VERSION} {level}.")
+    if metadata not in missing:
+        return
+    now_ms = int(time.time() * 1000)
     bootstrap = encode_bootstrap(records, metadata_version=level, now_ms=now_ms)
     umask = os.umask(0o077)  # the file may have credentials
     try:
@@ -267,5 +278,3 @@ def _write(
         voters = [quorum.voter]
     if voters is not None and config.is_controller:
         write_format_snapshot(storage, metadata, voters, now_ms=now_ms)
-    for directory in directories:
-        click.echo(f"Formatting data directory {directory} with {METADATA_VERSION} {level}.")

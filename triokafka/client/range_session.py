@@ -90,7 +90,7 @@ class RangeSession:
         self.watch = RangeValidation(self.subscription, self.fetcher.buffer)
 
     async def __aenter__(self) -> Self:
-        require_trio("RangeReader")
+        require_trio("RangeReader", asyncio="", blocking="triokafka.read_topic")
         await self.network.__aenter__()
         await self._tasks.open()
         self.is_open = True
@@ -221,7 +221,7 @@ class RangeSession:
         if self._failure is not None:
             raise KafkaError(f"a background task of the reader failed: {self._failure!r}") from self._failure
         if not self.is_open:
-            require_trio("RangeReader")
+            require_trio("RangeReader", asyncio="", blocking="triokafka.read_topic")
             raise ClosedError("the reader is not open: use it inside its async with block")
         self.network.check_usable()
 

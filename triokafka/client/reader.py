@@ -218,7 +218,7 @@ class RangeReader:
 
     def _check(self) -> None:
         if not self._is_open:
-            require_trio("RangeReader")
+            require_trio("RangeReader", asyncio="", blocking="triokafka.read_topic")
             raise ClosedError("the reader is not open: use it inside its async with block")
         self.session.check()
         metadata = self.session.network.metadata

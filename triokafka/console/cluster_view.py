@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from triokafka.client.admin import AdminClient
 from triokafka.client.admin.group_types import GroupListing
-from triokafka.client.admin.types import ClusterDescription, ConfigResource, TopicDescription
+from triokafka.client.admin.types import ClusterDescription, ConfigResource, TopicDescription, TopicListing
 from triokafka.console.answers import Answers
 from triokafka.console.as_json import as_json
 from triokafka.console.cluster_metrics import ClusterMetrics
@@ -124,13 +124,31 @@ class ClusterView:
         topics: dict[str, TopicDescription] = await self._answers.get("topics", ask, renew=renew)
         return topics
 
+    async def _listed(self) -> list[TopicListing]:
+        """The topics by name, without their partitions: a tenth of the work of `_topics`."""
+        listed: list[TopicListing] = await self._answers.get(
+            "names", partial(self.admin.list_topics, include_internal=True)
+        )
+        return listed
+
     async def topics(self, text: str, page: int, internal: bool, problems: bool) -> dict[str, Any]:
-        """A page of topics whose names contain ``text``; with ``problems`` only those with a partition in trouble."""
-        found = [
-            topic
-            for name, topic in sorted((await self._topics()).items())
-            if text in name and (internal or not topic.is_internal) and (not problems or _is_in_trouble(topic))
-        ]
+        """A page of topics whose names contain ``text``; with ``problems`` only those with a partition in trouble.
+
+        Without ``problems`` only the topics of the page are described.
+        """
+
+        def is_asked(topic: TopicListing | TopicDescription) -> bool:
+            return text in topic.name and (internal or not topic.is_internal)
+
+        shown = slice(page * PAGE, (page + 1) * PAGE)
+        if problems:
+            known = sorted((await self._topics()).items())
+            troubled = [topic for _, topic in known if is_asked(topic) and _is_in_trouble(topic)]
+            count, described = len(troubled), troubled[shown]
+        else:
+            names = [topic.name for topic in await self._listed() if is_asked(topic)]
+            found = await self.admin.describe_topics(names[shown])
+            count, described = len(names), [found[name] for name in names[shown] if name not in found.errors]
         rows = [
             {
                 "name": topic.name,
@@ -140,9 +158,9 @@ class ClusterView:
                 "offline": sum(one.leader is None for one in topic.partitions),
                 "is_internal": topic.is_internal,
             }
-            for topic in found[page * PAGE : (page + 1) * PAGE]
+            for topic in described
         ]
-        return {"topics": rows, "count": len(found), "page": page, "pages": max(1, -(-len(found) // PAGE))}
+        return {"topics": rows, "count": count, "page": page, "pages": max(1, -(-count // PAGE))}
 
     async def topic(self, name: str) -> dict[str, Any]:
         """A topic: partitions with offsets and sizes, and its configuration."""

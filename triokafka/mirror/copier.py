@@ -10,21 +10,25 @@ A `Copier` lives for one session: from loading the progress to the first failure
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import trio
 
 from triokafka.client.consumer.batches import Batches, FetchedBatch
 from triokafka.client.consumer.consumer import Consumer
+from triokafka.client.consumer.read_epochs import ReadEpochs
 from triokafka.client.deliveries import Deliveries
 from triokafka.client.producer.producer import Producer
 from triokafka.errors import (
     KafkaError,
+    LogTruncationError,
     OffsetOutOfRangeError,
     ProducerFencedError,
     UnknownTopicIdError,
+    UnsupportedVersionError,
     raisable_copy,
 )
 from triokafka.mirror.cluster_side import ClusterSide
@@ -34,7 +38,7 @@ from triokafka.mirror.options import MirrorOptions
 from triokafka.mirror.positions import decode_positions, encode_changes
 from triokafka.mirror.topic_replication import MirroredPartition
 from triokafka.records import ConsumerRecord
-from triokafka.structs import TopicPartition
+from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -52,6 +56,8 @@ class _Sent(NamedTuple):
     runs: list[tuple[int, int]]
     """Source offset and number of records that are next to each other."""
     next_offset: int
+    epochs: ReadEpochs
+    """Before ``next_offset``."""
     deliveries: Deliveries | None
 
 
@@ -67,7 +73,7 @@ class Copier:
         self._source = source
         self._target = target
         self._sent: deque[_Sent] = deque()
-        self._is_out_of_range = False
+        self._is_astray = False
         self._topic = positions_topic(options.source_alias)
 
     async def run(self) -> None:
@@ -96,8 +102,8 @@ class Copier:
                     continue
                 try:
                     await step(producer, batches)
-                    if self._is_out_of_range:
-                        self._is_out_of_range = False
+                    if self._is_astray:
+                        self._is_astray = False
                         await self._seek(consumer)
                 except KafkaError:
                     fenced = producer.health().failure
@@ -117,7 +123,7 @@ class Copier:
         wanted = self._state.wanted
         await self._settle(wait=True)
         positions = await self._positions(
-            {partition: where for partition, where in wanted.items() if self._state.is_new(partition, where)}
+            consumer, {partition: where for partition, where in wanted.items() if self._state.is_new(partition, where)}
         )
         self._state.assign(wanted)
         if not wanted:
@@ -128,12 +134,14 @@ class Copier:
             consumer.seek(partition, offset)
 
     async def _seek(self, consumer: Consumer) -> None:
-        """The source does not have a position any more: go to the nearest one that it has."""
+        """The source does not have a position any more, or not the records before it: go to the nearest that it has."""
         await self._settle(wait=True)
-        for partition, offset in (await self._positions(self._state.assigned)).items():
+        for partition, offset in (await self._positions(consumer, self._state.assigned)).items():
             consumer.seek(partition, offset)
 
-    async def _positions(self, partitions: Mapping[TopicPartition, MirroredPartition]) -> dict[TopicPartition, int]:
+    async def _positions(
+        self, consumer: Consumer, partitions: Mapping[TopicPartition, MirroredPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return where to read partitions; their flows begin."""
         if not partitions:
             return {}
@@ -142,6 +150,7 @@ class Copier:
             dict.fromkeys(partitions, "latest"), isolation_level=self._options.isolation_level
         )
         await self._check_topics(partitions)
+        await self._compare(consumer, partitions)
         await self._warn_of_repetition(partitions)
         return {
             partition: self._state.begin(
@@ -149,6 +158,21 @@ class Copier:
             )
             for partition, where in partitions.items()
         }
+
+    async def _compare(self, consumer: Consumer, partitions: Mapping[TopicPartition, MirroredPartition]) -> None:
+        """Go back where the source does not have the mirrored records any more (KIP-320)."""
+        while epochs := self._state.epochs_to_compare(partitions):
+            try:
+                ends = await consumer.epoch_ends(epochs)
+            except UnsupportedVersionError:
+                self._state.forget_epochs(partitions)
+                return
+            await self._check_topics({partition: partitions[partition] for partition in ends})
+            partitions = {
+                partition: partitions[partition]
+                for partition, end in ends.items()
+                if self._state.compare(partition, end)
+            }
 
     async def _check_topics(self, partitions: Mapping[TopicPartition, MirroredPartition]) -> None:
         """Raise if a topic is another one than at the last refresh: its offsets have nothing to do with the old ones.
@@ -218,7 +242,8 @@ class Copier:
 
     async def _next(self, batches: Batches, deadline: float) -> FetchedBatch | None:
         """Return the next batch; None at the deadline, or when other partitions are wanted, or when all is copied, or
-        when the source has deleted the next records. The caller then stores the progress of those read so far.
+        when the source has deleted the next records or lost the last ones. The caller then stores the progress of those
+        read so far.
 
         Only this wait ends at the deadline: a batch that was taken is sent as a whole.
         """
@@ -226,8 +251,8 @@ class Copier:
             with trio.CancelScope(deadline=self._world.deadline(deadline)):
                 try:
                     return await anext(batches)
-                except OffsetOutOfRangeError:
-                    self._is_out_of_range = True
+                except (OffsetOutOfRangeError, LogTruncationError):
+                    self._is_astray = True
         return None
 
     # ---------------------------------------------------------------- records
@@ -250,7 +275,8 @@ class Copier:
                 headers=headers,
             )
             flow.count(records)
-        self._sent.append(_Sent(flow, _runs(records), batch.next_offset, deliveries))
+        flow.read_epochs = _epochs_after(flow.read_epochs, records, batch)
+        self._sent.append(_Sent(flow, _runs(records), batch.next_offset, flow.read_epochs, deliveries))
         flow.read_offset = batch.next_offset
         return len(records)
 
@@ -262,16 +288,33 @@ class Copier:
                 await sent.deliveries
                 sent.flow.note(sent.runs, sent.deliveries)
             sent.flow.offsets.advance(sent.next_offset)
+            sent.flow.epochs = sent.epochs
             self._sent.popleft()
 
     async def _store(self, producer: Producer) -> None:
         """Write the progress that has changed. In a transaction it takes effect with the records."""
         deliveries = []
         for flow in self._state.take_changed():
-            for key, value in encode_changes(flow.source, flow.topic_id, flow.offsets, flow.remote_id):
+            for key, value in encode_changes(flow.source, flow.topic_id, flow.offsets, flow.remote_id, flow.epochs):
                 deliveries.append(await producer.send(self._topic, value, key=key, partition=0))
         for delivery in deliveries:
             await delivery
+
+
+def _epochs_after(before: ReadEpochs, records: Sequence[ConsumerRecord], batch: FetchedBatch) -> ReadEpochs:
+    """Return the epochs at the end of a batch that was read after ``before``."""
+    last = batch.leader_epoch
+    if last < 0 or last == before.last:
+        return before if last >= 0 else ReadEpochs()
+    # Epochs only grow. Markers are no records: the new epoch may begin right behind the last record of an older one.
+    older = bisect_left(records, last, key=_leader_epoch)
+    if older:
+        return ReadEpochs(last, records[older - 1].offset + 1, records[older - 1].leader_epoch)
+    return ReadEpochs(last, batch.start_offset, before.last)
+
+
+def _leader_epoch(record: ConsumerRecord) -> int:
+    return record.leader_epoch
 
 
 def _runs(records: list[ConsumerRecord]) -> list[tuple[int, int]]:

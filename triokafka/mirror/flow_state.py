@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
 import trio
 
+from triokafka.client.consumer.read_epochs import ReadEpochs
 from triokafka.client.deliveries import Deliveries
 from triokafka.mirror.offset_map import OffsetMap
 from triokafka.mirror.offset_syncs import OffsetSyncRule
 from triokafka.mirror.positions import StoredPosition
 from triokafka.mirror.topic_replication import MirroredPartition
 from triokafka.records import ConsumerRecord
-from triokafka.structs import TopicPartition
+from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -29,19 +30,30 @@ class Counts:
     bytes: int = 0
     lost: int = 0
     """Offsets that the source deleted before they were mirrored."""
+    truncated: int = 0
+    """Mirrored offsets that the source lost, in an unclean leader election for example."""
 
 
 class PartitionFlow:
-    """One partition on its way. ``offsets`` maps what the target acknowledged; ``read_offset`` is read next."""
+    """One partition on its way. ``offsets`` maps what the target acknowledged, up to ``epochs``; ``read_offset`` is
+    read next, after ``read_epochs``.
+    """
 
     def __init__(
-        self, source: TopicPartition, where: MirroredPartition, offsets: OffsetMap, max_lag: int, counts: Counts
+        self,
+        source: TopicPartition,
+        where: MirroredPartition,
+        offsets: OffsetMap,
+        epochs: ReadEpochs,
+        max_lag: int,
+        counts: Counts,
     ) -> None:
         self.source = source
         self.remote = TopicPartition(where.remote_topic, source.partition)
         self.topic_id = where.topic_id
         self.remote_id = where.remote_id
         self.offsets = offsets
+        self.epochs = self.read_epochs = epochs
         self.read_offset = offsets.next_offset
         self.stored_offset = -1
         self.committed_offset = -1
@@ -67,11 +79,13 @@ class PartitionFlow:
 
 
 class _Known(NamedTuple):
-    """The progress of a partition that is not copied at the moment, with the ids of its two topics."""
+    """The progress of a partition, with the ids of its two topics. ``stored_offset`` is -1 if it has to be stored."""
 
     topic_id: UUID | None
     remote_id: UUID | None
     offsets: OffsetMap
+    epochs: ReadEpochs
+    stored_offset: int
 
 
 class FlowState:
@@ -88,7 +102,9 @@ class FlowState:
         # By partition the source topic's id, and the offset before which all is in the target or counted as lost.
         self._begun: dict[TopicPartition, tuple[UUID | None, int]] = {}
         self._stored: dict[TopicPartition, _Known] = {}
-        self._ends: Mapping[TopicPartition, int] | None = None
+        self._reported: set[tuple[TopicPartition, int, int, int]] = set()
+        """Truncations that are counted: partition, epoch and position before, position after."""
+        self._ends: dict[TopicPartition, int] | None = None
         self._syncs: dict[TopicPartition, tuple[int, int]] = {}
         self._changed = trio.Event()
 
@@ -100,7 +116,7 @@ class FlowState:
 
     def finish_at(self, ends: Mapping[TopicPartition, int]) -> None:
         """End the flow when the source offsets before these are mirrored."""
-        self._ends = ends
+        self._ends = dict(ends)
         self._wake()
 
     def is_finished(self) -> bool:
@@ -125,11 +141,14 @@ class FlowState:
         committed = {}
         for partition, flow in self.flows.items():
             if partition not in stored and flow.committed_offset >= 0:
+                epochs = flow.epochs if flow.committed_offset >= flow.offsets.next_offset else ReadEpochs()
                 flow.offsets.rewind(min(flow.committed_offset, flow.offsets.next_offset))
                 flow.offsets.change_all()
-                committed[partition] = _Known(flow.topic_id, flow.remote_id, flow.offsets)
+                committed[partition] = _of(flow)._replace(epochs=epochs, stored_offset=-1)
         self._stored = committed | {
-            partition: _Known(position.topic_id, position.remote_id, position.offset_map())
+            partition: _Known(
+                position.topic_id, position.remote_id, position.offset_map(), position.epochs, position.next_offset
+            )
             for partition, position in stored.items()
         }
         self.flows.clear()
@@ -155,18 +174,101 @@ class FlowState:
         """Take over the wanted partitions. Those that go are stored; they may come back."""
         for partition in [partition for partition in self.flows if partition not in wanted]:
             flow = self.flows.pop(partition)
-            self._stored[partition] = _Known(flow.topic_id, flow.remote_id, flow.offsets)
+            self._stored[partition] = _of(flow)
         self.assigned = wanted
 
-    def begin(self, partition: TopicPartition, where: MirroredPartition, start: int, end: int, how: str) -> int:
-        """Return the offset at which to read a partition whose log goes from ``start`` to ``end``."""
+    # ---------------------------------------------------------------- a source that was truncated
+
+    def _known(self, partition: TopicPartition) -> _Known | None:
+        flow = self.flows.get(partition)
+        return self._stored.get(partition) if flow is None else _of(flow)
+
+    def _change(self, partition: TopicPartition, epochs: ReadEpochs, stored_offset: int) -> None:
+        flow = self.flows.get(partition)
+        if flow is None:
+            self._stored[partition] = self._stored[partition]._replace(epochs=epochs, stored_offset=stored_offset)
+        else:
+            flow.epochs = flow.read_epochs = epochs
+            flow.stored_offset = stored_offset
+
+    def epochs_to_compare(self, partitions: Mapping[TopicPartition, MirroredPartition]) -> dict[TopicPartition, int]:
+        """Return the leader epochs of the last mirrored records, where the topic is still the same and they are known.
+
+        A leader's log that ends an epoch earlier was truncated (KIP-320).
+        """
+        known = {partition: self._known(partition) for partition in partitions}
+        return {
+            partition: found.epochs.last
+            for partition, found in known.items()
+            if found is not None and found.topic_id == partitions[partition].topic_id and found.epochs.last >= 0
+        }
+
+    def compare(self, partition: TopicPartition, end: OffsetAndMetadata | None) -> bool:
+        """Go back to where the leader's log still has what was mirrored. Return whether to compare again from there.
+
+        ``end`` is the leader's answer about the epoch of `epochs_to_compare`: the newest epoch up to it, and where that
+        ends; None if the leader does not know.
+        """
+        found = self._known(partition)
+        if found is None or found.epochs.last < 0:
+            return False
+        position = found.offsets.next_offset
+        same = None if end is None else found.epochs.same_until(end.leader_epoch, end.offset)
+        if same is None:
+            logger.warning(
+                "%s: the source does not know leader epoch %d, in which it had offset %d. If its log was truncated,"
+                " the target lacks the records that took the place of others.",
+                partition, found.epochs.last, position - 1,
+            )  # fmt: skip
+            self._change(partition, ReadEpochs(), found.stored_offset)
+            return False
+        if same.offset >= position:
+            return False
+        self._rewind(partition, found.offsets, same.offset, found.epochs.last)
+        self._change(partition, ReadEpochs(same.leader_epoch), -1)
+        return True
+
+    def _rewind(self, partition: TopicPartition, offsets: OffsetMap, to: int, epoch: int) -> None:
+        """Go back to an offset, because the source lost what came after it. Say so once."""
+        place = partition, epoch, offsets.next_offset, to
+        if place not in self._reported:  # an attempt that stores nothing meets the same truncation again
+            self._reported.add(place)
+            self.counts.truncated += offsets.next_offset - to
+            logger.warning(
+                "%s: the source lost offsets %d to %d after they were mirrored. The target keeps these records, and"
+                " mirroring goes on at offset %d.",
+                partition, to, offsets.next_offset - 1, to,
+            )  # fmt: skip
+        offsets.rewind(to)
+        topic_id, counted = self._begun.get(partition, (None, -1))
+        self._begun[partition] = topic_id, min(counted, to)
+        self._syncs.pop(partition, None)
+        if (flow := self.flows.get(partition)) is not None:
+            flow.due_sync = None
+
+    def forget_epochs(self, partitions: Iterable[TopicPartition]) -> None:
+        """Compare none of these: their leaders are too old to know where epochs end."""
+        for partition in partitions:
+            found = self._known(partition)
+            if found is not None:
+                self._change(partition, ReadEpochs(), found.stored_offset)
+
+    # ---------------------------------------------------------------- beginnings
+
+    def begin(
+        self, partition: TopicPartition, where: MirroredPartition, start: int, end: int, how: str
+    ) -> OffsetAndMetadata:
+        """Return the offset at which to read a partition whose log goes from ``start`` to ``end``, and the leader epoch
+        before it.
+        """
         topic_id, counted = self._begun.get(partition, (None, -1))
         if topic_id != where.topic_id:
             counted = -1
         flow = self.flows.get(partition)
-        known = self._stored.get(partition) if flow is None else _Known(flow.topic_id, flow.remote_id, flow.offsets)
+        known = self._known(partition)
+        epochs = ReadEpochs()
         if known is not None and known.topic_id == where.topic_id:
-            offsets, stored_offset = known.offsets, known.offsets.next_offset
+            offsets, epochs, stored_offset = known.offsets, known.epochs, known.stored_offset
             if None not in (known.remote_id, where.remote_id) and known.remote_id != where.remote_id:
                 logger.warning(
                     "%s: topic %s of the target was deleted and created again: mirroring goes on at offset %d, and"
@@ -187,16 +289,20 @@ class FlowState:
             logger.warning("%s: the source deleted %d offsets before they were mirrored", partition, lost)
         if start > offsets.next_offset:
             offsets.advance(start)
-        elif offsets.next_offset > end:
-            logger.warning("%s: the source lost offsets %d to %d", partition, end, offsets.next_offset - 1)
-            offsets.rewind(end)
+            epochs = ReadEpochs()  # others may have ended in between
+        elif offsets.next_offset > end and epochs.last < 0:  # with an epoch, the leader's log has been compared
+            self._rewind(partition, offsets, end, epochs.last)
+            stored_offset = -1
+        if self._ends is not None and partition in self._ends:
+            self._ends[partition] = min(self._ends[partition], max(end, offsets.next_offset))
         if flow is None or flow.offsets is not offsets or flow.remote_id != where.remote_id:
-            flow = PartitionFlow(partition, where, offsets, self._max_lag, self.counts)
-            flow.stored_offset = stored_offset
+            flow = PartitionFlow(partition, where, offsets, epochs, self._max_lag, self.counts)
             self.flows[partition] = flow
+        flow.stored_offset = stored_offset
         self._begun[partition] = where.topic_id, offsets.next_offset
         flow.read_offset = offsets.next_offset
-        return flow.read_offset
+        flow.epochs = flow.read_epochs = epochs
+        return OffsetAndMetadata(flow.read_offset, "", epochs.last)
 
     def has_changes(self) -> bool:
         """Whether `take_changed` would yield a partition."""
@@ -227,6 +333,10 @@ class FlowState:
     def return_syncs(self, syncs: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Take back syncs that could not be written, unless there are newer ones."""
         self._syncs = {**syncs, **self._syncs}
+
+
+def _of(flow: PartitionFlow) -> _Known:
+    return _Known(flow.topic_id, flow.remote_id, flow.offsets, flow.epochs, flow.stored_offset)
 
 
 def _acknowledged(deliveries: Deliveries) -> list[tuple[int, int]]:

@@ -60,6 +60,8 @@ class MirrorStatus:
     """Offsets of the source that are not in the target yet."""
     lost: int
     """Offsets that the source deleted before they were mirrored."""
+    truncated: int
+    """Mirrored offsets that the source lost, in an unclean leader election for example. The target keeps them."""
     checkpoints: int
     left_out: dict[str, str]
     """Topics that cannot be mirrored, with the reason."""
@@ -104,7 +106,7 @@ class Mirror:
             MirrorPositionsError: the stored progress is damaged, or of a newer version.
             UnsupportedVersionError: a cluster is too old.
         """
-        require_trio("Mirror.run()")
+        require_trio("Mirror.run()", asyncio="", blocking="")
         try:
             async with (
                 self._source,
@@ -178,6 +180,7 @@ class Mirror:
             bytes=self._state.counts.bytes,
             lag=lag,
             lost=self._state.counts.lost,
+            truncated=self._state.counts.truncated,
             checkpoints=0 if self._checkpoints is None else self._checkpoints.written,
             left_out=dict(self._topics.failures),
             failure=self._failure or self.problem,

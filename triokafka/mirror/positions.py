@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from triokafka.client.consumer.read_epochs import ReadEpochs
 from triokafka.errors import KafkaError
 from triokafka.mirror.offset_map import OffsetMap, Run
 from triokafka.structs import TopicPartition
@@ -19,6 +20,7 @@ from triokafka.structs import TopicPartition
 logger = logging.getLogger(__name__)
 
 _VERSION = 1
+_UNKNOWN = ReadEpochs()
 
 
 class MirrorPositionsError(KafkaError):
@@ -37,6 +39,8 @@ class StoredPosition:
     floor: int = 0
     next_offset: int = -1
     blocks: dict[int, list[Run]] = field(default_factory=dict)
+    epochs: ReadEpochs = _UNKNOWN
+    """Leader epochs before ``next_offset``; unknown if they were not stored (before 1.0)."""
     extent: tuple[int, int] | None = None
     """Which runs the map had; None if it was not stored (before 1.0)."""
 
@@ -46,7 +50,11 @@ class StoredPosition:
 
 
 def encode_changes(
-    partition: TopicPartition, topic_id: UUID | None, offsets: OffsetMap, remote_id: UUID | None = None
+    partition: TopicPartition,
+    topic_id: UUID | None,
+    offsets: OffsetMap,
+    remote_id: UUID | None = None,
+    epochs: ReadEpochs = _UNKNOWN,
 ) -> list[tuple[bytes, bytes | None]]:
     """Return keys and values of the records that store the changes of a map since the last call.
 
@@ -65,6 +73,7 @@ def encode_changes(
         "floor": offsets.floor,
         "next_offset": offsets.next_offset,
         "extent": offsets.extent,
+        "epochs": epochs,
     }
     return [*records, (_text(name), _text(value))]
 
@@ -94,6 +103,9 @@ def decode_positions(
                 position.topic_id = None if stored["topic_id"] is None else UUID(stored["topic_id"])
                 position.remote_id = None if stored.get("remote_id") is None else UUID(stored["remote_id"])
                 position.floor, position.next_offset = int(stored["floor"]), int(stored["next_offset"])
+                if (epochs := stored.get("epochs")) is not None:
+                    last, since, before = epochs
+                    position.epochs = ReadEpochs(int(last), None if since is None else int(since), int(before))
                 if (extent := stored.get("extent")) is not None:
                     first, count = map(int, extent)
                     position.extent = first, count

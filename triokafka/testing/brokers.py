@@ -49,7 +49,7 @@ async def running_broker(
     Raises:
         ConfigurationError: an option is unknown or its value cannot be used.
     """
-    require_trio("running_broker()", "triokafka.testing.blocking")
+    require_trio("running_broker()", asyncio="triokafka.testing.asyncio", blocking="triokafka.testing.blocking")
     from triokafka.broker_stub.config import BrokerConfig
 
     security = _security(tls, users)
@@ -86,7 +86,7 @@ async def running_cluster(
     With ``tls`` and ``users`` clients and brokers connect as with `running_broker`; brokers log in to each other as the
     first user. Connections to the controllers stay in plain text.
     """
-    require_trio("running_cluster()", "triokafka.testing.blocking")
+    require_trio("running_cluster()", asyncio="triokafka.testing.asyncio", blocking="triokafka.testing.blocking")
     from triokafka.broker_stub.config import BrokerConfig
 
     check_size(nodes, controllers)

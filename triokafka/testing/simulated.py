@@ -166,7 +166,7 @@ async def simulation(seed: int) -> AsyncIterator[Simulation]:
     Raises:
         IllegalStateError: the run is on the real clock; virtual time over real sockets would exceed every deadline.
     """
-    require_trio("simulation()")
+    require_trio("simulation()", asyncio="", blocking="triokafka.testing.run_simulation")
     clock = trio.lowlevel.current_clock()
     if not isinstance(clock, trio.testing.MockClock):
         raise IllegalStateError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from typing import Any, Final
 
 import pytest
@@ -49,9 +51,22 @@ def test_producer_and_admin_client_pass_the_limit_on_silence_to_the_sdk() -> Non
         (KafkaConsumer, "max_decompressed_batch_bytes", "much"),
         (KafkaConsumer, "connections_max_silence_ms", -2),
         (KafkaProducer, "connections_max_silence_ms", "soon"),
+        (KafkaProducer, "request_timeout_ms", "30000"),
+        (KafkaConsumer, "request_timeout_ms", "30000"),
+        (KafkaConsumer, "consumer_timeout_ms", True),
         (KafkaAdminClient, "connections_max_silence_ms", -2),
     ],
 )
 def test_wrong_values_are_refused_with_the_name(kind: Any, name: str, value: Any) -> None:
     with pytest.raises(KafkaConfigurationError, match=name):
         kind(bootstrap_servers="127.0.0.1:1", api_version=(3, 0), bootstrap_timeout_ms=100, **{name: value})
+
+
+@pytest.mark.parametrize("kind", [KafkaProducer, KafkaAdminClient])
+def test_wrong_arguments_raise_one_error_and_print_nothing(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    with pytest.raises(TypeError, match="positional argument"):
+        kind("127.0.0.1:1")
+    gc.collect()
+    assert unraisable == []

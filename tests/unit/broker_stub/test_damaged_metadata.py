@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 import pytest
+import trio
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from triokafka.broker_stub.controller.repair import repair_metadata
@@ -127,6 +128,19 @@ async def test_flipped_bit_below_the_newest_snapshot_loses_nothing(
     caplog.clear()
     assert len(await topics(world)) == TOPICS
     assert not caplog.text
+
+
+async def test_after_damage_below_the_newest_snapshot_another_one_is_taken() -> None:
+    """The log from the old one on is all that leads to the present state."""
+    world = await stopped(clean=True, snapshot=True)
+    change(world, LOG, flip(places(world)[2] + 70))
+    async with running_node(world=world) as node:
+        files = node.process.metadata.files
+        with trio.fail_after(60):
+            while len(files.snapshots.ids()) < 2:
+                await trio.sleep(0.01)
+    change(world, f"{FOLDER}/{files.snapshots.ids()[-1].file_name}", flip(90))
+    assert len(await topics(world)) == TOPICS
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from triokafka.cli.app import commands
+from triokafka.cli.app import commands, run
 
 
 def leaves(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -63,7 +63,13 @@ def test_lists_of_commands_have_whole_sentences() -> None:
         printed = " ".join(CliRunner().invoke(commands, [*group, "--help"]).output.split())
         for path, one in LEAVES.items():
             if path[:-1] == group:
-                assert f" {path[-1]} {one.get_short_help_str(limit=1_000)}" in printed
+                line = f" {path[-1]} {one.get_short_help_str(limit=1_000)}"
+                assert (line in printed) is not one.hidden
+
+
+def test_unknown_option_like_two_others_gets_one_sentence_with_both(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["broker", "--nonsense"]) == 2
+    assert "Did you mean one of '--console', '--nodes'? See triokafka broker --help." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)

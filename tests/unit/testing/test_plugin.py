@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -88,49 +87,6 @@ def test_any_client_in_four_workers(runs: pytest.Pytester) -> None:
     runs.makepyfile(_CLIENTS)
     result = run(runs, "-n", "4")
     result.assert_outcomes(passed=8)
-
-
-def test_set_up_and_tear_down_together_take_less_than_30_ms(runs: pytest.Pytester) -> None:
-    """Of everything that is not imported for the first time: the broker is started and stopped for each test."""
-    runs.makepyfile(
-        """
-        import time
-        import pytest
-
-        BEGAN = {}
-
-        @pytest.mark.parametrize("number", range(8))
-        def test_one(kafka_broker, kafka_topic, number):
-            pass
-        """
-    )
-    runs.makeconftest(
-        """
-        import time
-        import pytest
-
-        took = {}
-
-        @pytest.hookimpl(wrapper=True)
-        def pytest_runtest_setup(item):
-            began = time.process_time()
-            yield
-            took[item.name] = time.process_time() - began
-
-        @pytest.hookimpl(wrapper=True)
-        def pytest_runtest_teardown(item):
-            began = time.process_time()
-            yield
-            took[item.name] += time.process_time() - began
-
-        def pytest_terminal_summary(terminalreporter):
-            terminalreporter.write_line("quickest: %.6f" % min(took.values()))
-        """
-    )
-    result = run(runs, "-o", "kafka_broker_scope=function")
-    result.assert_outcomes(passed=8)
-    found = re.search(r"quickest: ([\d.]+)", result.stdout.str())
-    assert found is not None and float(found[1]) < 0.030
 
 
 def test_faults_end_with_the_test(runs: pytest.Pytester) -> None:

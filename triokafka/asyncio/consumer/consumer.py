@@ -12,7 +12,7 @@ import re
 import time
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import SimpleNamespace, TracebackType
 from typing import Any, Final, Self
@@ -345,15 +345,20 @@ class AIOKafkaConsumer:
 
     # ---------------------------------------------------------------- records
 
-    def __aiter__(self) -> Self:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         if self._closed:
             raise ConsumerStoppedError()
-        return self
+        if type(self).__anext__ is not AIOKafkaConsumer.__anext__:
+            return self
+        return self._buffer.cursor.over(self._next_unless_stopped)
 
     async def __anext__(self) -> ConsumerRecord:
         """Return the next record; wait without limit. The iteration ends when the consumer is stopped."""
-        for record in self._buffer.iterator:
+        for record in self._buffer.cursor.iterator:
             return record
+        return await self._next_unless_stopped()
+
+    async def _next_unless_stopped(self) -> ConsumerRecord:
         try:
             return await self._next(())
         except ConsumerStoppedError:
@@ -371,7 +376,7 @@ class AIOKafkaConsumer:
             KafkaError: the group or a topic refuses this consumer.
         """
         if not partitions:
-            for record in self._buffer.iterator:
+            for record in self._buffer.cursor.iterator:
                 return record
         assert all(isinstance(one, TopicPartition) for one in partitions)
         return await self._next(partitions)
@@ -382,7 +387,7 @@ class AIOKafkaConsumer:
             if self._session.dormant:
                 await self._session.ask(self._session.wake_up)
             if self._buffer.next_run(partitions=partitions):
-                for record in self._buffer.iterator:
+                for record in self._buffer.cursor.iterator:
                     return record
             self._raise_errors()
             await self._local.changed(None)

@@ -21,7 +21,7 @@ from cython.cimports.cpython.object import PyObject
 from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
 from cython.cimports.cpython.unicode import PyUnicode_CheckExact
-from cython.cimports.triokafka.client.producer._coroutine import (
+from cython.cimports.triokafka.records._coroutine import (
     PYGEN_NEXT,
     PYGEN_RETURN,
     PyIter_Send,

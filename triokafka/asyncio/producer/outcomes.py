@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 def settle_part(chunk: Chunk, first: int, part: DeliveredPart, deliveries: Deliveries) -> None:
     """Settle the records of a part of the deliveries; the part's positions count from record ``first``."""
-    positions = part.positions
-    if not part.is_written:
+    positions, written = part.positions, part.written()
+    if written is None:
         each = list(deliveries)
         for position in positions:
             chunk.settle(first + position, first + position + 1, _outcome(each[position], acked=chunk.acked))
         return
-    place, stamped = part.topic_partition if chunk.acked else None, int(part.stamped_by_broker)
-    offset, timestamps = part.base_offset, part.timestamps
+    topic_partition, offset, timestamps, by_broker = written
+    place, stamped = topic_partition if chunk.acked else None, int(by_broker)
     offsets: Sequence[int] | int = range(offset, offset + len(positions)) if offset >= 0 else offset
     if isinstance(positions, range):
         begin, end = first + positions.start, first + positions.stop

@@ -198,13 +198,14 @@ class ProducerSession:
         if producer is None:
             return False
         try:
+            keys, partitions, timestamps, headers = chunk.keys, chunk.partitions, chunk.timestamps, chunk.headers
             deliveries = producer.send_nowait_as_deliveries(
                 chunk.topic,
                 chunk.values[0],
-                key=_first(chunk.keys),
-                partition=_first(chunk.partitions),
-                timestamp_ms=_first(chunk.timestamps),
-                headers=_first(chunk.headers) or (),
+                key=keys[0] if keys else None,
+                partition=partitions[0] if partitions else None,
+                timestamp_ms=timestamps[0] if timestamps else None,
+                headers=headers[0] or () if headers else (),
             )
         except (BufferFullError, MetadataNotReadyError):
             return False
@@ -330,7 +331,3 @@ def _first_error(group: ExceptionGroup[Exception]) -> Exception:
     while isinstance(found, ExceptionGroup):
         found = found.exceptions[0]
     return found
-
-
-def _first(column: list[Any] | None) -> Any:
-    return column[0] if column else None

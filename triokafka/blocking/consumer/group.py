@@ -278,7 +278,7 @@ class KafkaConsumer:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        for record in self._buffered.iterator:
+        for record in self._buffered.cursor.iterator:
             return record
         return self._next_of_more()
 
@@ -296,7 +296,7 @@ class KafkaConsumer:
                 raise StopIteration
             self._refill(max(0.0, left), limit)
             if self._buffered.next_run(limit):
-                return next(self._buffered.iterator)
+                return next(self._buffered.cursor.iterator)
 
     # ---------------------------------------------------------------- positions and offsets
 

@@ -66,9 +66,9 @@ class KafkaProducer:
 
     DEFAULT_CONFIG: Final[dict[str, Any]] = PRODUCER_DEFAULTS
     DEPRECATED_CONFIGS: Final = ()
+    _closed = True  # also if the constructor failed, or its arguments were wrong
 
     def __init__(self, **configs: Any) -> None:
-        self._closed = True
         unknown = {
             name: value
             for name, value in configs.items()

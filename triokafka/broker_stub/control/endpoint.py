@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 from triokafka.broker_stub.faults.faults import Fault, Faults, RequestFault, check
 from triokafka.broker_stub.faults.names import UnknownNameError, api_key, error_class, nearest
 from triokafka.broker_stub.http_server import BadRequestError, HttpRequest, HttpServer, Reply
-from triokafka.broker_stub.metrics.prometheus import as_prometheus_text
+from triokafka.broker_stub.metrics.prometheus import prometheus_text
 from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.protocol.api import API_NAMES
 from triokafka.world import World
@@ -105,7 +105,7 @@ class ControlEndpoint:
     async def carry_out(self, method: str, path: str, body: bytes) -> tuple[str, Any]:
         """Return status line and answer of a request, also of this process itself. Raises `KafkaError`."""
         if path == _METRICS and method == "GET":
-            return "200 OK", as_prometheus_text(self._metrics())
+            return "200 OK", await prometheus_text(self._metrics(), self._world)
         action = self._actions.get(path)
         if action is not None:
             if method != action.method:

@@ -1,8 +1,10 @@
 """A broker's metrics with Kafka's names.
 
 A sample has the name and tags of Kafka's MBean, for example ``kafka.network:type=RequestMetrics,name=TotalTimeMs`` with
-the tag ``request``. Counters start with the broker; readers compute rates. The metrics are computed on request, without
-waiting.
+the tag ``request``. Counters start with the broker; readers compute rates.
+
+The metrics are computed while an iterator is read. Between two samples other tasks may run: an iterator goes over
+copies, never over what such a task can change.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from triokafka.broker_stub.metrics.partition_catalogue import (
     client_samples,
     group_lag_samples,
     partition_samples,
-    producer_samples,
     topic_samples,
 )
 from triokafka.broker_stub.metrics.recent_share import RecentShare
@@ -26,6 +27,7 @@ from triokafka.broker_stub.metrics.sample import Sample, duration_samples
 from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
+from triokafka.broker_stub.request.request_metrics import ApiMetrics
 from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import ERRORS
 
@@ -37,21 +39,30 @@ _QUOTAS: Final = {
 
 
 def request_samples(dispatcher: Dispatcher) -> Iterator[Sample]:
-    """Yield the metrics of the requests that a dispatcher has answered."""
-    for api, metrics in dispatcher.metrics:
-        for version, count in sorted(metrics.by_version.items()):
-            tags = {"request": api, "version": str(version)}
-            yield Sample("kafka.network:type=RequestMetrics,name=RequestsPerSec", tags, count, "Count")
-        for code, count in sorted(metrics.errors.items()):
-            tags = {"request": api, "error": _error_name(code)}
-            yield Sample("kafka.network:type=RequestMetrics,name=ErrorsPerSec", tags, count, "Count")
-        for name, summary in metrics.summaries().items():
-            full, tags = f"kafka.network:type=RequestMetrics,name={name}", {"request": api}
-            yield Sample(full, tags, summary.requests, "Count")
-            yield Sample(full, tags, summary.total, "Sum")
-            yield Sample(full, tags, summary.most, "Max")
-            for quantile, value in summary.quantiles.items():
-                yield Sample(full, tags, value, str(quantile))
+    """Yield the metrics of the requests of every API that a dispatcher serves."""
+    for key in list(dispatcher.handlers):
+        dispatcher.load(key)  # also of APIs that nobody has asked for
+        yield from _api_samples(name := dispatcher.handlers[key].name, dispatcher.metrics.api(name))
+    served = {handler.name for handler in dispatcher.handlers.values()}
+    for name, metrics in dispatcher.metrics:
+        if name not in served:  # the fetches of consumers and of followers
+            yield from _api_samples(name, metrics)
+
+
+def _api_samples(api: str, metrics: ApiMetrics) -> Iterator[Sample]:
+    for version, count in sorted(metrics.by_version.items()):
+        tags = {"request": api, "version": str(version)}
+        yield Sample("kafka.network:type=RequestMetrics,name=RequestsPerSec", tags, count, "Count")
+    for code, count in sorted(metrics.errors.items()):
+        tags = {"request": api, "error": _error_name(code)}
+        yield Sample("kafka.network:type=RequestMetrics,name=ErrorsPerSec", tags, count, "Count")
+    for name, summary in metrics.summaries().items():
+        full, tags = f"kafka.network:type=RequestMetrics,name={name}", {"request": api}
+        yield Sample(full, tags, summary.requests, "Count")
+        yield Sample(full, tags, summary.total, "Sum")
+        yield Sample(full, tags, summary.most, "Max")
+        for quantile, value in summary.quantiles.items():
+            yield Sample(full, tags, value, str(quantile))
 
 
 def network_samples(sockets: SocketServer) -> Iterator[Sample]:
@@ -112,7 +123,6 @@ class BrokerMetrics:
         yield from self._of_transactions()
         yield from self._of_state()
         yield from partition_samples(self._services)
-        yield from producer_samples(self._services)
         yield from topic_samples(self._services)
         yield from group_lag_samples(self._services)
         yield from client_samples(self._services)
@@ -161,17 +171,9 @@ class BrokerMetrics:
 
     def _of_replicas(self) -> Iterator[Sample]:
         replicas = self._services.replicas
-        health, proposals, lags = replicas.health(), replicas.proposals, replicas.fetchers.lags()
-        for name, value in (
-            ("PartitionCount", len(replicas)),
-            ("LeaderCount", health.leaders),
-            ("OfflineReplicaCount", replicas.offline),
-            ("UnderReplicatedPartitions", health.under_replicated),
-            ("UnderMinIsrPartitionCount", health.under_min_isr),
-            ("AtMinIsrPartitionCount", health.at_min_isr),
-            ("ReassigningPartitions", health.reassigning),
-        ):
-            yield Sample(f"kafka.server:type=ReplicaManager,name={name}", {}, value)
+        proposals, lags = replicas.proposals, list(replicas.fetchers.lags_by_fetcher())
+        yield Sample("kafka.server:type=ReplicaManager,name=PartitionCount", {}, len(replicas))
+        yield Sample("kafka.server:type=ReplicaManager,name=OfflineReplicaCount", {}, replicas.offline)
         for name, count in (
             ("IsrShrinksPerSec", proposals.shrinks),
             ("IsrExpandsPerSec", proposals.expansions),
@@ -180,10 +182,10 @@ class BrokerMetrics:
             yield Sample(f"kafka.server:type=ReplicaManager,name={name}", {}, count, "Count")
         now, fetchers = self._services.world.now(), replicas.fetchers
         prefix, manager = "kafka.server:type=ReplicaFetcherManager,name=", {"clientId": "Replica"}
-        yield Sample(f"{prefix}MaxLag", manager, max(lags.values(), default=0))
+        yield Sample(f"{prefix}MaxLag", manager, max((lag for _, found in lags for lag in found.values()), default=0))
         yield Sample(f"{prefix}MinFetchRate", manager, fetchers.least_requests_per_second(now))
         yield Sample(f"{prefix}FailedPartitionsCount", manager, fetchers.resting(now))
-        for client_id, of_partitions in fetchers.lags_by_fetcher():
+        for client_id, of_partitions in lags:
             for (topic, number), lag in of_partitions.items():
                 tags = {"clientId": client_id, "topic": topic, "partition": str(number)}
                 yield Sample("kafka.server:type=FetcherLagMetrics,name=ConsumerLag", tags, lag)

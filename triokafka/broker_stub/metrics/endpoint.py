@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from triokafka.broker_stub.http_server import HttpRequest, HttpServer, Reply
-from triokafka.broker_stub.metrics.prometheus import as_prometheus_text
+from triokafka.broker_stub.metrics.prometheus import prometheus_text
 from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.world import World
 
 PATHS: Final = ("/metrics", "/healthz", "/readyz")
-_MANY: Final = 2_000
-"""Samples from which the text is made in a thread: some ten milliseconds of work."""
 Metrics = Callable[[], Iterable[Sample]]
 
 
@@ -32,10 +30,7 @@ def metrics_server(world: World, metrics: Metrics, ready: Callable[[], bool] = l
         if request.method != "GET":
             return "405 Method Not Allowed", {"error": f"{request.method}: only GET is served"}
         if path == "/metrics":
-            samples = list(metrics())
-            if len(samples) < _MANY:
-                return "200 OK", as_prometheus_text(samples)
-            return "200 OK", await world.run_in_thread(as_prometheus_text, samples)  # requests go on meanwhile
+            return "200 OK", await prometheus_text(metrics(), world)
         if path == "/readyz" and not ready():
             return "503 Service Unavailable", "not ready\n"
         return "200 OK", "ok\n"

@@ -21,12 +21,48 @@ PUSHED: Final = "kafka_client:type="
 """Prefix of the names of pushed metrics: ``kafka_client_producer_record_send_total`` in the text."""
 
 
+class _Totals:
+    """Numbers of partitions, summed up in the one pass over all of them.
+
+    A transaction is late when its producer wrote nothing for ``transaction.max.timeout.ms`` and five minutes more
+    (KIP-664).
+    """
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._latest = services.world.wall_ms() - services.config.current.transaction_max_timeout_ms - _LATE_MS
+        self._counts = dict.fromkeys(
+            (
+                "LeaderCount", "UnderReplicatedPartitions", "UnderMinIsrPartitionCount", "AtMinIsrPartitionCount",
+                "ReassigningPartitions", "ProducerIdCount", "PartitionsWithLateTransactionsCount",
+            ),
+            0,
+        )  # fmt: skip
+
+    def add(self, partition: Partition) -> None:
+        counts, producers = self._counts, partition.log.producers
+        counts["ProducerIdCount"] += len(producers)
+        if partition.is_leader:
+            counts["LeaderCount"] += 1
+            counts["UnderReplicatedPartitions"] += len(partition.in_sync_replicas) < len(partition.replicas)
+            counts["UnderMinIsrPartitionCount"] += partition.under_min_isr
+            counts["AtMinIsrPartitionCount"] += partition.at_min_isr
+            counts["ReassigningPartitions"] += bool(partition.adding_replicas)
+            last = producers.last_of_oldest_transaction()
+            counts["PartitionsWithLateTransactionsCount"] += last is not None and last < self._latest
+
+    def samples(self) -> Iterator[Sample]:
+        for name, count in self._counts.items():
+            yield Sample(f"kafka.server:type=ReplicaManager,name={name}", {}, count)
+
+
 def partition_samples(services: BrokerServices) -> Iterator[Sample]:
-    """Yield the metrics of every partition that the broker has a replica of."""
-    for partition in services.replicas.partitions():
+    """Yield the metrics of every partition that the broker has a replica of, and their totals."""
+    totals = _Totals(services)
+    for partition in list(services.replicas.partitions()):
         topic, number = partition.topic_partition
         tags = {"topic": topic, "partition": str(number)}
         log = partition.log
+        totals.add(partition)
         for name, value in (
             ("NumLogSegments", len(log.segments)),
             ("LogStartOffset", log.log_start_offset),
@@ -35,22 +71,7 @@ def partition_samples(services: BrokerServices) -> Iterator[Sample]:
         ):
             yield Sample(f"kafka.log:type=Log,name={name}", tags, value)
         yield from _replication(partition, tags)
-
-
-def producer_samples(services: BrokerServices) -> Iterator[Sample]:
-    """Yield the number of producers that the logs remember, and of led partitions with a late transaction (KIP-664).
-
-    A transaction is late when its producer wrote nothing for ``transaction.max.timeout.ms`` and five minutes more.
-    """
-    latest = services.world.wall_ms() - services.config.current.transaction_max_timeout_ms - _LATE_MS
-    producers = late = 0
-    for partition in services.replicas.partitions():
-        states = partition.log.producers
-        producers += len(states)
-        last = states.last_of_oldest_transaction() if partition.is_leader else None
-        late += last is not None and last < latest
-    yield Sample("kafka.server:type=ReplicaManager,name=ProducerIdCount", {}, producers)
-    yield Sample("kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount", {}, late)
+    yield from totals.samples()
 
 
 def _replication(partition: Partition, tags: dict[str, str]) -> Iterator[Sample]:
@@ -93,15 +114,15 @@ def client_samples(services: BrokerServices) -> Iterator[Sample]:
     yield Sample("kafka.server:type=client-metrics,name=instance-count", {}, len(instances))
     name = "kafka.server:type=client-metrics,name=unknown-subscription-request-count"
     yield Sample(name, {}, services.telemetry.unknown_subscriptions)
-    for instance_id, instance in instances.items():
+    for instance_id, instance in list(instances.items()):
         ids = {"client_id": instance.facts.client_id, "client_instance_id": str(instance_id)}
-        for (metric, attributes), value in instance.series.items():
+        for (metric, attributes), value in list(instance.series.items()):
             short = metric.removeprefix("org.apache.kafka.")
             yield Sample(f"{PUSHED}{short}", {**ids, **dict(attributes)}, value)
 
 
 def _of_led_partitions(services: BrokerServices) -> Iterator[Sample]:
-    for partition in services.replicas.partitions():
+    for partition in list(services.replicas.partitions()):
         if not partition.is_leader:
             continue
         topic, number = partition.topic_partition
@@ -120,7 +141,7 @@ def _of_led_partitions(services: BrokerServices) -> Iterator[Sample]:
 def group_lag_samples(services: BrokerServices) -> Iterator[Sample]:
     """Yield offsets, lag and members of the groups of this broker, and the offsets of its partitions."""
     ends: dict[TopicPartition, int] = {}
-    for partition in services.replicas.partitions():
+    for partition in list(services.replicas.partitions()):
         topic, number = partition.topic_partition
         ends[partition.topic_partition] = partition.high_watermark
         if partition.is_leader:

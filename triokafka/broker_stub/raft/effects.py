@@ -67,6 +67,10 @@ class Effects:
         """Record that ``state`` is durable."""
         self._stored = state
 
+    def forget_messages(self) -> None:
+        """Drop the requests and responses that wait for the state."""
+        self._output = Output(self._output.events, [], [])
+
     def event(self, event: Event) -> None:
         """Report an event to the listener."""
         self._output.events.append(event)

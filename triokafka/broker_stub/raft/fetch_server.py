@@ -41,6 +41,7 @@ class FetchServer:
         self._quorum = quorum
         self._held: list[_Held] = []
         self._complained_at = -math.inf
+        self._asked_at = -math.inf
 
     def fetch(self, request: FetchRequest, *, listener: str, now: float) -> Reply[FetchResponse]:
         """Answer a Fetch, now or when there are records or a higher high watermark.
@@ -110,25 +111,34 @@ class FetchServer:
         failure: CorruptRecordError | KafkaStorageError,
         now: float,
     ) -> None:
-        """Send the newest snapshot instead of records that cannot be read, if it contains them."""
+        """Send the newest snapshot instead of records that cannot be read, if it contains them.
+
+        If none does, this node takes one, because the image that it has in memory contains every committed record.
+        Records that are not committed yet stay so: followers that get only errors elect another leader.
+        """
         quorum, offset = self._quorum, partition.fetch_offset
         newest = quorum.log.latest_snapshot_id()
         helps = newest is not None and newest.end_offset > offset
+        is_committed = offset < quorum.high_watermark
+        if helps:
+            remedy = "The snapshot that contains them is sent instead"
+        elif is_committed:
+            remedy = "A snapshot that contains them is taken, and sent instead"
+        else:
+            remedy = "They are not committed: another node has to lead the quorum"
         if now - self._complained_at >= COMPLAINT_PAUSE:
             self._complained_at = now
-            remedy = (
-                "The snapshot that contains them is sent instead"
-                if helps
-                else "Other nodes get them after the next snapshot. This node does not start again with this file"
-            )
             logger.error(
                 "Node %d: the records of the metadata log at offset %d cannot be read: %s. %s. Check the disk.",
                 quorum.config.node_id, offset, failure, remedy,
             )  # fmt: skip
+        if not helps and is_committed and now - self._asked_at >= COMPLAINT_PAUSE:
+            self._asked_at = now
+            quorum.effects.event(lambda listener: listener.snapshot_needed())
         if helps:
             self._answer(reply, listener, request, comparison=Comparison(snapshot=newest))
-        else:
-            self._answer(reply, listener, request, error=failure.code)
+            return
+        self._answer(reply, listener, request, error=failure.code)
 
     def _answer(
         self,

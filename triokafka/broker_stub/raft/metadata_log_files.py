@@ -38,7 +38,8 @@ KEEP_ALL: Final = LogConfig(retention_ms=-1, retention_bytes=-1, segment_ms=2**6
 class MetadataLogFiles:
     """The metadata log and its snapshots on the disk of one node. See `RaftLog` for what its methods promise.
 
-    ``snapshots`` are the files beside the log; ``last_append_ms`` is the time of the last append (-1: none), and
+    ``snapshots`` are the files beside the log; ``begins_after_damage`` says that a damaged part before the newest
+    snapshot was removed at this start; ``last_append_ms`` is the time of the last append (-1: none), and
     ``appended_bytes`` the size of all appends since the start.
 
     Args:
@@ -69,10 +70,13 @@ class MetadataLogFiles:
         storage.make_dirs_durably(self.directory)
         self.snapshots = SnapshotFiles(storage, self.directory)
         self.snapshots.remove_unfinished()
+        self.begins_after_damage = False
         self.last_append_ms = -1
         self.appended_bytes = 0
         self._newest_ms = now_ms
         self._snapshot_ids = self.snapshots.complete_ids()
+        self._damaged_snapshots: set[SnapshotId] = set()
+        self._sent_snapshots: set[SnapshotId] = set()
         if not self._snapshot_ids and self.snapshots.ids()[:1] == [SnapshotId(0, 0)]:
             raise self.damaged(f"{self.directory}/{SnapshotId(0, 0).file_name} is damaged")
         epochs = self._check(committed=committed, repair=repair)
@@ -106,6 +110,7 @@ class MetadataLogFiles:
                 and check.begin_at(newest, damage)
             ):
                 self._forget_snapshots_before(newest)
+                self.begins_after_damage = True
                 continue
             if damage.is_end and committed <= damage.offset:
                 break  # an interrupted write: the log cuts it when it opens
@@ -134,7 +139,7 @@ class MetadataLogFiles:
             f"they have)"
         )
 
-    def reconcile(self, *, alone: bool, now_ms: int) -> None:
+    def reconcile(self, *, alone: bool, now_ms: int, can_vote: bool = True) -> None:
         """Make log and snapshots fit together at a start.
 
         The log may end before the newest snapshot: it is empty because it was removed, or this node fetched the
@@ -143,16 +148,24 @@ class MetadataLogFiles:
 
         Args:
             alone: this node is the only voter, and so wrote every snapshot itself.
+            can_vote: this node may be a voter. One that never is has acknowledged nothing, and may fetch all again.
 
         Raises:
             DamagedLogError: records before the end of a snapshot that this node wrote itself are missing.
-            KafkaStorageError: the log begins after offset 0, and no readable snapshot leads up to it; or the disk
-                failed.
+            KafkaStorageError: the log of a node that may vote begins after offset 0, and no readable snapshot leads up
+                to it; or the disk failed.
         """
         newest = self.latest_snapshot_id()
         start, end = self.start_offset, self.end_offset
         if newest is None or newest.end_offset < start:
-            if start > 0:
+            if start > 0 and not can_vote:
+                logger.error(
+                    "%s: the log begins at offset %d, and no snapshot that can be read leads up to it. It is fetched "
+                    "from the controllers. Check the disk.",
+                    self.directory, start,
+                )  # fmt: skip
+                self._log.truncate_fully_and_start_at(0, now_ms=now_ms)
+            elif start > 0:
                 raise KafkaStorageError(
                     f"the metadata log in {self.directory} begins at offset {start}, and no snapshot leads up to it, "
                     f"or none that can be read. Restore {self.directory} from a backup."
@@ -238,12 +251,17 @@ class MetadataLogFiles:
     def read(self, offset: int, max_bytes: int, *, up_to: int | None = None) -> Buffer:
         """See `RaftLog`."""
         records = self._log.read(offset, max_bytes, up_to_offset=up_to).records
-        expected = -1
-        for info in iter_batches(records, check_crc=True):
-            first = expected < 0 and info.base_offset <= offset < info.next_offset
-            if not (first or info.base_offset == expected):
-                raise CorruptRecordError(f"a batch with offset {info.base_offset} is where another one should be")
-            expected = info.next_offset
+        expected, end = -1, 0
+        try:
+            for info in iter_batches(records, check_crc=True):
+                first = expected < 0 and info.base_offset <= offset < info.next_offset
+                if not (first or info.base_offset == expected):
+                    raise CorruptRecordError(f"a batch with offset {info.base_offset} is where another one should be")
+                expected, end = info.next_offset, info.end
+        except CorruptRecordError:
+            if not end:
+                raise
+            return records[:end]  # the next read begins at the damage
         return records
 
     def read_all(self, *, from_offset: int | None = None, up_to: int | None = None) -> Iterator[LogBatch]:
@@ -288,7 +306,7 @@ class MetadataLogFiles:
 
     def snapshot_size(self, snapshot_id: SnapshotId) -> int | None:
         """See `RaftLog`."""
-        if snapshot_id not in self._snapshot_ids:
+        if snapshot_id not in self._snapshot_ids or snapshot_id in self._damaged_snapshots:
             return None
         try:
             return self.snapshots.size(snapshot_id)
@@ -298,19 +316,32 @@ class MetadataLogFiles:
     def read_snapshot(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> Buffer:
         """See `RaftLog`."""
         try:
+            if position == 0:
+                if snapshot_id in self._sent_snapshots:
+                    self._check_snapshot(snapshot_id)  # a node that found it damaged asks for it again
+                self._sent_snapshots.add(snapshot_id)
             return self.snapshots.read_part(snapshot_id, position, max_bytes)
         except OSError as error:
+            self._damaged_snapshots.add(snapshot_id)
             raise KafkaStorageError(f"{self.directory}/{snapshot_id.file_name}: {error}") from error
+
+    def _check_snapshot(self, snapshot_id: SnapshotId) -> None:
+        try:
+            self.snapshots.check(snapshot_id)
+        except (ValueError, KafkaError) as error:
+            self._damaged_snapshots.add(snapshot_id)
+            raise CorruptRecordError(f"{self.directory}/{snapshot_id.file_name} is damaged: {error}") from error
 
     def store_snapshot(self, snapshot_id: SnapshotId) -> SnapshotFileWriter | None:
         """See `RaftLog`."""
-        if snapshot_id in self._snapshot_ids:
+        if snapshot_id in self._snapshot_ids and snapshot_id not in self._damaged_snapshots:
             return None
         return SnapshotFileWriter(self._storage, self.directory, snapshot_id, finished=self._snapshot_finished)
 
     def _snapshot_finished(self, snapshot_id: SnapshotId) -> None:
-        # A new list, because this may run in another thread.
+        # New collections, because this may run in another thread.
         self._snapshot_ids = sorted({*self._snapshot_ids, snapshot_id})
+        self._damaged_snapshots = self._damaged_snapshots - {snapshot_id}
 
     def truncate_to_latest_snapshot(self) -> bool:
         """See `RaftLog`."""
@@ -345,7 +376,8 @@ class MetadataLogFiles:
         """Delete old snapshots, and the segments before the oldest remaining one; return the deleted snapshots.
 
         The newest snapshot always stays. An older one is deleted when log and snapshots exceed ``max_bytes``, or when
-        it is older than ``max_age_ms`` (-1 for no limit: ``metadata.max.retention.bytes`` and ``.ms``).
+        it is older than ``max_age_ms`` (-1 for no limit: ``metadata.max.retention.bytes`` and ``.ms``), unless the
+        next one is damaged.
 
         Raises:
             KafkaStorageError, OSError: the disk failed.
@@ -355,7 +387,8 @@ class MetadataLogFiles:
         total = self._log.size + sum(self.snapshots.size(snapshot_id) for snapshot_id in self._snapshot_ids)
         while len(self._snapshot_ids) > 1:
             oldest, following = self._snapshot_ids[:2]
-            if not (0 <= max_bytes < total or self._is_older(oldest, max_age_ms, now_ms)):
+            is_due = 0 <= max_bytes < total or self._is_older(oldest, max_age_ms, now_ms)
+            if not is_due or following in self._damaged_snapshots:
                 break
             before = self._log.size + self.snapshots.size(oldest)
             if not self.delete_before_snapshot(following):

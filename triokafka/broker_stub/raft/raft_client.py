@@ -18,6 +18,7 @@ from triokafka.broker_stub.raft.effects import Reply, Send
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.peer_channels import PeerChannel, PeerChannels
+from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE
 from triokafka.broker_stub.raft.quorum_metrics import QuorumMetrics
 from triokafka.broker_stub.raft.quorum_state import ElectionState, QuorumStateStore
 from triokafka.broker_stub.raft.raft_config import RaftConfig
@@ -49,6 +50,7 @@ R = TypeVar("R", bound=Response)
 _READ_BYTES: Final = 1 << 20
 _FETCH_WITH_ENDPOINTS: Final = 16
 _LONGEST_WAIT: Final = 3600.0
+_SAVE_AGAIN: Final = 1.0
 
 
 class RaftClient:
@@ -92,6 +94,8 @@ class RaftClient:
         self._disk_work = trio.Event()
         self._changed = trio.Event()
         self._is_pumping = self._pump_again = False
+        self._saves_in_vain = False
+        self._complained_at = -math.inf
         self._flush_begun_at = -math.inf
         self._nursery: trio.Nursery | None = None
         self._stopped = False
@@ -130,7 +134,7 @@ class RaftClient:
     @property
     def is_stuck(self) -> bool:
         """Whether this node cannot write what others commit: its disk is full, or failed."""
-        return self.failure is not None or self._core.disk_refuses
+        return self.failure is not None or self._core.disk_refuses or self._saves_in_vain
 
     @property
     def high_watermark(self) -> int:
@@ -384,6 +388,9 @@ class RaftClient:
             self._disk_work = trio.Event()
             await trio.sleep(self._linger())
             await self._write()
+            if self._saves_in_vain:
+                await trio.sleep(_SAVE_AGAIN)
+                self._disk_work.set()
 
     def _linger(self) -> float:
         """Return how long a leader of other voters collects records before it syncs them, in seconds.
@@ -395,12 +402,17 @@ class RaftClient:
         return max(0.0, self._flush_begun_at + self.config.append_linger_ms / 1000 - self._now())
 
     async def _write(self) -> None:
-        """Store what must be durable. Shielded: the result of a write that has begun must be known."""
+        """Store what must be durable, up to the first failure to store the election state.
+
+        Shielded: the result of a write that has begun must be known.
+        """
         with trio.CancelScope(shield=True):
             while self._has_disk_work:
                 state, writer = self._core.unsaved, self._core.unfinished_snapshot
                 if state is not None:
                     await self._save(state)
+                    if self._saves_in_vain:
+                        return
                 elif writer is not None:
                     await self._finish(writer)
                 else:
@@ -415,10 +427,25 @@ class RaftClient:
                 lambda: self._store.write(state, kraft_version=kraft_version, voter_ids=voter_ids)
             )
         except (OSError, KafkaError) as error:
-            # A vote that might be on disk, or not: this node may neither give it nor another one.
-            self._fail(KafkaStorageError(f"the quorum state cannot be written: {error}"))
+            # A vote that might be on disk, or not: until it is, nothing leaves this node, which gives no other one.
+            self._not_saved(KafkaStorageError(f"the quorum state cannot be written: {error}"))
         else:
+            self._saves_in_vain = False
             self._core.election_saved(state)
+
+    def _not_saved(self, failure: KafkaStorageError) -> None:
+        """Take no part in the quorum until the election state is stored."""
+        now = self._now()
+        self._core.save_failed()
+        if now - self._complained_at >= COMPLAINT_PAUSE:
+            self._complained_at = now
+            logger.error("Node %d takes no part in the metadata quorum until this succeeds: %s", self.node_id, failure)
+        if not self._saves_in_vain:
+            self._saves_in_vain = True
+            self._listener.rolled_back(failure)
+            self._listener.leader_changed(LeaderAndEpoch(None, self._core.quorum.epoch))
+        for event in self._waiting.values():
+            event.set()
 
     async def _flush(self) -> None:
         self._flush_begun_at = self._now()
@@ -437,11 +464,15 @@ class RaftClient:
             self._fail(KafkaStorageError("the metadata log is closed for writes until a restart"))
 
     async def _finish(self, writer: SnapshotWriter) -> None:
+        def check_and_finish() -> None:
+            writer.check()  # the log that it replaces may be the only whole one
+            writer.finish()
+
         try:
-            await self._world.run_in_thread(writer.finish)
+            await self._world.run_in_thread(check_and_finish)
         except (OSError, KafkaError) as error:
             logger.error("Node %d: cannot store the snapshot %s: %s", self.node_id, writer.snapshot_id, error)
-            self._core.snapshot_failed(writer)
+            self._core.snapshot_failed(writer, self._now())
         else:
             self._core.snapshot_finished(writer, self._now())
 
@@ -472,7 +503,7 @@ class RaftClient:
         """Wait for the result of a request, which is durable then.
 
         Raises:
-            BrokerNotAvailableError: this node leaves the quorum.
+            BrokerNotAvailableError: this node leaves the quorum, or cannot store its election state.
         """
         event = trio.Event()
         reply.on_result = lambda result: event.set()
@@ -480,10 +511,11 @@ class RaftClient:
         try:
             if not self._stopped and self.failure is None:
                 self._pump()
-                await event.wait()
+                if not self._saves_in_vain:
+                    await event.wait()
         finally:
             del self._waiting[reply]
-        if self._stopped or self.failure is not None or reply.result is None:
+        if self._stopped or self.failure is not None or self._saves_in_vain or reply.result is None:
             raise BrokerNotAvailableError(f"node {self.node_id} takes no part in the metadata quorum")
         return reply.result
 

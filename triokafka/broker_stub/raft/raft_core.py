@@ -164,6 +164,11 @@ class RaftCore:
         """Record that ``state`` is stored durably."""
         self.quorum.effects.saved(state)
 
+    def save_failed(self) -> None:
+        """Forget all messages: the state that they rest on could not be stored. It stays `unsaved`."""
+        self.quorum.effects.forget_messages()
+        self.quorum.peers.forget_all()
+
     # Time
 
     def poll(self, now: float) -> float:
@@ -578,9 +583,9 @@ class RaftCore:
         """See `Fetcher.snapshot_finished`."""
         self._fetcher.snapshot_finished(writer, now)
 
-    def snapshot_failed(self, writer: SnapshotWriter) -> None:
+    def snapshot_failed(self, writer: SnapshotWriter, now: float) -> None:
         """See `Fetcher.snapshot_failed`."""
-        self._fetcher.snapshot_failed(writer)
+        self._fetcher.snapshot_failed(writer, now + _PAUSE_AFTER_FULL_DISK)
 
     # Leaving
 

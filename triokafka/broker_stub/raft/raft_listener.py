@@ -28,6 +28,10 @@ class RaftListener(Protocol):
         """The leader's snapshot has replaced the whole log: the records before its end exist only in the snapshot."""
         ...
 
+    def snapshot_needed(self) -> None:
+        """This leader cannot read what another node needs: committed records that no snapshot has, or a snapshot."""
+        ...
+
     def rolled_back(self, error: KafkaError) -> None:
         """This leader could not write its log: uncommitted records are gone, and its epoch ends with the next
         `leader_changed`.

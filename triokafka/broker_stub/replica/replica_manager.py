@@ -29,22 +29,9 @@ from triokafka.broker_stub.replica.replica_selector import RACK_AWARE, RackAware
 from triokafka.broker_stub.replica.replication_quota import ReplicationQuota
 from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.broker_stub.work_budget import WorkBudget
-from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.topic_names import INTERNAL_TOPICS
 from triokafka.world import World
-
-
-class ReplicationHealth(NamedTuple):
-    """Numbers of led partitions: all, and those with fewer in-sync replicas than replicas, with fewer than
-    ``min.insync.replicas``, with just as many, and with replicas that a reassignment adds.
-    """
-
-    leaders: int
-    under_replicated: int
-    under_min_isr: int
-    at_min_isr: int
-    reassigning: int
 
 
 class ReplicaManager:
@@ -148,17 +135,6 @@ class ReplicaManager:
     def offline(self) -> int:
         """The number of partitions whose logs are offline."""
         return len(self._hosted.failed)
-
-    def health(self) -> ReplicationHealth:
-        """Count the partitions that this broker leads, by the state of their in-sync sets."""
-        led = [partition for partition in self._hosted.online.values() if partition.is_leader]
-        return ReplicationHealth(
-            leaders=len(led),
-            under_replicated=sum(len(partition.in_sync_replicas) < len(partition.replicas) for partition in led),
-            under_min_isr=sum(partition.under_min_isr for partition in led),
-            at_min_isr=sum(partition.at_min_isr for partition in led),
-            reassigning=sum(bool(partition.adding_replicas) for partition in led),
-        )
 
     def partitions(self) -> Iterable[Partition]:
         """Every partition that is online."""

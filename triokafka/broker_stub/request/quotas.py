@@ -125,7 +125,7 @@ class ClientQuotas:
 
     def usages(self, now: float) -> Iterator[QuotaReading]:
         """Yield the usage of each quota that clients have used, for metrics."""
-        for (kind, user, client_id), used in self._usage.items():
+        for (kind, user, client_id), used in list(self._usage.items()):
             yield QuotaReading(kind, user, client_id, used.rate(now), used.throttle_time(now))
 
     def take_back(self, kind: QuotaKind, user: str, client_id: str, amount: float, now: float) -> None:

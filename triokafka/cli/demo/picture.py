@@ -116,12 +116,12 @@ def _draw_marks(axis: Any, marks: Sequence[Mark], rows: Sequence[int], end: floa
 
 
 def _title(findings: Findings) -> str:
-    complete = findings.received == findings.sent and not findings.missing
-    result = "all arrive" if complete else f"{findings.received:,} arrive"
+    if findings.received != findings.sent or findings.missing:
+        return f"{findings.received:,} of {findings.sent:,} flights arrive: records are missing or repeated"
     what = (
         "a member joins and another is killed" if not findings.consume_outages else "a member and two nodes are killed"
     )
-    return f"{findings.sent:,} flights, {result}, although {what}"
+    return f"All {findings.sent:,} flights arrive, although {what}"
 
 
 class Span(NamedTuple):

@@ -209,6 +209,8 @@ def _sentence(found: MirrorStatus) -> str:
         parts.append(f"{found.checkpoints} checkpoints")
     if found.lost:
         parts.append(f"{found.lost} offsets were deleted in the source before they were mirrored")
+    if found.truncated:
+        parts.append(f"{found.truncated} offsets were lost in the source after they were mirrored")
     parts += [f"topic {topic} left out: {reason}" for topic, reason in sorted(found.left_out.items())]
     if found.failure:
         parts.append(f"trying again after: {found.failure}")

@@ -150,6 +150,10 @@ class ClusterAdmin:
                 tuple(_replica(state) for state in found.current_voters),
                 tuple(_replica(state) for state in found.observers),
                 nodes,
+                {
+                    node.node_id: {listener.name: (listener.host, listener.port) for listener in node.listeners}
+                    for node in response.nodes
+                },
             )
 
         return await self._requests.once(ask, timeout_ms)

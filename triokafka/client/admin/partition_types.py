@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from triokafka.structs import Node, TopicPartition
@@ -121,7 +121,9 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """The metadata quorum. ``nodes`` are the voters with their listeners, if the broker returns them."""
+    """The metadata quorum. ``nodes`` are the voters with their listeners, if the broker returns them; ``listeners`` has
+    host and port of a voter's listeners by name.
+    """
 
     leader_id: int
     leader_epoch: int
@@ -129,3 +131,4 @@ class QuorumDescription:
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
     nodes: Mapping[int, tuple[Node, ...]]
+    listeners: Mapping[int, Mapping[str, tuple[str, int]]] = field(default_factory=dict)

@@ -26,15 +26,18 @@ class FetchedBatch:
         "_decompressor",
         "_max_decompressed",
         "_records",
+        "leader_epoch",
         "next_offset",
         "start_offset",
         "topic_partition",
     )
 
-    def __init__(self, data: FetchedData, next_offset: int, size: int) -> None:
+    def __init__(self, data: FetchedData, next_offset: int, size: int, leader_epoch: int) -> None:
         self.topic_partition: TopicPartition = data.partition
         self.start_offset = data.position
         self.next_offset = next_offset
+        self.leader_epoch = leader_epoch
+        """The leader epoch before ``next_offset``, also where no record is returned; -1 if it is unknown."""
         self._records = data.records if size == data.size else memoryview(data.records)[:size]
         self._aborted = data.aborted
         self._decompressor = data.decompressor

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
@@ -177,15 +177,18 @@ class Consumer:
 
     # ---------------------------------------------------------------- records
 
-    def __aiter__(self) -> Self:
-        return self
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Iterate over records without an end: each step does the same as `__anext__`."""
+        if type(self).__anext__ is not Consumer.__anext__:
+            return self
+        return self._collector.cursor.over(self._next_run)
 
     async def __anext__(self) -> ConsumerRecord:
         """Return the next record; wait without limit. Raises as `poll`, including `IllegalStateError`.
 
         It yields to other tasks once per ``max_poll_records`` records. Cancelling loses no record.
         """
-        for record in self._collector.iterator:
+        for record in self._collector.cursor.iterator:
             return record
         return await self._next_run()
 
@@ -195,7 +198,7 @@ class Consumer:
             if not collector.next_run():
                 with self._engine.user("iterating over the consumer"):
                     await self._engine.wait_for(lambda: collector.take_runs(self.options.max_poll_records), _NEVER)
-            for record in collector.iterator:
+            for record in collector.cursor.iterator:
                 return record
 
     async def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> Records:
@@ -463,6 +466,7 @@ class Consumer:
     beginning_offsets = delegated("_lookups", Lookups.beginning_offsets)
     end_offsets = delegated("_lookups", Lookups.end_offsets)
     offsets_for_times = delegated("_lookups", Lookups.offsets_for_times)
+    epoch_ends = delegated("_lookups", Lookups.epoch_ends)
     partitions_for_topic = delegated("_lookups", Lookups.partitions_for_topic)
     topics = delegated("_lookups", Lookups.topics)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ from triokafka.errors import (
     UnsupportedCodecError,
 )
 from triokafka.records import ConsumerRecord
+from triokafka.records.cursor import RecordCursor
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_NOTHING: Final[Iterator[ConsumerRecord]] = iter(())
+_NOTHING: Final[list[ConsumerRecord]] = []
 
 
 class _RecordRun(NamedTuple):
@@ -51,11 +52,11 @@ class _RecordRun(NamedTuple):
 class FetchCollector:
     """Returns records to the user, and knows which of them are finished.
 
-    ``iterator`` is the rest of the run that ``async for`` is in; pulling from it needs no call here.
+    ``cursor`` has the rest of the run that ``async for`` is in; pulling from it needs no call here.
     """
 
     def __init__(self, options: ConsumerOptions, subscription: SubscriptionState, fetcher: Fetcher) -> None:
-        self.iterator: Iterator[ConsumerRecord] = _NOTHING
+        self.cursor = RecordCursor()
         self.asked = 0
         """Number of calls for records."""
         self.delivered = 0
@@ -84,7 +85,7 @@ class FetchCollector:
     @property
     def progress(self) -> int:
         """A number that changes with every returned record and every call."""
-        return (self.asked << 32) - operator.length_hint(self.iterator)
+        return (self.asked << 32) - operator.length_hint(self.cursor.iterator)
 
     # ---------------------------------------------------------------- taking
 
@@ -183,10 +184,10 @@ class FetchCollector:
                 data.end = data.position
             end = data.end if size == data.size else end_of(memoryview(data.records)[:size])
             assert end is not None
-            batch = FetchedBatch(data, end, size)
-            data.position = end
             if size == data.size:
                 data.leader_epoch = data.last_epoch
+            batch = FetchedBatch(data, end, size, data.leader_epoch)
+            data.position = end
             self._advance(data, nothing_in_hand=False)
             return batch
         return None
@@ -288,7 +289,7 @@ class FetchCollector:
         return self._start_run()
 
     def _start_run(self) -> bool:
-        self.iterator = iter(self._runs[0].records) if self._runs else _NOTHING
+        self.cursor.iterator = iter(self._runs[0].records if self._runs else _NOTHING)
         return bool(self._runs)
 
     def _intercepted(self, run: _RecordRun) -> _RecordRun:
@@ -297,7 +298,7 @@ class FetchCollector:
 
     def _in_hand(self, run: _RecordRun) -> ConsumerRecord | None:
         """The last returned record of the present run, None before the first."""
-        given = len(run.records) - operator.length_hint(self.iterator)
+        given = len(run.records) - operator.length_hint(self.cursor.iterator)
         return run.records[given - 1] if given else None
 
     def put_back(self) -> None:
@@ -309,7 +310,7 @@ class FetchCollector:
         for run in reversed(runs[1:]):
             self._return(run, run.start)
         first = runs[0]
-        if operator.length_hint(self.iterator):
+        if operator.length_hint(self.cursor.iterator):
             if record is None:
                 self._return(first, first.start)
             else:
@@ -317,7 +318,7 @@ class FetchCollector:
         if record is not None:
             self._subscription.finish(first.partition, record.offset)
         self._runs.clear()
-        self.iterator = _NOTHING
+        self.cursor.iterator = iter(_NOTHING)
 
     def _return(self, run: _RecordRun, position: int, leader_epoch: int = -1) -> None:
         state = self._subscription.get(run.partition)
@@ -336,7 +337,7 @@ class FetchCollector:
             record = self._in_hand(run) if index == 0 else None
             if record is None:
                 found[run.partition] = (run.start, run.start)
-            elif not operator.length_hint(self.iterator):
+            elif not operator.length_hint(self.cursor.iterator):
                 found[run.partition] = (run.end, record.offset)
             else:
                 found[run.partition] = (record.offset + 1, record.offset)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from triokafka.client.consumer.arguments import checked_partitions
 from triokafka.client.consumer.engine import Engine
 from triokafka.client.consumer.subscription import EARLIEST, LATEST
-from triokafka.structs import OffsetAndTimestamp, TopicPartition
+from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from triokafka.topic_names import check_topic_name
 
 
@@ -60,6 +60,29 @@ class Lookups:
         wanted = dict(zip(checked_partitions(timestamps), timestamps.values(), strict=True))
         with self._engine.user("a lookup of offsets"):
             return await self._engine.log_offsets.list_offsets(wanted, deadline=self._engine.deadline(timeout_ms))
+
+    async def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return where leader epochs end in the logs of the present leaders (KIP-320); None if a leader does not know.
+
+        ``leader_epoch`` of an answer is the largest epoch of the log that is not newer than the given one. A reader
+        whose last record had that epoch, and whose position is above ``offset``, has read what the log does not have:
+        it was truncated.
+
+        Raises:
+            UnsupportedVersionError: a leader is older than Apache Kafka 2.3.
+            UnknownTopicOrPartitionError: the topic does not exist.
+            KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
+        """
+        self._engine.check_usable()
+        wanted = dict(zip(checked_partitions(epochs), epochs.values(), strict=True))
+        with self._engine.user("a lookup of leader epochs"):
+            found = await self._engine.log_offsets.epoch_ends(wanted, deadline=self._engine.deadline(timeout_ms))
+        return {
+            partition: OffsetAndMetadata(end.end_offset, "", end.epoch) if min(end) >= 0 else None
+            for partition, end in found.items()
+        }
 
     async def partitions_for_topic(self, topic: str, *, timeout_ms: float | None = None) -> list[int] | None:
         """Return the partition numbers of a topic; None if it does not exist. Never creates it.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from triokafka.client.consumer.partition_state import PartitionState
+from triokafka.client.consumer.read_epochs import ReadEpochs
 from triokafka.errors import IllegalStateError
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.topic_names import INTERNAL_TOPICS
@@ -336,21 +337,10 @@ class SubscriptionState:
         ]
 
     def same_until(self, partition: TopicPartition, epoch: int, end_offset: int) -> OffsetAndMetadata | None:
-        """Return the offset up to which the leader's log surely equals the records read; None if unknown.
-
-        Args:
-            partition: one that awaits validation.
-            epoch: the newest in the leader's log that is not newer than the position's, -1 without one.
-            end_offset: the end of that epoch.
-        """
+        """See `ReadEpochs.same_until`, for a partition that awaits validation."""
         state = self.state(partition)
-        if epoch < 0 or end_offset < 0:
-            return None
-        if epoch < state.position_epoch and state.epoch_from is not None and state.epoch_from < end_offset:
-            # The whole epoch of the last record was truncated. The leader's records in its place may well reach the
-            # position. (An epoch that came with the position need not have had a record.)
-            return OffsetAndMetadata(state.epoch_from, "", min(epoch, state.epoch_before))
-        return OffsetAndMetadata(end_offset, "", epoch)
+        read = ReadEpochs(state.position_epoch, state.epoch_from, state.epoch_before)
+        return read.same_until(epoch, end_offset)
 
     def validated(self, partition: TopicPartition, version: int, current_epoch: int) -> None:
         """Note that the log of the leader of ``current_epoch`` contains everything below the position."""

@@ -21,8 +21,8 @@ from cython.cimports.cpython.object import PyObject
 from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF
 from cython.cimports.cpython.unicode import PyUnicode_CheckExact
 from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
-from cython.cimports.triokafka.client.producer._coroutine import PYGEN_NEXT, PYGEN_RETURN, PyIter_Send, set_resume
 from cython.cimports.triokafka.records._appender import append_record
+from cython.cimports.triokafka.records._coroutine import PYGEN_NEXT, PYGEN_RETURN, PyIter_Send, set_resume
 from cython.cimports.triokafka.records._murmur2 import murmur2
 
 from triokafka.errors import IllegalStateError

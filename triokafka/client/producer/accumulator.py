@@ -210,6 +210,28 @@ class Accumulator:
                 drained[node] = batches
         return drained
 
+    def only_head(self, now: float) -> ProducerBatch | None:
+        """Return the only batch in all queues, if it may be sent now without waiting for others.
+
+        A shortcut with the result of `ready`, for `take_only`. None when the caller must use those.
+        """
+        settings, active = self.settings, self.active
+        if len(active) > 1 or settings.linger > 0 or settings.compression_type != "none":
+            return None
+        (queue,) = active.values()
+        head = queue.batches[0]
+        if len(queue.batches) > 1 or head.retry_at > now or not head.count:
+            return None
+        if settings.one_in_flight and queue.on_wire:
+            return None
+        may_go = not self.batches.idempotent or queue.sequences.may_send(head)
+        return head if may_go else None
+
+    def take_only(self, head: ProducerBatch, leader_epoch: int, identity: ProducerIdentity) -> None:
+        """Take the batch that `only_head` returned."""
+        head.leader_epoch = leader_epoch
+        self._take(self.batches.queue_of(head), head, identity)
+
     def take_following(self, last: ProducerBatch, now: float, identity: ProducerIdentity) -> ProducerBatch | None:
         """Take the batch behind the one just sent, if no other partition has batches and it may be sent now.
 
@@ -288,7 +310,8 @@ class Accumulator:
             queue.shortened = None
         if queue.open is head:
             queue.close_open()
-        head.close()
+        else:
+            head.close()
         if not left:
             del self.active[queue.topic_partition]
         if self.batches.idempotent:

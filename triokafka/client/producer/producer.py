@@ -406,12 +406,12 @@ class Producer:
             delivery = self._fast_path.append(topic, value, key, partition, timestamp_ms, headers, None)
             if delivery is None:
                 return self._slow_path.send_now_as_deliveries(topic, value, key, partition, timestamp_ms, headers)
-            deliveries = Deliveries()
-            deliveries.add(*delivery.place())
-            return deliveries
         finally:
             if is_held and self._wakeup.let_go():
                 self._sender.step_now()
+        deliveries = Deliveries()
+        deliveries.add(*delivery.place())
+        return deliveries
 
     async def send_many(
         self,

@@ -148,6 +148,8 @@ class Sender:
                 self._want_identity()
             return expiry
         cluster = client.cluster
+        if not self._counts_refusals and self._sends_only(cluster, now):
+            return expiry
         channels: dict[int, BrokerChannel] = {}
         while True:
             ready = accumulator.ready(cluster, now)
@@ -184,6 +186,20 @@ class Sender:
                         break
                 else:
                     return wait  # the connection wakes the sender when it takes requests again
+
+    def _sends_only(self, cluster: Cluster, now: float) -> bool:
+        """Send the batch, if there is only one and nothing is in its way. Return whether nothing is left to send."""
+        accumulator = self._accumulator
+        head = accumulator.only_head(now)
+        if head is None:
+            return False
+        leader = cluster.leader_for(head.topic_partition)
+        channel = self._client.ready_channel(leader, now) if leader >= 0 else None
+        if channel is None:
+            return False
+        accumulator.take_only(head, cluster.leader_epoch_for(head.topic_partition), self.identity)
+        self._requests.send(channel, cluster, [head], now)
+        return not accumulator.active
 
     def _send_with_following(
         self, channel: BrokerChannel, cluster: Cluster, batches: list[ProducerBatch], now: float

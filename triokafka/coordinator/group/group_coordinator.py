@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from triokafka.coordinator.group.admin_requests import AdminRequests
 from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings, no_settings
+from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.group_shards import GroupShards
 from triokafka.coordinator.group.members import KnownMember, end_session, known_members
 from triokafka.coordinator.group.membership_requests import MembershipRequests
@@ -82,12 +84,14 @@ class GroupCoordinator:
         self._shards.begin(group_id, partial(end_session, group_id=group_id, member_id=member_id))
         self.runtime.fire_due()
 
-    def group_positions(self) -> list[GroupPositions]:
-        """Return committed offsets and numbers of members of the groups of this broker. Takes linear time."""
-        partitions = self.runtime.active_partitions()
-        return list(group_positions(self.runtime.read(partition, lambda shard: shard) for partition in partitions))
+    def group_positions(self) -> Iterator[GroupPositions]:
+        """Yield committed offsets and numbers of members of the groups of this broker, each as they are then."""
+        return group_positions(self._active_shards())
 
     def count_groups(self) -> GroupCounts:
         """Count groups by state, and offsets, in the shards of this broker. Takes time linear in the groups."""
+        return count_groups(self._active_shards())
+
+    def _active_shards(self) -> list[GroupShard]:
         partitions = self.runtime.active_partitions()
-        return count_groups([self.runtime.read(partition, lambda shard: shard) for partition in partitions])
+        return [self.runtime.read(partition, lambda shard: shard) for partition in partitions]

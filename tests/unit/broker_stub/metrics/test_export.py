@@ -28,13 +28,13 @@ async def exported() -> list[Sample]:
         await node.fetch("t", 0)
         await stable(node, "steady")
         await node.call(commit_request(node, 8), 8)
-        return node.broker.metrics()
+        return list(node.broker.metrics())
 
 
 async def exported_by_node() -> list[Sample]:
     """The samples of a whole node that is its own quorum."""
     async with running_broker() as target:
-        return target.broker.metrics()
+        return list(target.broker.metrics())
 
 
 async def test_every_declared_metric_is_exported_and_every_exported_one_is_declared() -> None:

@@ -11,11 +11,23 @@ from tests.support.raft_cluster import Member, RaftCluster
 from tests.support.simulated import current_simulation, simulated
 from triokafka.broker_stub.metadata.records import encode_snapshot_footer
 from triokafka.broker_stub.raft import messages
+from triokafka.broker_stub.raft.metadata_log_files import PARTITION
 from triokafka.broker_stub.raft.raft_log import SnapshotId
 from triokafka.errors import BrokerNotAvailableError, NotControllerError
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from triokafka.protocol.api.vote import VoteRequest
+from triokafka.records import iter_batches
+
+
+def take_snapshot(leader: Member) -> SnapshotId:
+    """Write a snapshot of all that is committed; return its id."""
+    snapshot_id = SnapshotId(leader.client.high_watermark, leader.client.end_epoch)
+    writer = leader.client.create_snapshot(snapshot_id, timestamp_ms=0)
+    assert writer is not None
+    writer.append(encode_snapshot_footer(base_offset=1, epoch=snapshot_id.epoch, timestamp_ms=0))
+    writer.finish()
+    return snapshot_id
 
 
 @simulated
@@ -110,11 +122,7 @@ async def test_a_node_that_was_away_loads_a_snapshot() -> None:
     await away.kill()
     end = leader.append("orders")
     await cluster.until(lambda: leader.listener.high_watermark >= end)
-    snapshot_id = SnapshotId(end, leader.client.leader.epoch)
-    writer = leader.client.create_snapshot(snapshot_id, timestamp_ms=0)
-    assert writer is not None
-    writer.append(encode_snapshot_footer(base_offset=1, epoch=snapshot_id.epoch, timestamp_ms=0))
-    writer.finish()
+    snapshot_id = take_snapshot(leader)
     leader.client._log.delete_before_snapshot(snapshot_id)  # as the snapshot generator does
     await away.host.kill()
     away.host.disk.__init__()  # type: ignore[misc]
@@ -163,19 +171,36 @@ async def test_a_leader_that_cannot_sync_its_log_leads_no_more_and_the_others_go
 
 
 @simulated
-async def test_a_node_that_cannot_store_its_vote_takes_no_further_part() -> None:
+async def test_a_node_that_cannot_store_its_vote_takes_no_part_until_it_can() -> None:
     cluster = RaftCluster(current_simulation())
     leader = await cluster.leader()
     broken = next(member for member in cluster.up if member is not leader)
     _fail(broken, "quorum-state")
     await leader.kill()
-    await cluster.until(lambda: broken.client.failure is not None)
+    await cluster.until(lambda: broken.client.is_stuck)
+    assert broken.listener.errors and broken.listener.leaders[-1].leader_id is None
+    await trio.sleep(60)
     assert not cluster.leaders, "the broken node has voted"
+    with pytest.raises(BrokerNotAvailableError):
+        await broken.client.vote(VoteRequest(), version=2)
+    broken.host.disk.before_operation = None
+    successor = await cluster.leader()
+    end = successor.append("kept")
+    await cluster.until(lambda: broken.listener.high_watermark >= end)
+    assert not broken.client.is_stuck
+
+
+@simulated
+async def test_the_others_go_on_without_a_node_that_cannot_store_its_vote() -> None:
+    cluster = RaftCluster(current_simulation())
+    leader = await cluster.leader()
+    broken = next(member for member in cluster.up if member is not leader)
+    _fail(broken, "quorum-state")
+    await leader.kill()
+    await cluster.until(lambda: broken.client.is_stuck)
     leader.start()
     await cluster.leader()
     assert not broken.client.is_leader
-    with pytest.raises(BrokerNotAvailableError):
-        await broken.client.vote(VoteRequest(), version=2)
 
 
 @simulated
@@ -205,3 +230,83 @@ async def test_a_waiting_fetch_fails_when_the_node_stops() -> None:
 async def _stop_soon(member: Member) -> None:
     await trio.sleep(1)
     await member.host.kill()
+
+
+# A damaged log
+
+
+def damage(member: Member, offset: int) -> None:
+    """Change a bit in the body of the batch with an offset."""
+    disk, path = member.host.disk, f"/data/{PARTITION}/{0:020d}.log"
+    content = disk.read_file(path)
+    (position,) = (info.position for info in iter_batches(content) if info.base_offset == offset)
+    file = disk.open(path)
+    file.write_at(position + 70, bytes([content[position + 70] ^ 4]))
+    file.close()
+
+
+@simulated
+async def test_leader_with_damaged_records_wants_a_snapshot_for_the_node_that_needs_them() -> None:
+    """The node gets what is before the damage, and after it has taken the snapshot it gets the rest."""
+    cluster = RaftCluster(current_simulation(), observers=1)
+    leader = await cluster.leader()
+    away = cluster.members[4]
+    await cluster.until(lambda: away.is_up and away.listener.high_watermark >= 0)
+    await away.kill()
+    ends = [leader.append(name) for name in ("orders", "events", "clicks")]
+    await cluster.until(lambda: leader.listener.high_watermark >= ends[-1])
+    damage(leader, ends[1] - 1)
+    away.start()
+    await cluster.until(lambda: leader.listener.needs_snapshot > 0)
+    await cluster.until(lambda: away.client.end_offset == ends[0])
+    take_snapshot(leader)
+    await cluster.until(lambda: away.client.high_watermark >= ends[-1])
+    assert away.listener.snapshots and leader.client.is_leader
+    after = leader.append("payments")
+    await cluster.until(lambda: all(member.listener.high_watermark >= after for member in cluster.up))
+    assert leader.listener.needs_snapshot == 1
+
+
+@simulated
+async def test_leader_that_cannot_send_records_before_they_are_committed_hands_over() -> None:
+    """Otherwise nothing would ever be committed again."""
+    cluster = RaftCluster(current_simulation())
+    leader = await cluster.leader()
+    end = leader.append("orders")
+    await cluster.until(lambda: all(member.listener.high_watermark >= end for member in cluster.up))
+    cluster.cut.add(leader.node_id)
+    leader.append("lost")
+    damage(leader, end)
+    cluster.cut.clear()
+    successor = await cluster.leader(other_than=leader)
+    after = successor.append("kept")
+    await cluster.until(lambda: all(member.listener.high_watermark >= after for member in cluster.up))
+    assert {tuple(member.committed()) for member in cluster.up} == {("orders", "kept")}
+    assert not leader.listener.needs_snapshot
+
+
+@simulated
+async def test_damaged_snapshot_does_not_replace_the_log_of_a_follower() -> None:
+    """The follower asks again, the leader finds the damage then, and another snapshot takes its place."""
+    cluster = RaftCluster(current_simulation())
+    leader = await cluster.leader()
+    away = next(member for member in cluster.up if member is not leader)
+    kept = leader.append("orders")
+    await cluster.until(lambda: all(member.listener.high_watermark >= kept for member in cluster.up))
+    await away.kill()
+    end = leader.append("events")
+    await cluster.until(lambda: leader.listener.high_watermark >= end)
+    snapshot_id = take_snapshot(leader)
+    leader.client._log.delete_before_snapshot(snapshot_id)  # as the snapshot generator does
+    disk, path = leader.host.disk, f"/data/{PARTITION}/{snapshot_id.file_name}"
+    content = bytearray(disk.read_file(path))
+    content[70] ^= 4
+    disk.open(path).write_at(0, bytes(content))
+    away.start()
+    await cluster.until(lambda: leader.listener.needs_snapshot > 0)
+    await trio.sleep(10)
+    assert away.client.end_offset == kept and not away.listener.snapshots
+    assert take_snapshot(leader) == snapshot_id
+    await cluster.until(lambda: away.listener.high_watermark >= end)
+    assert away.listener.snapshots == [snapshot_id]
+    assert leader.listener.needs_snapshot == 1

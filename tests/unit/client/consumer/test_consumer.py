@@ -533,6 +533,21 @@ async def test_batches_tell_of_the_leader_epoch_up_to_which_they_were_read() -> 
 
 
 @simulated
+async def test_leaders_tell_where_epochs_end() -> None:
+    cluster, _, options = await started_for_consumer(nodes=2)
+    for epoch in (1, 1, 3):
+        cluster.write("t", 0, [b"value"], leader_epoch=epoch)
+    cluster.epoch_ends[T0, 2] = (1, 2)
+    cluster.epoch_ends[T0, 9] = (-1, -1)
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "earliest"}) as consumer:
+        assert await consumer.epoch_ends({T0: 2}) == {T0: OffsetAndMetadata(2, "", 1)}
+        assert await consumer.epoch_ends({T0: 9}) == {T0: None}
+        consumer.assign([T0])
+        batch = await anext(consumer.batches())
+        assert (batch.next_offset, batch.leader_epoch) == (3, 3)
+
+
+@simulated
 async def test_what_a_former_leader_answers_late_is_not_taken_in() -> None:
     cluster, broker, options = await started_for_consumer(nodes=2)
     for number in range(10):
@@ -1236,6 +1251,22 @@ async def test_a_pattern_follows_topics_that_appear() -> None:
             await consumer.poll(timeout_ms=15_000)
             await consumer.poll(timeout_ms=1_000)
             assert len(consumer.assignment()) == 3
+
+
+@pytest.mark.parametrize("code", [27, 25], ids=["the group rebalances", "the member was put out"])
+@simulated
+async def test_a_rebalance_of_others_begins_with_the_present_topics_of_a_pattern(code: int) -> None:
+    """Another member has seen a new topic. With its old list this one would join twice: now, and much later."""
+    cluster, broker, options = await started_for_consumer()
+    async with triokafka.Consumer(**options, group_id="g", metadata_max_age_ms=3_000_000) as consumer:
+        consumer.subscribe(pattern="t|u")
+        await consumer.poll(timeout_ms=10_000)
+        assert consumer.assignment() == {T0}
+        cluster.topics["u"] = 1
+        broker.script(HeartbeatRequest, HeartbeatResponse(error_code=code))
+        await consumer.poll(timeout_ms=20_000)
+        assert consumer.assignment() == {T0, TopicPartition("u", 0)}
+        assert len(broker.seen(SyncGroupRequest)) == 2
 
 
 @simulated

@@ -502,3 +502,12 @@ async def test_a_fetch_may_wait_at_the_broker_for_longer_than_a_request_may_take
         cluster.write("t", 0, [b"0"])
         assert await values(consumer, 1) == [b"0"]
         assert broker.connection_count == connections
+
+
+async def test_async_for_takes_the_anext_of_a_subclass() -> None:
+    class Renamed(triokafka.Consumer):
+        async def __anext__(self) -> triokafka.ConsumerRecord:
+            raise StopAsyncIteration
+
+    consumer = Renamed(bootstrap_servers="localhost:1")
+    assert [record async for record in consumer] == []

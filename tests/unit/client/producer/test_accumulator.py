@@ -487,3 +487,53 @@ def test_a_batch_without_records_does_not_follow() -> None:
     bench.batch()
     bench.drain(0.0)
     assert bench.accumulator.take_following(first, 0.0, IDENTITY) is None
+
+
+def test_the_only_batch_is_taken_without_a_look_at_all_partitions() -> None:
+    bench = Bench([1, 1], linger=0.0)
+    only = bench.batch()
+    assert bench.accumulator.only_head(0.0) is only
+    bench.accumulator.take_only(only, 7, IDENTITY)
+    assert only.on_wire
+    assert only.closed
+    assert only.attempts == 1
+    assert only.leader_epoch == 7
+    assert not bench.accumulator.active
+    bench.retry(only, 0.0)
+    assert bench.accumulator.only_head(1.0) is None, "it backs off"
+    assert bench.accumulator.only_head(60.0) is only
+    bench.batch()
+    assert bench.accumulator.only_head(60.0) is None, "another is behind it"
+    bench.drain(60.0)
+    assert bench.accumulator.only_head(60.0) is not None
+    bench.batch(1)
+    assert bench.accumulator.only_head(60.0) is None, "another partition has one"
+
+
+@pytest.mark.parametrize("settings", [{"one_in_flight": True}, {"idempotent": True}])
+def test_the_only_batch_waits_for_the_one_on_the_wire(settings: dict[str, Any]) -> None:
+    """Muted, or behind the first one of a producer that the broker does not know yet."""
+    bench = Bench(linger=0.0, **settings)
+    first = bench.batch()
+    assert bench.accumulator.only_head(0.0) is first
+    bench.accumulator.take_only(first, 0, IDENTITY)
+    second = bench.batch()
+    assert bench.accumulator.only_head(0.0) is None
+    bench.accumulator.batches.off_wire(first)
+    bench.accumulator.batches.acknowledge(first, 0, -1)
+    assert bench.accumulator.only_head(0.0) is second
+
+
+@pytest.mark.parametrize("settings", [{"compression_type": "gzip"}, {"linger": 1.0}])
+def test_a_batch_that_is_to_be_compressed_or_lingers_is_not_taken_alone(settings: dict[str, Any]) -> None:
+    bench = Bench(**{"linger": 0.0, **settings})
+    bench.batch()
+    assert bench.accumulator.only_head(0.0) is None
+
+
+def test_the_only_batch_has_records() -> None:
+    bench = Bench(linger=0.0)
+    buffer = bench.accumulator.pool.try_allocate(200)
+    assert buffer is not None
+    bench.accumulator.open_batch(bench.accumulator.queue(TopicPartition("t", 0)), buffer, 0.0)
+    assert bench.accumulator.only_head(0.0) is None

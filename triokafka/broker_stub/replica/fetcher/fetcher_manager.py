@@ -56,15 +56,8 @@ class FetcherManager:
     def __len__(self) -> int:
         return len(self._fetchers)
 
-    def lags(self) -> dict[TopicPartition, int]:
-        """Return how many records each followed partition lags behind its leader, as far as known."""
-        found: dict[TopicPartition, int] = {}
-        for fetcher in self._fetchers.values():
-            found.update(fetcher.state.lags())
-        return found
-
     def lags_by_fetcher(self) -> Iterator[tuple[str, dict[TopicPartition, int]]]:
-        """Yield the lags of each fetcher with Kafka's name of its thread."""
+        """Yield each fetcher with Kafka's name of its thread: how many records its partitions lag, as far as known."""
         for key, fetcher in sorted(self._fetchers.items()):
             yield f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader_id}", fetcher.state.lags()
 

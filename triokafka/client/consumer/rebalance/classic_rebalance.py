@@ -53,6 +53,16 @@ class ClassicRebalance:
         """Whether partitions are about to be revoked, so that none of their records may be returned."""
         return self._phase is _Phase.COMMITTING
 
+    @property
+    def begins_to_join(self) -> bool:
+        """Whether the next step begins a rebalance. Lost partitions are dropped at once, before that."""
+        member = self._member
+        if member.needs_rejoin is None or self._membership.is_joining or self._join.has_assignment:
+            return False
+        if member.lost:
+            return self._phase is _Phase.GAVE_UP and not self._subscription.assignment
+        return self._phase is _Phase.IDLE
+
     def subscription_changed(self) -> None:
         """Request a rebalance if other topics match now, or if partitions were added."""
         member, leader = self._member, self._leader

@@ -50,10 +50,11 @@ def compose_group(
     on_assignment: Callable[[], None],
 ) -> tuple[GroupMembership | None, Rebalancer]:
     """Return the membership for the options, None without a ``group_id``, and its rebalancer."""
+    fresh_for = options.retry_backoff_ms / 1000
     if options.group_id is None:
         handover = PartitionHandover(subscription, RebalanceTiming("", network.world, NO_HOOKS), on_assignment)
         source: AssignmentSource = GrouplessAssignment(network, subscription, handover)
-        return None, Rebalancer(network, subscription, source, handover)
+        return None, Rebalancer(network, subscription, source, handover, fresh_for=fresh_for)
     status = MembershipStatus(options.group_id, network, on_change)
     departure = Departure(status, tasks)
     handover = PartitionHandover(subscription, status.timing, on_assignment)
@@ -97,4 +98,4 @@ def compose_group(
         source = ConsumerProtocolRebalance(subscription, protocol, names, committer, handover, pin_topics)
     sender = HeartbeatSender(protocol, clock, status, network.world, network.hooks, failures, progress)
     membership = GroupMembership(protocol, clock, status, sender, departure)
-    return membership, Rebalancer(network, subscription, source, handover)
+    return membership, Rebalancer(network, subscription, source, handover, fresh_for=fresh_for)

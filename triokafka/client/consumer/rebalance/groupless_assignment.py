@@ -15,6 +15,7 @@ class GrouplessAssignment:
     """Keeps the assignment equal to all partitions of the subscribed topics."""
 
     is_settling: Final = False
+    begins_to_join: Final = False
 
     def __init__(self, network: NetworkClient, subscription: SubscriptionState, handover: PartitionHandover) -> None:
         self._network = network

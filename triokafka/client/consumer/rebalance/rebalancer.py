@@ -17,6 +17,10 @@ class AssignmentSource(Protocol):
     def is_settling(self) -> bool:
         """Whether partitions are about to be revoked, so that no records at all may be returned."""
 
+    @property
+    def begins_to_join(self) -> bool:
+        """Whether the next step is the first of a rebalance in which the members send their topics anew."""
+
     def subscription_changed(self) -> None:
         """Note that the subscription, or the metadata for its pattern, may have changed."""
 
@@ -33,8 +37,9 @@ class AssignmentSource(Protocol):
 class Rebalancer:
     """Executes a rebalance step by step. Nothing here waits for a broker.
 
-    ``fresh_after`` is a version of the metadata; patterns need a newer one, because an old list of topics would cause
-    two rebalances in a row.
+    ``fresh_after`` is a version of the metadata; patterns need a newer one. A member with an old list of topics would
+    join once more as soon as it has the new one, so that two rebalances would come in a row. A list younger than
+    ``fresh_for`` seconds needs no update.
     """
 
     def __init__(
@@ -43,8 +48,12 @@ class Rebalancer:
         subscription: SubscriptionState,
         source: AssignmentSource,
         handover: PartitionHandover,
+        *,
+        fresh_for: float,
     ) -> None:
         self.fresh_after = -1
+        self._fresh_for = fresh_for
+        self._has_asked = False
         self._network = network
         self._subscription = subscription
         self._source = source
@@ -86,5 +95,18 @@ class Rebalancer:
             await self._handover.calls.drain()
             if self._handover.is_giving_up:
                 self._source.gave_up(self._handover.finish_giving_up())
-            elif not (self._subscription.uses_group and self._source.advance()):
+            elif not self._subscription.uses_group or self._asks_for_topics() or not self._source.advance():
                 return
+
+    def _asks_for_topics(self) -> bool:
+        """Request the present list of topics if a rebalance is about to begin with an old one. Once for each."""
+        if self._subscription.pattern is None or not self._source.begins_to_join:
+            self._has_asked = False
+            return False
+        updated_at = self._network.metadata.last_success
+        if self._has_asked or (updated_at is not None and self._network.world.now() - updated_at < self._fresh_for):
+            return False
+        self._has_asked = True
+        self.fresh_after = self._network.metadata.version
+        self._network.request_metadata_update()
+        return True
