@@ -240,6 +240,25 @@ class TestFailedAppend:
             assert set(controller.image.topics) == {"kept", "next", "lost"}
             assert same(controller.image, after)
 
+    async def test_only_controller_with_a_full_disk_continues_when_there_is_room(self) -> None:
+        """Its new epoch cannot be stored either."""
+        world = MemoryWorld()
+        async with running(world) as controller:
+            make_room = world.disk.inject(DiskFault("write", "*", errno.ENOSPC))
+            with pytest.raises(errors.KafkaStorageError):
+                await local(controller).create_topics(creation(wanted("lost")))
+            raft = controller.metadata.raft
+            with trio.fail_after(60):
+                while not raft.is_stuck:
+                    await trio.sleep(0.01)
+            make_room()
+            with trio.fail_after(60):
+                while raft.is_stuck or not raft.is_leader:
+                    await trio.sleep(0.01)
+            assert codes(await local(controller).create_topics(creation(wanted("next")))) == [0]
+        async with running(world, register=False) as controller:
+            assert set(controller.image.topics) == {"next"}
+
     async def test_log_whose_sync_failed_is_not_written_again_before_a_restart(self) -> None:
         """What the disk has then is not known, so nothing is answered that builds on it."""
         world = MemoryWorld()
