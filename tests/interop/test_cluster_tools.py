@@ -1,4 +1,6 @@
-"""``triokafka reassign``, ``leader-election``, ``features``, ``log dirs`` and ``topics describe`` on Apache Kafka."""
+"""``triokafka reassign``, ``leader-election``, ``features``, ``log dirs``, ``topics describe`` and ``mirror`` on a
+cluster of Apache Kafka.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,10 @@ import pytest
 
 from tests.integration.test_cli import Tool
 from tests.interop.kafka_cluster import TIMEOUT, KafkaCluster, kafka_cluster
+from tests.support.broker_process import broker_process
+from triokafka.cli.app import run
+
+pytestmark = pytest.mark.interop
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +78,38 @@ def test_features_and_directories_are_described(tool: Tool) -> None:
     assert done.status == 1 and "Could not downgrade metadata.version to 21." in done.err
     brokers = json.loads(tool.ok("log", "dirs", "--json"))["brokers"]
     assert [broker["broker"] for broker in brokers] == [1, 2, 3]
+
+
+def test_mirror_notices_that_an_unclean_leader_lacks_mirrored_records(
+    tool: Tool, kafka: KafkaCluster, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Last: a node stays down. The log of the other replica becomes longer than the one that was mirrored."""
+
+    def wait_for(text: str) -> None:
+        deadline = time.monotonic() + 2 * TIMEOUT
+        while text not in (described := tool("topics", "describe", "torn").out):
+            assert time.monotonic() < deadline, described
+
+    configs = ("--config", "unclean.leader.election.enable=true", "--config", "min.insync.replicas=1")
+    tool.ok("topics", "create", "torn", "--replica-assignment", "1:2", *configs)
+    tool.ok("produce", "torn", stdin="".join(f"both {number}\n" for number in range(10)))
+    kafka.nodes[1].end(signal.SIGKILL)
+    wait_for("Isr: 1\t")
+    tool.ok("produce", "torn", stdin="".join(f"lost {number}\n" for number in range(5)))
+    with broker_process() as east:
+        sides = ("--source", kafka.bootstrap, "--target", east, "--source-alias", "west", "--topics", "torn")
+        mirror = (*sides, "--offset-syncs", "target", "--once", "--json")
+        ran = Tool(east, capfdbinary, monkeypatch)
+        assert run(["mirror", "run", *mirror]) == 0
+        kafka.nodes[0].end(signal.SIGKILL)
+        kafka.nodes[1].start()
+        kafka.nodes[1].wait_until_listening()
+        wait_for("Leader: 2\t")
+        tool.ok("produce", "torn", stdin="".join(f"other {number}\n" for number in range(8)))
+        assert run(["mirror", "run", *mirror]) == 0
+        status = json.loads(capfdbinary.readouterr().out.decode().splitlines()[-1])
+        copied = ran.ok("consume", "west.torn", "--from-beginning", "--until-end").splitlines()
+    assert copied == [
+        f"{name} {number}" for name, count in (("both", 10), ("lost", 5), ("other", 8)) for number in range(count)
+    ]
+    assert (status["truncated"], status["lag"]) == (5, 0)

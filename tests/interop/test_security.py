@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,6 +103,34 @@ def test_java_logs_in_to_our_broker_with_every_mechanism(tls: bool, tmp_path: Pa
             jvm.run_java(TOPICS, *servers, "--command-config", command("SCRAM-SHA-256", "guess"), "--list")
 
 
+def our_tokens(bootstrap: str, config: str, *arguments: str) -> str:
+    """Run our command for tokens, and return what it prints."""
+    base = ("--bootstrap-server", bootstrap, "--command-config", config, "--timeout", "60000")
+    command = [sys.executable, "-m", "triokafka", "delegation-tokens", *arguments, *base]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def check_same_tokens(bootstrap: str, config: str) -> None:
+    """Kafka's tool and ours print the same of every token of alice: ids, secrets, principals and times."""
+
+    def minute(ms: int) -> str:
+        return datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%dT%H:%M")
+
+    owner = ("--owner-principal", f"User:{USER}")
+    servers = ("--bootstrap-server", bootstrap, "--command-config", config)
+    printed = jvm.run_java(TOKENS, *servers, "--describe", *owner)
+    theirs = [line.split() for line in printed.splitlines() if line.count("User:") >= 2]
+    times = ("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms")
+    ours = [
+        [one["token_id"], one["hmac"], one["owner"], one["requester"], f"[{', '.join(one['renewers'])}]"]
+        + [minute(one[name]) for name in times]
+        for one in json.loads(our_tokens(bootstrap, config, "describe", *owner, "--json"))
+    ]
+    assert theirs == ours and ours
+
+
 def test_java_manages_tokens_of_our_broker_and_logs_in_with_them(tmp_path: Path) -> None:
     """KIP-48: kafka-delegation-tokens creates, describes, renews and expires; kafka-topics uses a token."""
     with running_broker(users={USER: PASSWORD}, delegation_token_secret_key="a key") as broker:
@@ -119,6 +148,7 @@ def test_java_manages_tokens_of_our_broker_and_logs_in_with_them(tmp_path: Path)
         )
         token_id, hmac, owner, requester, renewers, *_ = created.splitlines()[-1].split()
         assert (owner, requester, renewers) == (f"User:{USER}", f"User:{USER}", "[User:bob]")
+        check_same_tokens(broker.bootstrap_servers, alice[-1])
         with_token = config("token", token_id, hmac, ' tokenauth="true"')
         jvm.run_java(TOPICS, *with_token, "--create", "--topic", "by-token")
         with pytest.raises(AssertionError, match="UnsupportedByAuthenticationException"):
@@ -315,12 +345,7 @@ def test_our_command_manages_tokens_of_apache_kafka_and_our_clients_log_in_with_
         sasl_jaas_config=login("SCRAM-SHA-512", PASSWORD),
     )
 
-    def tokens(*arguments: str) -> str:
-        base = ("--bootstrap-server", kafka.sasl_plaintext, "--command-config", config, "--timeout", "60000")
-        command = [sys.executable, "-m", "triokafka", "delegation-tokens", *arguments, *base]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == 0, done
-        return done.stdout
+    tokens = partial(our_tokens, kafka.sasl_plaintext, config)
 
     (token,) = json.loads(tokens("create", "--renewer-principal", "User:bob", "--json"))
     assert (token["owner"], token["requester"], token["renewers"]) == (f"User:{USER}", f"User:{USER}", ["User:bob"])
@@ -334,6 +359,7 @@ def test_our_command_manages_tokens_of_apache_kafka_and_our_clients_log_in_with_
             await (await producer.send("tokens", b"x", partition=0))
 
     until(lambda: json.loads(tokens("describe", "--json")) == [token], "the broker does not learn of the token")
+    check_same_tokens(kafka.sasl_plaintext, config)
     trio.run(produce)
     assert tokens("renew", "--hmac", token["hmac"], "--renew-time-period", "60000").startswith("The token expires at")
     assert tokens("expire", "--hmac", token["hmac"]) == "The token is removed.\n"

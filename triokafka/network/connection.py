@@ -273,11 +273,12 @@ class Connection:
         self.in_flight += 1
         if expect_response:
             self._in_flight.append(entry)
+        size = sum(map(len, parts))
         if self._traffic is not None:
-            self._traffic.sent(sum(map(len, parts)), now)
+            self._traffic.sent(size, now)
         if self._hooks:
-            self._hooks.on_request(self._node, entry.api, version, sum(map(len, parts)))
-        self._writer.write(parts, None if expect_response else entry)
+            self._hooks.on_request(self._node, entry.api, version, size)
+        self._writer.write(parts, size, None if expect_response else entry)
         if not self._has_room:
             self._owner_may_wait = True
         due = deadline

@@ -23,6 +23,7 @@ class RequestWriter:
     __slots__ = (
         "_closed",
         "_held",
+        "_held_bytes",
         "_on_room",
         "_on_written",
         "_stream",
@@ -42,6 +43,7 @@ class RequestWriter:
         self._on_room = on_room
         self._written: deque[InFlightRequest] = deque()
         self._held: list[Buffer] | None = None
+        self._held_bytes = 0
         self._closed = False
         self._task: trio.lowlevel.Task | None = None
 
@@ -55,14 +57,19 @@ class RequestWriter:
     def let_go(self) -> None:
         """Write the collected requests."""
         held, self._held = self._held, None
+        size, self._held_bytes = self._held_bytes, 0
         if held and not self._closed:
-            self.write(held, None)
+            self.write(held, size, None)
 
-    def write(self, parts: list[Buffer], unanswered: InFlightRequest | None) -> None:
-        """Write what the socket accepts now; ``unanswered`` is the request if it expects no response."""
+    def write(self, parts: list[Buffer], size: int, unanswered: InFlightRequest | None) -> None:
+        """Write what the socket accepts now of ``parts``, which have ``size`` bytes.
+
+        ``unanswered`` is the request if it expects no response.
+        """
         if self._held is not None:
             if unanswered is None:
                 self._held += parts
+                self._held_bytes += size
                 return
             self.let_go()
         if not self.unwritten:
@@ -71,7 +78,7 @@ class RequestWriter:
             except (OSError, trio.ClosedResourceError):
                 sent = 0  # the task meets the same error, and ends the connection
             self.bytes_sent += sent
-            parts = _without(parts, sent) if sent != sum(map(len, parts)) else []
+            parts = _without(parts, sent) if sent != size else []
         if parts:
             self.unwritten.append((parts, unanswered))
         elif unanswered is not None:

@@ -40,8 +40,7 @@ class TopicStates:
 
         An unknown partition may be new, so the metadata is refreshed before the call raises.
         """
-        _check_address(topic, partition)
-        known = self.by_name.get(topic)
+        known = self._checked(topic, partition)
         if known is None:
             left = max(0.0, give_up_at - self._world.now())
             try:
@@ -62,8 +61,7 @@ class TopicStates:
 
     def known_now(self, topic: str, partition: int | None = None) -> TopicState:
         """Return the topic's state without waiting. Raises `MetadataNotReadyError`, `UnknownTopicOrPartitionError`."""
-        _check_address(topic, partition)
-        known = self.by_name.get(topic)
+        known = self._checked(topic, partition)
         if known is None:
             found = self._client.cluster.topics.get(topic)
             if found is None:
@@ -78,6 +76,15 @@ class TopicStates:
             raise UnknownTopicOrPartitionError(
                 f"topic {topic!r} has no partition {partition}: it has {count}, numbered from 0"
             )
+        return known
+
+    def _checked(self, topic: Any, partition: Any) -> TopicState | None:
+        """Return the topic's state if it is known; refuse what is no topic and no partition."""
+        known = self.by_name.get(topic) if isinstance(topic, str) else None
+        if known is None:
+            _check_topic(topic)
+        if partition is not None:
+            _check_partition(partition)
         return known
 
     def _state_of(self, topic: TopicMetadata) -> TopicState:
@@ -100,14 +107,15 @@ class TopicStates:
                 known.update(topic)
 
 
-def _check_address(topic: Any, partition: Any) -> None:
+def _check_topic(topic: Any) -> None:
     if not isinstance(topic, str):
         raise TypeError(f"topic={topic!r} is not the name of a topic")
     if not topic:
         raise ValueError("topic='' is not the name of a topic")
     check_topic_name(topic)
-    if partition is None:
-        return
+
+
+def _check_partition(partition: Any) -> None:
     if isinstance(partition, bool) or not hasattr(partition, "__index__"):
         raise TypeError(f"partition={partition!r} is not the number of a partition")
     if partition < 0:
