@@ -1,8 +1,8 @@
 """The requests and responses of one client, for its metrics: short lists that the metrics empty about once a second.
 
 Recording costs one or two appends a request. The lists are emptied when a request is sent a second or more after the
-last time, and when someone reads the metrics; `Traffic.at` is the time of the last request before that. A client with few
-requests, such as a consumer at the end of its partitions, waits up to `Traffic.quiet_seconds`.
+last time, and when someone reads the metrics; `Traffic.at` is the time of the last request before that. While a client
+sends few requests, such as a consumer at the end of its partitions, they are emptied every `Traffic.quiet_seconds`.
 """
 
 from __future__ import annotations
