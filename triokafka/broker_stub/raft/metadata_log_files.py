@@ -47,6 +47,8 @@ class MetadataLogFiles:
         config: determines when segments are rolled. Only `clean` deletes segments.
         committed: the checkpointed offset up to which all records are known to be committed and on this disk.
         repair: truncate the log at its damage and keep the cut bytes in a file, instead of raising.
+        can_vote: this node may be a voter. The log of one that never is has acknowledged nothing: it is repaired, and
+            the leader sends again what is missing.
 
     Raises:
         DamagedLogError: the log is damaged, beyond a torn tail. The message names the file, the position and the
@@ -63,10 +65,14 @@ class MetadataLogFiles:
         config: LogConfig = KEEP_ALL,
         committed: int = 0,
         repair: bool = False,
+        can_vote: bool = True,
     ) -> None:
+        repair = repair or not can_vote
+        committed = committed if can_vote else 0
         self.directory = os.path.join(directory, str(PARTITION))
         storage = PrivateStorage(storage)  # SCRAM keys, for instance, are in the records
         self._storage = storage
+        self._can_vote = can_vote
         storage.make_dirs_durably(self.directory)
         self.snapshots = SnapshotFiles(storage, self.directory)
         self.snapshots.remove_unfinished()
@@ -93,6 +99,7 @@ class MetadataLogFiles:
                 recovery_point=snapshot_end,
                 high_watermark=committed if committed > snapshot_end else 0,
                 refuse_damage=not repair,
+                replicated=not can_vote,
             )
         except DamagedLogError as error:
             raise self.damaged(str(error)) from error
@@ -139,7 +146,7 @@ class MetadataLogFiles:
             f"they have)"
         )
 
-    def reconcile(self, *, alone: bool, now_ms: int, can_vote: bool = True) -> None:
+    def reconcile(self, *, alone: bool, now_ms: int) -> None:
         """Make log and snapshots fit together at a start.
 
         The log may end before the newest snapshot: it is empty because it was removed, or this node fetched the
@@ -148,7 +155,6 @@ class MetadataLogFiles:
 
         Args:
             alone: this node is the only voter, and so wrote every snapshot itself.
-            can_vote: this node may be a voter. One that never is has acknowledged nothing, and may fetch all again.
 
         Raises:
             DamagedLogError: records before the end of a snapshot that this node wrote itself are missing.
@@ -158,7 +164,7 @@ class MetadataLogFiles:
         newest = self.latest_snapshot_id()
         start, end = self.start_offset, self.end_offset
         if newest is None or newest.end_offset < start:
-            if start > 0 and not can_vote:
+            if start > 0 and not self._can_vote:
                 logger.error(
                     "%s: the log begins at offset %d, and no snapshot that can be read leads up to it. It is fetched "
                     "from the controllers. Check the disk.",
