@@ -50,10 +50,10 @@ test: $(READY) ## everything that must pass (under 25 minutes on two cores)
 	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder
 	$(MAKE) --no-print-directory test-pure
 
-test-pure: $(READY) ## codec, record, producer and consumer tests again without the compiled kernels
+test-pure: $(READY) ## record, producer and consumer tests again without the compiled kernels
 	TRIOKAFKA_PURE=1 $(PYTEST) -n 2 --dist loadfile \
-	  tests/unit/protocol tests/unit/records tests/unit/client tests/property/test_records.py \
-	  tests/property/test_protocol_codecs.py tests/integration/test_producer.py tests/integration/test_consumer_groups.py
+	  tests/unit/records tests/unit/client tests/property/test_records.py \
+	  tests/integration/test_producer.py tests/integration/test_consumer_groups.py
 
 interop: $(READY) kerberos ## peers from Maven: the Java client and Apache Kafka (under 40 minutes)
 	-$(BIN)/python -m tests.interop.jvm

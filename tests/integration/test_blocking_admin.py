@@ -36,6 +36,7 @@ from triokafka.blocking.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from triokafka.blocking.structs import TopicPartitionReplica
 
 
 @pytest.fixture
@@ -52,6 +53,21 @@ def filled(bootstrap: str, topic: str) -> Partition:
         for number in range(10):
             producer.send(topic, b"%d" % number, timestamp_ms=1_000 + number)
     return Partition(topic, 0)
+
+
+def test_calls_take_and_refuse_what_those_of_kafka_python_do(admin: KafkaAdminClient, filled: Partition) -> None:
+    group = f"group of {filled.topic}"
+    without_epoch = OffsetAndMetadata(3, "", None)  # type: ignore[arg-type]
+    assert admin.alter_group_offsets(group, {filled: without_epoch}) == {filled: NoError}
+    node_id = admin.describe_cluster()["brokers"][0]["broker_id"]
+    (moved,) = admin.alter_replica_log_dirs({(filled.topic, 0, node_id): "/nowhere"})
+    assert moved == TopicPartitionReplica(filled.topic, 0, node_id)
+    with pytest.raises(ValueError, match="int broker_ids"):
+        admin.alter_partition_reassignments({filled: ["1"]})
+    with pytest.raises(TypeError, match="Unsupported reset target"):
+        admin.reset_group_offsets(group, {filled: "earliest"})
+    with pytest.raises(TypeError, match="feature_updates must be a dict"):
+        admin.update_features([("metadata.version", 19)])
 
 
 def test_topics_are_created_described_and_deleted(admin: KafkaAdminClient, topic: str) -> None:

@@ -5,7 +5,6 @@ Every node can be killed, paused, stopped and started again. Ports and data dire
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import subprocess
 import time
@@ -24,7 +23,7 @@ from triokafka.records import iter_batches
 
 __all__ = ["TIMEOUT", "Member", "MixedCluster", "Node", "mixed_cluster", "records_of"]
 
-TIMEOUT = 60.0
+TIMEOUT = 120.0
 METADATA_PARTITION = "__cluster_metadata-0"
 _JAVA = ("java", *jvm.QUICK_START, "-Xmx320m")
 
@@ -89,10 +88,14 @@ class MixedCluster:
         async def ask() -> int:
             async with triokafka.AdminClient(bootstrap_servers=self.bootstrap) as admin:
                 while True:
-                    with contextlib.suppress(KafkaError):
-                        if (leader := (await admin.describe_metadata_quorum()).leader_id) >= 0:
-                            return leader
-                    assert time.monotonic() < deadline, "no controller leads"
+                    failure: KafkaError | None = None
+                    try:
+                        leader = (await admin.describe_metadata_quorum(timeout_ms=10_000)).leader_id
+                    except KafkaError as error:
+                        failure, leader = error, -1
+                    if leader >= 0:
+                        return leader
+                    assert time.monotonic() < deadline, f"no controller leads: {failure}"
                     await trio.sleep(0.1)
 
         return trio.run(ask)

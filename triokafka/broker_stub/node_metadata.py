@@ -259,11 +259,10 @@ class NodeMetadata:
                 directory,
                 now_ms=now_ms,
                 config=log_config,
-                committed=committed if config.is_controller else 0,
-                # A node that never votes has acknowledged nothing: it fetches again what is damaged.
-                repair=not config.is_controller,
+                committed=committed,
+                can_vote=config.is_controller,
             )
-            files.reconcile(alone=alone, now_ms=now_ms, can_vote=config.is_controller)
+            files.reconcile(alone=alone, now_ms=now_ms)
             if files.end_offset < committed:
                 logger.error(
                     "%s ends at offset %d, and had the records up to offset %d before: the controllers send them again",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 import trio
 
@@ -17,6 +18,9 @@ from triokafka.errors import KafkaError
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
+
+_NEEDED_AGAIN: Final = 10.0
+"""Seconds until a snapshot that is needed, and could not be written, is tried again."""
 
 
 class SnapshotGenerator:
@@ -63,6 +67,8 @@ class SnapshotGenerator:
         schedule, now = self._schedule, self._world.now
         while True:
             due_in = schedule.due_in(now())
+            if self._is_needed:
+                due_in = min(due_in, _NEEDED_AGAIN)
             with trio.move_on_after(due_in if schedule.bytes else max(due_in, 1.0)):
                 await self._due.wait()
             # Replace the event: a snapshot in progress may cover the changes that set it.
@@ -77,10 +83,11 @@ class SnapshotGenerator:
                 await self._due.wait()
                 self._waits_for_change = False
                 continue
-            self._is_needed = False
+            is_needed, self._is_needed = self._is_needed, False
             try:
                 await self.take()
             except (OSError, KafkaError) as error:
+                self._is_needed |= is_needed
                 logger.error("Metadata log %s: cannot write a snapshot: %s", self._files.directory, error)
                 schedule.taken(0, now())  # not again immediately: the disk may be full
 

@@ -69,14 +69,13 @@ class Reaching(Hooks):
     def failure(self, error: Exception) -> Exception:
         """Return the error to raise for a client's error: "no broker has answered" if that is the cause.
 
-        A refusal by TLS or SASL says that a broker is there, and nothing was tried again.
+        A refusal by TLS or SASL says that a broker is there. An error that no retry helps, such as an impossible
+        topic name, needs no broker.
         """
         if self.answered or _is_refusal(error):
             return error
-        ours = (
-            error.split(KafkaError)[1] is None if isinstance(error, ExceptionGroup) else isinstance(error, KafkaError)
-        )
-        return self.error() if ours else error
+        is_ours = error.split(_may_pass)[1] is None if isinstance(error, ExceptionGroup) else _may_pass(error)
+        return self.error() if is_ours else error
 
     def error(self) -> KafkaError:
         """Return the error of a command that gives up because no broker has responded."""
@@ -98,6 +97,11 @@ def hooked(
     reaching = Reaching(shown, timeout_ms, names=names, limits=limits)
     options["hooks"] = reaching
     return reaching
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether the client would try again: no broker can be reached, or none answers in time."""
+    return isinstance(error, KafkaError) and error.retriable
 
 
 def _is_refusal(error: BaseException) -> bool:

@@ -107,7 +107,7 @@ class ClusterCalls:
         return features
 
     def update_features(
-        self, feature_updates: Mapping[str, Any], validate_only: bool = False, timeout_ms: float = 60_000
+        self, feature_updates: Mapping[str, Any] | Any, validate_only: bool = False, timeout_ms: float = 60_000
     ) -> dict[str, str]:
         """Set features to levels, ``{name: level}`` or ``{name: (UpdateFeatureType, level)}``, all of them or none."""
         if not isinstance(feature_updates, dict):

@@ -167,7 +167,7 @@ class GroupCalls:
     def alter_group_offsets(
         self,
         group_id: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | Any],  # also with None as leader epoch
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, type[KafkaError]]:
         """Set offsets of a group without members. Returns the class of each error, or `NoError`, by partition."""
@@ -189,7 +189,7 @@ class GroupCalls:
     def reset_group_offsets(
         self,
         group_id: str,
-        offset_specs: Mapping[TopicPartition, OffsetSpec | OffsetTimestamp | int],
+        offset_specs: Mapping[TopicPartition, OffsetSpec | OffsetTimestamp | int | Any],  # checked below
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, dict[str, Any]]:
         """Set offsets of a group without members to an `OffsetSpec`, a time or a number, within the log's bounds.

@@ -145,7 +145,9 @@ class PartitionCalls:
         ]
 
     def alter_partition_reassignments(
-        self, reassignments: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: float | None = None
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | Any | None],  # checked below
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, type[KafkaError] | None]:
         """Start moving partitions to other brokers; None cancels a move. Returns the class of each error, or None.
 
@@ -218,7 +220,8 @@ class PartitionCalls:
         return self._session.run(ask)
 
     def alter_replica_log_dirs(
-        self, replica_assignments: Mapping[TopicPartitionReplica, str]
+        self,
+        replica_assignments: Mapping[TopicPartitionReplica | Any, str],  # also with plain tuples
     ) -> dict[TopicPartitionReplica, type[KafkaError]]:
         """Move replicas to other directories of their brokers. Returns the class of each error, or `NoError`."""
         patience = self._session.timeout_ms()

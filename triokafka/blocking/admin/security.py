@@ -75,7 +75,7 @@ class SecurityCalls:
         async def work(admin: AdminClient) -> dict[str, Any]:
             return await together(users, admin.alter_user_scram_credentials(changes, timeout_ms=patience))
 
-        return {user: message_of(outcome) for user, outcome in self._session.run(work).items()}
+        return {user: _brokers_message(user, outcome) for user, outcome in self._session.run(work).items()}
 
     def describe_user_scram_credentials(self, users: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
         """Describe the SCRAM credentials of users, or of all; by user a dict of ``error`` and ``credential_infos``."""
@@ -83,7 +83,8 @@ class SecurityCalls:
         patience = self._session.timeout_ms()
         found = self._session.run(lambda admin: admin.describe_user_scram_credentials(names, timeout_ms=patience))
         described: dict[str, dict[str, Any]] = {
-            user: {"error": message_of(error), "credential_infos": []} for user, error in found.errors.items()
+            user: {"error": _brokers_message(user, error), "credential_infos": []}
+            for user, error in found.errors.items()
         }
         for user in found:
             if user not in found.errors:
@@ -93,6 +94,12 @@ class SecurityCalls:
                 ]
                 described[user] = {"error": None, "credential_infos": infos}
         return described
+
+
+def _brokers_message(user: str, outcome: object) -> str | None:
+    """Return the broker's message about a user, without the SDK's words before it; None for success."""
+    message = message_of(outcome)
+    return None if message is None else message.removeprefix(f"the user {user!r}: ")
 
 
 def _filter(given: ACLFilter) -> AclBindingFilter:

@@ -38,6 +38,7 @@ from triokafka.protocol.stored.cluster_metadata import (
     TopicRecord,
 )
 from triokafka.records import iter_batches
+from triokafka.structs import Buffer
 from triokafka.world import Storage
 
 logger = logging.getLogger(__name__)
@@ -214,6 +215,16 @@ def encode_image(image: MetadataImage, *, first_offset: int, timestamp_ms: int) 
     yield encode_snapshot_footer(base_offset=offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
 
+def check_snapshot(content: Buffer, snapshot_id: SnapshotId) -> None:
+    """Check that these are all bytes of a snapshot. Raises ValueError, `CorruptRecordError`."""
+    infos = list(iter_batches(content, check_crc=True))
+    end = infos[-1].end if infos else 0
+    if end < len(content):
+        raise ValueError(f"the batch at byte {end} is incomplete")
+    if snapshot_id.end_offset > 0 and not (infos and infos[-1].is_control):
+        raise ValueError("the snapshot is incomplete")
+
+
 # Files
 
 
@@ -237,7 +248,7 @@ class SnapshotFiles:
         ids = self.ids()
         while ids:
             try:
-                self._check(ids[-1])
+                self.check(ids[-1])
             except (ValueError, KafkaError) as error:
                 logger.error(
                     "%s is damaged: %s. An older snapshot is used, or the log. Check the disk.",
@@ -249,14 +260,14 @@ class SnapshotFiles:
                 break
         return ids
 
-    def _check(self, snapshot_id: SnapshotId) -> None:
-        content = self._storage.read_file(self._path(snapshot_id))
-        infos = list(iter_batches(content, check_crc=True))
-        end = infos[-1].end if infos else 0
-        if end < len(content):
-            raise ValueError(f"the batch at byte {end} is incomplete")
-        if snapshot_id.end_offset > 0 and not (infos and infos[-1].is_control):
-            raise ValueError("the snapshot is incomplete")
+    def check(self, snapshot_id: SnapshotId) -> None:
+        """Read the file of a snapshot, and check that it is whole.
+
+        Raises:
+            ValueError, KafkaError: it is damaged.
+            OSError: it cannot be read.
+        """
+        check_snapshot(self._storage.read_file(self._path(snapshot_id)), snapshot_id)
 
     def remove_unfinished(self) -> None:
         """Remove the snapshots whose writing a stop of the node has interrupted. Raises `OSError`."""

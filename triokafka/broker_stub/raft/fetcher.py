@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from triokafka import errors
 from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.log_comparison import truncation_offset
 from triokafka.broker_stub.raft.quorum import Quorum
@@ -134,7 +133,7 @@ class Fetcher:
             # The leader has deleted the snapshot, or the answer is not to the last request: begin again with a Fetch.
             writer.abandon()
             state.snapshot = None
-            return partition.error_code in (0, errors.SnapshotNotFoundError.code)
+            return not partition.error_code
         writer.append(partition.unaligned_records or b"")
         state.finishing_snapshot = writer.size >= partition.size
         return True
@@ -147,12 +146,12 @@ class Fetcher:
             self._quorum.heard_from_leader(state, now)
         self._load_snapshot()
 
-    def snapshot_failed(self, writer: SnapshotWriter) -> None:
-        """Give up a snapshot that could not be stored."""
+    def snapshot_failed(self, writer: SnapshotWriter, until: float) -> None:
+        """Give up a snapshot that is damaged or could not be stored, and ask the leader no more before ``until``."""
         state = self._quorum.state
         if isinstance(state, Follower) and state.snapshot is writer:
             state.snapshot, state.finishing_snapshot = None, False
-            self._quorum.peers.forget_all()
+            self._quorum.peers.pause(state.leader_id, until)
 
     def _load_snapshot(self) -> bool:
         """Replace the log with the newest snapshot; return False if the log has more than that."""

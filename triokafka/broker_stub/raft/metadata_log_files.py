@@ -47,6 +47,8 @@ class MetadataLogFiles:
         config: determines when segments are rolled. Only `clean` deletes segments.
         committed: the checkpointed offset up to which all records are known to be committed and on this disk.
         repair: truncate the log at its damage and keep the cut bytes in a file, instead of raising.
+        can_vote: this node may be a voter. The log of one that never is has acknowledged nothing: it is repaired, and
+            the leader sends again what is missing.
 
     Raises:
         DamagedLogError: the log is damaged, beyond a torn tail. The message names the file, the position and the
@@ -63,10 +65,14 @@ class MetadataLogFiles:
         config: LogConfig = KEEP_ALL,
         committed: int = 0,
         repair: bool = False,
+        can_vote: bool = True,
     ) -> None:
+        repair = repair or not can_vote
+        committed = committed if can_vote else 0
         self.directory = os.path.join(directory, str(PARTITION))
         storage = PrivateStorage(storage)  # SCRAM keys, for instance, are in the records
         self._storage = storage
+        self._can_vote = can_vote
         storage.make_dirs_durably(self.directory)
         self.snapshots = SnapshotFiles(storage, self.directory)
         self.snapshots.remove_unfinished()
@@ -75,6 +81,8 @@ class MetadataLogFiles:
         self.appended_bytes = 0
         self._newest_ms = now_ms
         self._snapshot_ids = self.snapshots.complete_ids()
+        self._damaged_snapshots: set[SnapshotId] = set()
+        self._sent_snapshots: set[SnapshotId] = set()
         if not self._snapshot_ids and self.snapshots.ids()[:1] == [SnapshotId(0, 0)]:
             raise self.damaged(f"{self.directory}/{SnapshotId(0, 0).file_name} is damaged")
         epochs = self._check(committed=committed, repair=repair)
@@ -91,6 +99,7 @@ class MetadataLogFiles:
                 recovery_point=snapshot_end,
                 high_watermark=committed if committed > snapshot_end else 0,
                 refuse_damage=not repair,
+                replicated=not can_vote,
             )
         except DamagedLogError as error:
             raise self.damaged(str(error)) from error
@@ -137,7 +146,7 @@ class MetadataLogFiles:
             f"they have)"
         )
 
-    def reconcile(self, *, alone: bool, now_ms: int, can_vote: bool = True) -> None:
+    def reconcile(self, *, alone: bool, now_ms: int) -> None:
         """Make log and snapshots fit together at a start.
 
         The log may end before the newest snapshot: it is empty because it was removed, or this node fetched the
@@ -146,7 +155,6 @@ class MetadataLogFiles:
 
         Args:
             alone: this node is the only voter, and so wrote every snapshot itself.
-            can_vote: this node may be a voter. One that never is has acknowledged nothing, and may fetch all again.
 
         Raises:
             DamagedLogError: records before the end of a snapshot that this node wrote itself are missing.
@@ -156,7 +164,7 @@ class MetadataLogFiles:
         newest = self.latest_snapshot_id()
         start, end = self.start_offset, self.end_offset
         if newest is None or newest.end_offset < start:
-            if start > 0 and not can_vote:
+            if start > 0 and not self._can_vote:
                 logger.error(
                     "%s: the log begins at offset %d, and no snapshot that can be read leads up to it. It is fetched "
                     "from the controllers. Check the disk.",
@@ -304,7 +312,7 @@ class MetadataLogFiles:
 
     def snapshot_size(self, snapshot_id: SnapshotId) -> int | None:
         """See `RaftLog`."""
-        if snapshot_id not in self._snapshot_ids:
+        if snapshot_id not in self._snapshot_ids or snapshot_id in self._damaged_snapshots:
             return None
         try:
             return self.snapshots.size(snapshot_id)
@@ -314,19 +322,32 @@ class MetadataLogFiles:
     def read_snapshot(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> Buffer:
         """See `RaftLog`."""
         try:
+            if position == 0:
+                if snapshot_id in self._sent_snapshots:
+                    self._check_snapshot(snapshot_id)  # a node that found it damaged asks for it again
+                self._sent_snapshots.add(snapshot_id)
             return self.snapshots.read_part(snapshot_id, position, max_bytes)
         except OSError as error:
+            self._damaged_snapshots.add(snapshot_id)
             raise KafkaStorageError(f"{self.directory}/{snapshot_id.file_name}: {error}") from error
+
+    def _check_snapshot(self, snapshot_id: SnapshotId) -> None:
+        try:
+            self.snapshots.check(snapshot_id)
+        except (ValueError, KafkaError) as error:
+            self._damaged_snapshots.add(snapshot_id)
+            raise CorruptRecordError(f"{self.directory}/{snapshot_id.file_name} is damaged: {error}") from error
 
     def store_snapshot(self, snapshot_id: SnapshotId) -> SnapshotFileWriter | None:
         """See `RaftLog`."""
-        if snapshot_id in self._snapshot_ids:
+        if snapshot_id in self._snapshot_ids and snapshot_id not in self._damaged_snapshots:
             return None
         return SnapshotFileWriter(self._storage, self.directory, snapshot_id, finished=self._snapshot_finished)
 
     def _snapshot_finished(self, snapshot_id: SnapshotId) -> None:
-        # A new list, because this may run in another thread.
+        # New collections, because this may run in another thread.
         self._snapshot_ids = sorted({*self._snapshot_ids, snapshot_id})
+        self._damaged_snapshots = self._damaged_snapshots - {snapshot_id}
 
     def truncate_to_latest_snapshot(self) -> bool:
         """See `RaftLog`."""
@@ -361,7 +382,8 @@ class MetadataLogFiles:
         """Delete old snapshots, and the segments before the oldest remaining one; return the deleted snapshots.
 
         The newest snapshot always stays. An older one is deleted when log and snapshots exceed ``max_bytes``, or when
-        it is older than ``max_age_ms`` (-1 for no limit: ``metadata.max.retention.bytes`` and ``.ms``).
+        it is older than ``max_age_ms`` (-1 for no limit: ``metadata.max.retention.bytes`` and ``.ms``), unless the
+        next one is damaged.
 
         Raises:
             KafkaStorageError, OSError: the disk failed.
@@ -371,7 +393,8 @@ class MetadataLogFiles:
         total = self._log.size + sum(self.snapshots.size(snapshot_id) for snapshot_id in self._snapshot_ids)
         while len(self._snapshot_ids) > 1:
             oldest, following = self._snapshot_ids[:2]
-            if not (0 <= max_bytes < total or self._is_older(oldest, max_age_ms, now_ms)):
+            is_due = 0 <= max_bytes < total or self._is_older(oldest, max_age_ms, now_ms)
+            if not is_due or following in self._damaged_snapshots:
                 break
             before = self._log.size + self.snapshots.size(oldest)
             if not self.delete_before_snapshot(following):

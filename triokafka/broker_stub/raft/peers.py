@@ -81,6 +81,10 @@ class Peers:
             else:
                 self._peers[node_id] = _Peer(None, now + pause)
 
+    def pause(self, node_id: int, until: float) -> None:
+        """Give up the request to one peer, and send it no other one before ``until``."""
+        self._peers[node_id] = _Peer(None, until)
+
     def forget(self, node_id: int) -> None:
         """Give up the request to one peer, and its pause."""
         self._peers.pop(node_id, None)

@@ -464,11 +464,15 @@ class RaftClient:
             self._fail(KafkaStorageError("the metadata log is closed for writes until a restart"))
 
     async def _finish(self, writer: SnapshotWriter) -> None:
+        def check_and_finish() -> None:
+            writer.check()  # the log that it replaces may be the only whole one
+            writer.finish()
+
         try:
-            await self._world.run_in_thread(writer.finish)
+            await self._world.run_in_thread(check_and_finish)
         except (OSError, KafkaError) as error:
             logger.error("Node %d: cannot store the snapshot %s: %s", self.node_id, writer.snapshot_id, error)
-            self._core.snapshot_failed(writer)
+            self._core.snapshot_failed(writer, self._now())
         else:
             self._core.snapshot_finished(writer, self._now())
 

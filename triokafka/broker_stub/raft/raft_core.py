@@ -583,9 +583,9 @@ class RaftCore:
         """See `Fetcher.snapshot_finished`."""
         self._fetcher.snapshot_finished(writer, now)
 
-    def snapshot_failed(self, writer: SnapshotWriter) -> None:
+    def snapshot_failed(self, writer: SnapshotWriter, now: float) -> None:
         """See `Fetcher.snapshot_failed`."""
-        self._fetcher.snapshot_failed(writer)
+        self._fetcher.snapshot_failed(writer, now + _PAUSE_AFTER_FULL_DISK)
 
     # Leaving
 

@@ -29,7 +29,7 @@ class RaftListener(Protocol):
         ...
 
     def snapshot_needed(self) -> None:
-        """This leader cannot read committed records of its log that another node needs, and has no snapshot of them."""
+        """This leader cannot read what another node needs: committed records that no snapshot has, or a snapshot."""
         ...
 
     def rolled_back(self, error: KafkaError) -> None:

@@ -47,6 +47,10 @@ class SnapshotWriter(Protocol):
         """Append a part of the snapshot, which need not end with a batch. Raises `KafkaStorageError`."""
         ...
 
+    def check(self) -> None:
+        """Check that what was appended is a whole snapshot; callable in a thread. Raises `KafkaStorageError`."""
+        ...
+
     def finish(self) -> None:
         """Sync the snapshot and give it its name atomically; callable in a thread. Raises `KafkaStorageError`."""
         ...
@@ -135,11 +139,14 @@ class RaftLog(Protocol):
         ...
 
     def read_snapshot(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> Buffer:
-        """Return at most ``max_bytes`` of a snapshot from ``position``. Raises `KafkaStorageError`."""
+        """Return at most ``max_bytes`` of a snapshot from ``position``.
+
+        Raises `KafkaStorageError`; `CorruptRecordError` for damage. The snapshot no longer has a `snapshot_size` then.
+        """
         ...
 
     def store_snapshot(self, snapshot_id: SnapshotId) -> SnapshotWriter | None:
-        """Begin to write a snapshot; None when it exists already. Raises `KafkaStorageError`."""
+        """Begin to write a snapshot; None when it exists already, undamaged. Raises `KafkaStorageError`."""
         ...
 
     def truncate_to_latest_snapshot(self) -> bool:

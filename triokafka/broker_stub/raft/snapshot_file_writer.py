@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from triokafka.broker_stub.metadata.snapshots import UNFINISHED_SUFFIX, SnapshotId
-from triokafka.errors import KafkaStorageError
+from triokafka.broker_stub.metadata.snapshots import UNFINISHED_SUFFIX, SnapshotId, check_snapshot
+from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.structs import Buffer
 from triokafka.world import File, Storage
 
@@ -59,6 +59,22 @@ class SnapshotFileWriter:
                 view = view[written:]
         except OSError as error:
             raise self._failed(error) from error
+
+    def check(self) -> None:
+        """Read the snapshot again, and check that it is whole; callable in a thread.
+
+        Raises:
+            KafkaStorageError: it is damaged, or cannot be read. It is abandoned.
+        """
+        if self._file is None:
+            raise self._failed(None)
+        try:
+            check_snapshot(self._storage.read_file(self._path + UNFINISHED_SUFFIX), self._snapshot_id)
+        except OSError as error:
+            raise self._failed(error) from error
+        except (ValueError, CorruptRecordError) as error:
+            self.abandon()
+            raise KafkaStorageError(f"{self._path}: the snapshot was damaged where it comes from: {error}") from error
 
     def finish(self) -> None:
         """Sync the snapshot and give it its name; callable in a thread. Raises `KafkaStorageError`."""

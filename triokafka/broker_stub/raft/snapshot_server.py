@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from triokafka import errors
 from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.fetch_server import leader_error
@@ -9,7 +11,10 @@ from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.quorum import Quorum
 from triokafka.broker_stub.raft.raft_log import SnapshotId
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.protocol.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+
+logger = logging.getLogger(__name__)
 
 
 def fetch_snapshot(
@@ -40,7 +45,12 @@ def fetch_snapshot(
     if not 0 <= partition.position < size:
         return messages.snapshot_response(quorum, listener, error=errors.PositionOutOfRangeError.code)
     most = max(1, min(request.max_bytes, quorum.config.fetch_snapshot_max_bytes))
-    data = quorum.log.read_snapshot(snapshot_id, partition.position, most)
+    try:
+        data = quorum.log.read_snapshot(snapshot_id, partition.position, most)
+    except (CorruptRecordError, KafkaStorageError) as failure:
+        logger.error("Node %d: %s. Another snapshot is taken. Check the disk.", quorum.config.node_id, failure)
+        quorum.effects.event(lambda listener: listener.snapshot_needed())
+        return messages.snapshot_response(quorum, listener, error=errors.SnapshotNotFoundError.code)
     # A follower that loads a snapshot follows this leader, even though it fetches no records meanwhile.
     leader.alive(ReplicaKey.of(request.replica_id, partition.replica_directory_id), now)
     return messages.snapshot_response(

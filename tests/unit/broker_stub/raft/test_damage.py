@@ -213,3 +213,44 @@ def test_records_with_another_offset_or_epoch_are_not_read(caplog: pytest.LogCap
     with pytest.raises(Exception, match="the batch at byte 288 has offsets 4 to 4, after 11"):
         log.read(3, 1 << 20)
     log.close()
+
+
+def of_broker(storage: MemoryStorage, *, committed: int) -> MetadataLogFiles:
+    """Open the log as a node does that never votes."""
+    log = MetadataLogFiles(storage, "/data", now_ms=0, committed=committed, can_vote=False)
+    log.reconcile(alone=False, now_ms=0)
+    return log
+
+
+def test_log_of_a_node_that_never_votes_ends_at_the_damage() -> None:
+    storage = written()
+    size = next(iter_batches(storage.read_file(LOG))).size
+    flip(storage, LOG, 8 * (3 * size + 70))
+    log = of_broker(storage, committed=len(EPOCHS))
+    assert (content(log), log.last_epoch) == (whole()[:3], EPOCHS[2])
+    assert [one for one in storage.list_dir(FOLDER) if one.endswith(DAMAGED_SUFFIX)]
+    log.close()
+
+
+@pytest.mark.parametrize("committed", [0, 10])
+def test_log_of_a_node_that_never_votes_begins_at_a_fetched_snapshot(committed: int) -> None:
+    """It was stopped between fetching the snapshot and emptying the log."""
+    storage = written()
+    log = reopened(storage)
+    snapshot(log, 10, 5)
+    log.close()
+    log = of_broker(storage, committed=committed)
+    assert (log.start_offset, log.end_offset, log.last_epoch, content(log)) == (10, 10, 5, [])
+    log.close()
+
+
+def test_log_of_a_node_that_never_votes_begins_anew_without_its_snapshot() -> None:
+    storage = written(snapshot_at=4, config=SMALL)
+    log = reopened(storage, config=SMALL)
+    log.delete_before_snapshot(SnapshotId(4, EPOCHS[3]))
+    log.close()
+    assert reopened(storage, config=SMALL).start_offset == 4
+    flip(storage, f"{FOLDER}/{SnapshotId(4, EPOCHS[3]).file_name}", 8 * 80)
+    log = of_broker(storage, committed=len(EPOCHS))
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (0, 0, 0)
+    log.close()

@@ -283,3 +283,30 @@ async def test_leader_that_cannot_send_records_before_they_are_committed_hands_o
     await cluster.until(lambda: all(member.listener.high_watermark >= after for member in cluster.up))
     assert {tuple(member.committed()) for member in cluster.up} == {("orders", "kept")}
     assert not leader.listener.needs_snapshot
+
+
+@simulated
+async def test_damaged_snapshot_does_not_replace_the_log_of_a_follower() -> None:
+    """The follower asks again, the leader finds the damage then, and another snapshot takes its place."""
+    cluster = RaftCluster(current_simulation())
+    leader = await cluster.leader()
+    away = next(member for member in cluster.up if member is not leader)
+    kept = leader.append("orders")
+    await cluster.until(lambda: all(member.listener.high_watermark >= kept for member in cluster.up))
+    await away.kill()
+    end = leader.append("events")
+    await cluster.until(lambda: leader.listener.high_watermark >= end)
+    snapshot_id = take_snapshot(leader)
+    leader.client._log.delete_before_snapshot(snapshot_id)  # as the snapshot generator does
+    disk, path = leader.host.disk, f"/data/{PARTITION}/{snapshot_id.file_name}"
+    content = bytearray(disk.read_file(path))
+    content[70] ^= 4
+    disk.open(path).write_at(0, bytes(content))
+    away.start()
+    await cluster.until(lambda: leader.listener.needs_snapshot > 0)
+    await trio.sleep(10)
+    assert away.client.end_offset == kept and not away.listener.snapshots
+    assert take_snapshot(leader) == snapshot_id
+    await cluster.until(lambda: away.listener.high_watermark >= end)
+    assert away.listener.snapshots == [snapshot_id]
+    assert leader.listener.needs_snapshot == 1

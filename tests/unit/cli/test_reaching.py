@@ -1,0 +1,36 @@
+"""A command blames brokers that do not answer for what they cause, and for nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from triokafka.cli.reaching import Reaching
+from triokafka.errors import (
+    AuthenticationError,
+    InvalidTopicError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+
+
+@pytest.mark.parametrize("error", [KafkaTimeoutError("late"), KafkaConnectionError("refused")])
+def test_without_an_answer_a_timeout_names_the_brokers(error: KafkaError) -> None:
+    reaching = Reaching("h:1", 5_000)
+    for raised in (error, ExceptionGroup("two", [error, error])):
+        assert str(reaching.failure(raised)).startswith("no broker has responded within 5 s: h:1 has not responded yet")
+
+
+@pytest.mark.parametrize("error", [InvalidTopicError("a b"), AuthenticationError("refused"), ValueError("no number")])
+def test_error_that_needs_no_broker_stays_what_it_is(error: Exception) -> None:
+    reaching = Reaching("h:1", 5_000)
+    assert reaching.failure(error) is error
+    group = ExceptionGroup("two", [error, KafkaTimeoutError("late")])
+    assert reaching.failure(group) is group
+
+
+def test_after_an_answer_every_error_stays_what_it_is() -> None:
+    reaching = Reaching("h:1", 5_000)
+    reaching.answered = True
+    error = KafkaTimeoutError("late")
+    assert reaching.failure(error) is error
