@@ -1,7 +1,8 @@
 """The requests and responses of one client, for its metrics: short lists that the metrics empty about once a second.
 
 Recording costs one or two appends a request. The lists are emptied when a request is sent a second or more after the
-last time, and when someone reads the metrics; `Traffic.at` is the time of the last request before that.
+last time, and when someone reads the metrics; `Traffic.at` is the time of the last request before that. While a client
+sends few requests, such as a consumer at the end of its partitions, they are emptied every `Traffic.quiet_seconds`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from triokafka.protocol.message import Request
 
 PORTION_SECONDS: Final = 1.0
 """How long values are collected before the metrics receive them."""
+_FEW_REQUESTS: Final = 16
 _COORDINATOR_BASE: Final = 2**31 - 1
 
 
@@ -41,13 +43,15 @@ class Traffic:
 
     ``opened``, ``closed`` and ``refused`` count connections that became ready, that ended, and whose authentication
     failed. The owner of the metrics sets ``on_due``. ``on_open`` gets the API versions of each new
-    connection.
+    connection. Fewer than `_FEW_REQUESTS` requests are collected for ``quiet_seconds`` at most.
     """
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeTraffic] = {}
         self.at = 0.0
         self.due = 0.0
+        self.quiet_seconds = 0.0
+        self._drained_at = 0.0
         self.opened: list[float] = []
         self.closed: list[float] = []
         self.refused: list[float] = []
@@ -71,8 +75,16 @@ class Traffic:
         """Give everything to the metrics; at the client's first request there is nothing yet."""
         is_first = not self.due
         self.due = now + PORTION_SECONDS
-        if not is_first:
+        if is_first:
+            self._drained_at = now
+        elif now - self._drained_at >= self.quiet_seconds or not self._is_quiet():
+            self._drained_at = now
             self.on_due()
+
+    def _is_quiet(self) -> bool:
+        if self.opened or self.closed or self.refused:
+            return False
+        return sum(len(node.sizes) for node in self.nodes.values()) < _FEW_REQUESTS
 
 
 class ChannelTotals(Traffic):

@@ -25,6 +25,8 @@ _HELLO_BYTES: Final = 1 << 10
 _HANDSHAKE_RECORD: Final = 22
 _RECORD_HEADER_BYTES: Final = 5
 _MOST_RECORD_BYTES: Final = 16 << 10
+_CLIENT_HELLO: Final = 1
+_MESSAGE_START_BYTES: Final = 4
 _PIECE_BYTES: Final = 128 << 10
 """Plain bytes that are encrypted before they are sent: bounds the memory of a large response or file slice."""
 _SMALL_BYTES: Final = 4 << 10
@@ -292,33 +294,58 @@ def _pieces(buffers: Sequence[Buffer], most: int) -> Iterator[Buffer]:
 
 
 async def receive_client_hello(inner: Stream) -> bytes:
-    """Receive the first TLS record of a client, for `TlsStream`, with little memory while it is incomplete.
+    """Receive the first TLS message of a client, for `TlsStream`, with little memory while it is incomplete.
 
-    Returns what came instead when it does not look like TLS, so that the handshake names the reason. The caller bounds
-    the time.
+    Returns what came instead when it does not look like TLS, or is longer than one record may be, so that the handshake
+    names the reason. The caller bounds the time.
 
     Raises:
         ssl.SSLEOFError: the peer closed before.
         OSError: the connection broke.
     """
-    received = bytearray()
+    hello = _Hello()
     scratch = memoryview(bytearray(_HELLO_BYTES))
-    while not _is_first_record(received):
+    while not hello.is_complete():
         got = await inner.receive_into(scratch)
         if not got:
             raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "the peer closed the connection during the TLS handshake")
-        received += scratch[:got]
-    return bytes(received)
+        hello.received += scratch[:got]
+    return bytes(hello.received)
 
 
-def _is_first_record(received: bytearray) -> bool:
-    """Whether the bytes contain the first record of a handshake, or cannot be one."""
-    if received and received[0] != _HANDSHAKE_RECORD:
-        return True
-    if len(received) < _RECORD_HEADER_BYTES:
+class _Hello:
+    """The first message of a handshake, in one record or in many. A byte that came is looked at once."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self._records_end = 0  # of the complete records
+        self._start = bytearray()  # of the message: its type, and its size in three bytes
+        self._size = 0
+
+    def is_complete(self) -> bool:
+        """Whether the received bytes contain the whole message, or cannot be one."""
+        received = self.received
+        while len(received) > self._records_end:
+            start = self._records_end
+            if received[start] != _HANDSHAKE_RECORD or len(received) > _RECORD_HEADER_BYTES + _MOST_RECORD_BYTES:
+                return True
+            body = start + _RECORD_HEADER_BYTES
+            size = int.from_bytes(received[body - 2 : body], "big")
+            if len(received) < body:
+                return False
+            if not 0 < size <= _MOST_RECORD_BYTES:
+                return True
+            if len(received) < body + size:
+                return False
+            self._start += received[body : body + min(size, _MESSAGE_START_BYTES - len(self._start))]
+            self._size += size
+            self._records_end = body + size
+            if len(self._start) == _MESSAGE_START_BYTES and (
+                self._start[0] != _CLIENT_HELLO
+                or self._size >= _MESSAGE_START_BYTES + int.from_bytes(self._start[1:], "big")
+            ):
+                return True
         return False
-    size = int.from_bytes(received[3:_RECORD_HEADER_BYTES], "big")
-    return size > _MOST_RECORD_BYTES or len(received) >= _RECORD_HEADER_BYTES + size
 
 
 async def start_tls_client(inner: Stream, context: ssl.SSLContext, server_name: str) -> TlsStream:

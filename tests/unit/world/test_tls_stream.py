@@ -142,7 +142,35 @@ async def test_first_message_of_a_client_may_come_in_pieces() -> None:
     assert await hello_of(record[:1], record[1:4], record[4:2000], record[2000:]) == record
 
 
-@pytest.mark.parametrize("start", [b"GET / HTTP/1.1", b"\x16\x03\x01\xff\xff", b"\0\0\0\x10"])
+@pytest.mark.parametrize("size", [1, 3, 4, 100, 600])
+@simulated
+async def test_first_message_of_a_client_may_come_in_many_records(size: int) -> None:
+    """TLS takes memory only when it is whole, so that a first record of one byte does not cost the broker more."""
+    message = b"\x01" + (512).to_bytes(3, "big") + bytes(512)
+    cut = [message[start : start + size] for start in range(0, len(message), size)]
+    records = [b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in cut]
+    assert await hello_of(*records, b"more") == b"".join(records)
+    error = await hello_of(*records[:-1], records[-1][:-1])
+    assert isinstance(error, ssl.SSLEOFError)
+
+
+@simulated
+async def test_first_message_that_is_too_long_goes_to_the_handshake() -> None:
+    record = b"\x16\x03\x01" + (1000).to_bytes(2, "big") + b"\x01\xff\xff\xff" + bytes(996)
+    assert await hello_of(*[record] * 40) == record * 17
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"GET / HTTP/1.1",
+        b"\x16\x03\x01\xff\xff",
+        b"\0\0\0\x10",
+        b"\x16\x03\x01\0\0",
+        b"\x16\x03\x01\0\4\2\0\0\xff",
+        b"\x16\x03\x01\0\1\1\x15\x03\x01\0\2",
+    ],
+)
 @simulated
 async def test_what_is_not_tls_goes_to_the_handshake_at_once(start: bytes) -> None:
     assert await hello_of(start) == start

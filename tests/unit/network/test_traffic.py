@@ -1,0 +1,38 @@
+"""When the requests of a client reach its metrics."""
+
+from __future__ import annotations
+
+from triokafka.network.traffic import Traffic
+
+
+def drained_at(*, every: float, until: float, closed_at: float | None = None) -> list[float]:
+    """Send a request ``every`` so many seconds; return when the metrics received the values."""
+    traffic, drained, now = Traffic(), [], 0.0
+    traffic.quiet_seconds = 5.0
+    node = traffic.node(1, "")
+
+    def drain() -> None:
+        drained.append(now)
+        node.sizes.clear()
+        traffic.closed.clear()
+
+    traffic.on_due = drain
+    while now < until:
+        now += every
+        if closed_at is not None and now >= closed_at:
+            traffic.closed.append(1.0)
+            closed_at = None
+        node.sent(100, now)
+    return drained
+
+
+def test_busy_client_gives_its_values_to_the_metrics_every_second() -> None:
+    assert drained_at(every=0.03125, until=4.0) == [1.03125, 2.03125, 3.03125]
+
+
+def test_quiet_client_costs_a_fifth_of_that() -> None:
+    assert drained_at(every=0.5, until=11.0) == [5.5, 10.5]
+
+
+def test_quiet_client_tells_of_a_connection_that_ended_within_a_second() -> None:
+    assert drained_at(every=0.5, until=5.0, closed_at=2.0) == [2.5]
