@@ -203,15 +203,8 @@ async def scenario(
     cluster = SimulatedCluster(simulation, nodes, **(ONE_REPLICA if nodes == 1 else {}))
     cluster.start()
     async with cluster.admin() as admin:
-        with trio.fail_after(60):
-            while True:
-                try:
-                    await admin.create_topics(
-                        [triokafka.NewTopic(name, count, nodes) for name, count in TOPICS.items()]
-                    )
-                    break
-                except KafkaError:
-                    await trio.sleep(0.2)
+        topics = [triokafka.NewTopic(name, count, nodes) for name, count in TOPICS.items()]
+        await cluster.retry(lambda: admin.create_topics(topics))
         if level < 2:
             downgrade = FeatureUpdate(level, UpgradeType.SAFE_DOWNGRADE)
             await admin.update_features({"transaction.version": downgrade})
