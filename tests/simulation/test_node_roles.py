@@ -22,7 +22,11 @@ from triokafka.protocol.api.assign_replicas_to_dirs import (
 )
 from triokafka.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
+from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest
+from triokafka.protocol.api.describe_quorum import PartitionData as QuorumPartition
+from triokafka.protocol.api.describe_quorum import TopicData as QuorumTopic
 from triokafka.protocol.api.envelope import EnvelopeRequest
+from triokafka.protocol.frames import encode_request
 from triokafka.structs import Node as Address
 
 CONTROLLER = ("controller",)
@@ -222,6 +226,30 @@ async def test_standby_controller_refuses_changes() -> None:
             topic = CreatableTopic(name=f"topic-{one.number}", num_partitions=1, replication_factor=1)
             answer = await channel.send(CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
             assert answer.topics[0].error_code == (0 if one is active else 41)
+        nursery.cancel_scope.cancel()
+
+
+@simulated
+async def test_envelope_to_a_standby_controller_sends_the_broker_to_the_active_one() -> None:
+    """A broker keeps a controller's connection until that says it is not active: DescribeQuorum has an error of its own
+    for that, which Apache Kafka's brokers only pass on to the client, again and again."""
+    requests = [
+        CreateTopicsRequest(
+            topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)], timeout_ms=5_000
+        ),
+        DescribeQuorumRequest(topics=[QuorumTopic(topic_name="__cluster_metadata", partitions=[QuorumPartition()])]),
+    ]
+    async with running_nodes(current_simulation()) as cluster, trio.open_nursery() as nursery:
+        active = await cluster.wait_active()
+        for one in cluster.nodes:
+            channel = await controller_channel(cluster, one, nursery)
+            for request in requests:
+                inside = b"".join(encode_request(request, version=2, correlation_id=1, client_id="a"))[4:]
+                envelope = EnvelopeRequest(
+                    request_data=inside, request_principal=None, client_host_address=b"\x7f\0\0\1"
+                )
+                answer = await channel.send(envelope)
+                assert answer.error_code == (0 if one is active else 41), type(request)
         nursery.cancel_scope.cancel()
 
 

@@ -61,6 +61,9 @@ _MANY_ITEMS: Final = 1_000
 """A thread encodes responses with more items, whatever the size of the request."""
 _DECODED_TIMES: Final = 4
 """Limit of the decoded form of a request as a multiple of ``socket.request.max.bytes``, without the frame itself."""
+_NOT_ACTIVE: Final = frozenset({errors.NotControllerError.code, errors.NotLeaderForPartitionError.code})
+"""Errors of forwarded requests with which a node says that another one is the active controller, which leads the
+quorum: the second one is that of DescribeQuorum, AddRaftVoter and RemoveRaftVoter."""
 _FAULTS_BY_ITEM: Final = (0, 1, 2)  # the handlers of Produce, Fetch and ListOffsets check each partition
 
 
@@ -300,7 +303,8 @@ class Dispatcher:
         """Answer a request that a broker forwards for a client (KIP-590).
 
         Returns the response, header and body, and 0; or nothing and the code of `NotControllerError` if the response
-        has that error, so that the broker tries again.
+        has that error, or says that this node does not lead the quorum, so that the broker finds the active controller
+        and tries again.
 
         Args:
             frame: the client's request: header and body.
@@ -345,7 +349,7 @@ class Dispatcher:
         if api.count_errors is not None:
             api.count_errors(response, counts)
             api.count_errors(response, api.metrics.errors)
-        if errors.NotControllerError.code in counts:
+        if not counts.keys().isdisjoint(_NOT_ACTIVE):
             return b"", errors.NotControllerError.code
         if context.throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = context.throttle_ms
