@@ -119,26 +119,37 @@ class Load:
             await consumer.commit()
 
 
-async def life(simulation: Simulation, kind: Kind, lines: Lines) -> None:
-    chance = simulation.random
+async def started(simulation: Simulation, *, bytes_between_snapshots: int) -> SimulatedCluster:
+    """Return a cluster with the topics of the test."""
     cluster = SimulatedCluster(
         simulation,
         replica_high_watermark_checkpoint_interval_ms=2_000,
-        metadata_log_max_record_bytes_between_snapshots=500,
+        metadata_log_max_record_bytes_between_snapshots=bytes_between_snapshots,
     )
     cluster.start()
     await cluster.wait_unfenced()
     await cluster.create_topics({**TOPIC, "orders-in-transactions": 1})
+    return cluster
+
+
+def patient_producer(cluster: SimulatedCluster) -> triokafka.Producer:
+    """Return a producer that tries for longer than any fault lasts."""
+    return triokafka.Producer(
+        bootstrap_servers=cluster.bootstrap,
+        world=cluster.client_world("producer"),
+        linger_ms=0,
+        request_timeout_ms=5_000,
+        delivery_timeout_ms=600_000,
+    )
+
+
+async def life(simulation: Simulation, kind: Kind, lines: Lines) -> None:
+    chance = simulation.random
+    cluster = await started(simulation, bytes_between_snapshots=500)
     load, over = Load(cluster), trio.Event()
     full = chance.choice(cluster.nodes)
     async with (
-        triokafka.Producer(
-            bootstrap_servers=cluster.bootstrap,
-            world=cluster.client_world("producer"),
-            linger_ms=0,
-            request_timeout_ms=5_000,
-            delivery_timeout_ms=600_000,
-        ) as producer,
+        patient_producer(cluster) as producer,
         trio.open_nursery() as nursery,
     ):
         for partition in range(TOPIC["orders"]):
@@ -195,25 +206,12 @@ def test_full_disk_of_a_node_loses_nothing_and_is_named(kind: str) -> None:
 async def life_with_two(simulation: Simulation, pattern: str) -> None:
     """Let two disks fill up and have room again; nobody restarts a node that has stopped to work."""
     chance = simulation.random
-    cluster = SimulatedCluster(
-        simulation,
-        replica_high_watermark_checkpoint_interval_ms=2_000,
-        metadata_log_max_record_bytes_between_snapshots=chance.choice((500, 100_000)),
-    )
-    cluster.start()
-    await cluster.wait_unfenced()
-    await cluster.create_topics({**TOPIC, "orders-in-transactions": 1})
+    cluster = await started(simulation, bytes_between_snapshots=chance.choice((500, 100_000)))
     load, over = Load(cluster), trio.Event()
     await load.commit("before")
     full = chance.sample(cluster.nodes, 2)
     async with (
-        triokafka.Producer(
-            bootstrap_servers=cluster.bootstrap,
-            world=cluster.client_world("producer"),
-            linger_ms=0,
-            request_timeout_ms=5_000,
-            delivery_timeout_ms=600_000,
-        ) as producer,
+        patient_producer(cluster) as producer,
         trio.open_nursery() as nursery,
     ):
         for partition in range(TOPIC["orders"]):

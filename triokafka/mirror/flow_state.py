@@ -229,7 +229,7 @@ class FlowState:
         return True
 
     def _rewind(self, partition: TopicPartition, offsets: OffsetMap, to: int, epoch: int) -> None:
-        """Go back to an offset, because the source lost what came after it. Say so once."""
+        """Go back to an offset, because the source lost the records after it. Log that once."""
         place = partition, epoch, offsets.next_offset, to
         if place not in self._reported:  # an attempt that stores nothing meets the same truncation again
             self._reported.add(place)

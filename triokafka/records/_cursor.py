@@ -65,7 +65,7 @@ class _Records:
 @cython.auto_pickle(False)
 @cython.cclass
 class _Taken:
-    """What is awaited when a record is there: it ends at once with the record."""
+    """The awaitable for a record that is there already: awaiting it returns the record at once."""
 
     _record = cython.declare(object)
 

@@ -296,8 +296,8 @@ def _pieces(buffers: Sequence[Buffer], most: int) -> Iterator[Buffer]:
 async def receive_client_hello(inner: Stream) -> bytes:
     """Receive the first TLS message of a client, for `TlsStream`, with little memory while it is incomplete.
 
-    Returns what came instead when it does not look like TLS, or is longer than one record may be, so that the handshake
-    names the reason. The caller bounds the time.
+    If the received bytes do not look like TLS, or the message is longer than one record may be, they are returned as
+    they are, and the handshake names the reason. The caller bounds the time.
 
     Raises:
         ssl.SSLEOFError: the peer closed before.

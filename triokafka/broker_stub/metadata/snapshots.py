@@ -216,7 +216,7 @@ def encode_image(image: MetadataImage, *, first_offset: int, timestamp_ms: int) 
 
 
 def check_snapshot(content: Buffer, snapshot_id: SnapshotId) -> None:
-    """Check that these are all bytes of a snapshot. Raises ValueError, `CorruptRecordError`."""
+    """Check that ``content`` is a whole snapshot. Raises ValueError, `CorruptRecordError`."""
     infos = list(iter_batches(content, check_crc=True))
     end = infos[-1].end if infos else 0
     if end < len(content):

@@ -48,7 +48,7 @@ class SnapshotWriter(Protocol):
         ...
 
     def check(self) -> None:
-        """Check that what was appended is a whole snapshot; callable in a thread. Raises `KafkaStorageError`."""
+        """Check that the appended bytes are a whole snapshot; callable in a thread. Raises `KafkaStorageError`."""
         ...
 
     def finish(self) -> None:
