@@ -162,6 +162,10 @@ class RaftCluster:
                 await trio.sleep(0.005)
         assert condition(), f"not within {within} s"
 
+    async def until_committed(self, end: int, *members: Member) -> None:
+        """Wait until these members, or else all that are up, know that everything below an offset is committed."""
+        await self.until(lambda: all(member.listener.high_watermark >= end for member in members or self.up))
+
     async def leader(self, *, other_than: Member | None = None) -> Member:
         """Wait for a leader that has committed a record of its epoch, and return it."""
 

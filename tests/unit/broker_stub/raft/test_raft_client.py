@@ -37,7 +37,7 @@ async def test_quorum_of_one_leads_without_waiting_for_a_timer() -> None:
     leader = await cluster.leader()
     assert trio.current_time() - began < 0.1
     end = leader.append("orders")
-    await cluster.until(lambda: leader.listener.high_watermark >= end)
+    await cluster.until_committed(end, leader)
     assert leader.committed() == ["orders"]
 
 
@@ -46,7 +46,7 @@ async def test_quorum_of_one_leads_a_new_epoch_after_a_power_cut() -> None:
     cluster = RaftCluster(current_simulation(), voters=1)
     leader = await cluster.leader()
     end = leader.append("orders")
-    await cluster.until(lambda: leader.listener.high_watermark >= end)
+    await cluster.until_committed(end, leader)
     epoch = leader.client.leader.epoch
     await leader.kill()
     leader.start()
@@ -60,7 +60,7 @@ async def test_three_nodes_commit_what_the_leader_appends() -> None:
     cluster = RaftCluster(current_simulation(), observers=1)
     leader = await cluster.leader()
     end = leader.append("orders", "events")
-    await cluster.until(lambda: all(member.listener.high_watermark >= end for member in cluster.up))
+    await cluster.until_committed(end)
     assert [member.committed() for member in cluster.up] == [["orders", "events"]] * 4
 
 
@@ -78,7 +78,7 @@ async def test_another_node_leads_after_the_leader_is_killed_and_nothing_committ
     cluster = RaftCluster(current_simulation())
     leader = await cluster.leader()
     end = leader.append("orders")
-    await cluster.until(lambda: leader.listener.high_watermark >= end)
+    await cluster.until_committed(end, leader)
     await leader.kill()
     began = trio.current_time()
     successor = await cluster.leader(other_than=leader)
@@ -99,7 +99,7 @@ async def test_a_partitioned_leader_resigns_and_its_records_disappear_after_the_
     successor = await cluster.leader(other_than=leader)
     end = successor.append("kept")
     cluster.cut.clear()
-    await cluster.until(lambda: all(member.listener.high_watermark >= end for member in cluster.up))
+    await cluster.until_committed(end)
     assert {tuple(member.committed()) for member in cluster.up} == {("kept",)}
 
 
@@ -121,7 +121,7 @@ async def test_a_node_that_was_away_loads_a_snapshot() -> None:
     away = next(member for member in cluster.up if member is not leader)
     await away.kill()
     end = leader.append("orders")
-    await cluster.until(lambda: leader.listener.high_watermark >= end)
+    await cluster.until_committed(end, leader)
     snapshot_id = take_snapshot(leader)
     leader.client._log.delete_before_snapshot(snapshot_id)  # as the snapshot generator does
     await away.host.kill()
@@ -136,7 +136,7 @@ async def test_describe_quorum_names_voters_and_observers() -> None:
     cluster = RaftCluster(current_simulation(), observers=1)
     leader = await cluster.leader()
     end = leader.append("orders")
-    await cluster.until(lambda: all(member.listener.high_watermark >= end for member in cluster.up))
+    await cluster.until_committed(end)
     topic = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
     response = leader.client.describe_quorum(DescribeQuorumRequest(topics=[topic]), version=2)
     partition = response.topics[0].partitions[0]
@@ -167,7 +167,7 @@ async def test_a_leader_that_cannot_sync_its_log_leads_no_more_and_the_others_go
     assert leader.listener.errors
     successor = await cluster.leader(other_than=leader)
     end = successor.append("kept")
-    await cluster.until(lambda: successor.listener.high_watermark >= end)
+    await cluster.until_committed(end, successor)
 
 
 @simulated
@@ -186,7 +186,7 @@ async def test_a_node_that_cannot_store_its_vote_takes_no_part_until_it_can() ->
     broken.host.disk.before_operation = None
     successor = await cluster.leader()
     end = successor.append("kept")
-    await cluster.until(lambda: broken.listener.high_watermark >= end)
+    await cluster.until_committed(end, broken)
     assert not broken.client.is_stuck
 
 
@@ -254,7 +254,7 @@ async def test_leader_with_damaged_records_wants_a_snapshot_for_the_node_that_ne
     await cluster.until(lambda: away.is_up and away.listener.high_watermark >= 0)
     await away.kill()
     ends = [leader.append(name) for name in ("orders", "events", "clicks")]
-    await cluster.until(lambda: leader.listener.high_watermark >= ends[-1])
+    await cluster.until_committed(ends[-1], leader)
     damage(leader, ends[1] - 1)
     away.start()
     await cluster.until(lambda: leader.listener.needs_snapshot > 0)
@@ -263,7 +263,7 @@ async def test_leader_with_damaged_records_wants_a_snapshot_for_the_node_that_ne
     await cluster.until(lambda: away.client.high_watermark >= ends[-1])
     assert away.listener.snapshots and leader.client.is_leader
     after = leader.append("payments")
-    await cluster.until(lambda: all(member.listener.high_watermark >= after for member in cluster.up))
+    await cluster.until_committed(after)
     assert leader.listener.needs_snapshot == 1
 
 
@@ -273,14 +273,14 @@ async def test_leader_that_cannot_send_records_before_they_are_committed_hands_o
     cluster = RaftCluster(current_simulation())
     leader = await cluster.leader()
     end = leader.append("orders")
-    await cluster.until(lambda: all(member.listener.high_watermark >= end for member in cluster.up))
+    await cluster.until_committed(end)
     cluster.cut.add(leader.node_id)
     leader.append("lost")
     damage(leader, end)
     cluster.cut.clear()
     successor = await cluster.leader(other_than=leader)
     after = successor.append("kept")
-    await cluster.until(lambda: all(member.listener.high_watermark >= after for member in cluster.up))
+    await cluster.until_committed(after)
     assert {tuple(member.committed()) for member in cluster.up} == {("orders", "kept")}
     assert not leader.listener.needs_snapshot
 
@@ -292,10 +292,10 @@ async def test_damaged_snapshot_does_not_replace_the_log_of_a_follower() -> None
     leader = await cluster.leader()
     away = next(member for member in cluster.up if member is not leader)
     kept = leader.append("orders")
-    await cluster.until(lambda: all(member.listener.high_watermark >= kept for member in cluster.up))
+    await cluster.until_committed(kept)
     await away.kill()
     end = leader.append("events")
-    await cluster.until(lambda: leader.listener.high_watermark >= end)
+    await cluster.until_committed(end, leader)
     snapshot_id = take_snapshot(leader)
     leader.client._log.delete_before_snapshot(snapshot_id)  # as the snapshot generator does
     disk, path = leader.host.disk, f"/data/{PARTITION}/{snapshot_id.file_name}"
@@ -307,6 +307,6 @@ async def test_damaged_snapshot_does_not_replace_the_log_of_a_follower() -> None
     await trio.sleep(10)
     assert away.client.end_offset == kept and not away.listener.snapshots
     assert take_snapshot(leader) == snapshot_id
-    await cluster.until(lambda: away.listener.high_watermark >= end)
+    await cluster.until_committed(end, away)
     assert away.listener.snapshots == [snapshot_id]
     assert leader.listener.needs_snapshot == 1
