@@ -15,8 +15,8 @@ import asyncio
 from benchmarks.clients.job import Job
 from benchmarks.side_by_side import (
     Client,
+    LoadMeter,
     Measurement,
-    Meter,
     Row,
     answer_one,
     broker_process,
@@ -51,7 +51,7 @@ def _ours(job: Job, how: str) -> Measurement:
                 got = (await consumer.poll_arrow(timeout_ms=30_000, max_records=1)).num_rows
             else:
                 got = len((await consumer.poll(timeout_ms=30_000, max_records=1))[tp])
-            meter = Meter()
+            meter = LoadMeter()
             meter.start()
             if how == "async for":
                 async for record in consumer:
@@ -97,7 +97,7 @@ def _confluent(job: Job, how: str) -> Measurement:
     message = consumer.poll(30)
     assert message is not None
     assert message.error() is None, message.error()
-    meter = Meter()
+    meter = LoadMeter()
     meter.start()
     got = 1
     if how.startswith("consume"):
@@ -126,7 +126,7 @@ def _aiokafka(job: Job, how: str) -> Measurement:
         consumer.assign([tp])
         consumer.seek(tp, 0)
         await consumer.getone()
-        meter = Meter()
+        meter = LoadMeter()
         meter.start()
         got = 1
         if how == "async for":
@@ -158,7 +158,7 @@ def _kafka_python(job: Job, how: str) -> Measurement:
     got = 0
     while not got:
         got = sum(map(len, consumer.poll(1_000, max_records=1).values()))
-    meter = Meter()
+    meter = LoadMeter()
     meter.start()
     while got < job.records:
         for records in consumer.poll(1_000).values():

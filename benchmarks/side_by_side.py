@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from benchmarks.clients.job import Job
-from triokafka.cli.load.meter import peak_mib
+from triokafka.cli.load.load_meter import peak_mib
 
 
 class Measurement(NamedTuple):
@@ -33,7 +33,7 @@ class Row(NamedTuple):
     peak_mib: float
 
 
-class Meter:
+class LoadMeter:
     """Takes the time between `start`, after a first record warmed everything up, and `stop`."""
 
     def start(self) -> None:

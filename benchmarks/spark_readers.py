@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from triokafka.client.consumer.fetch_buffer import end_of
+from triokafka.client.consumer.completed_fetch import end_of
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from triokafka.protocol.frames import decode_response, encode_request
 

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaProducer
 
 from benchmarks.clients.job import Acknowledgements, Job, Latency, Stall, Throughput
 from benchmarks.clients.process import SENDING
-from triokafka.cli.load.meter import Meter, peak_mib
+from triokafka.cli.load.load_meter import LoadMeter, peak_mib
 from triokafka.cli.load.open_loop import Schedule, Ticker
 
 _LEAD: Final = 0.05
@@ -35,7 +35,7 @@ def throughput(job: Job, how: str) -> Throughput:
         async with _producer(job, how) as producer:
             data = job.values()
             await producer.send_and_wait(job.topic, data[0], partition=job.partition)
-            meter = Meter()
+            meter = LoadMeter()
             if how == "send_batch":
                 await _send_batches(producer, job, data)
             else:
@@ -68,7 +68,7 @@ def latency(job: Job, how: str) -> Latency:
             await producer.send_and_wait(job.topic, data[0], partition=job.partition)
             noted = Acknowledgements(job.records)
             schedule = Schedule(job.rate, job.records, start=time.perf_counter() + _LEAD)
-            meter = Meter()
+            meter = LoadMeter()
             with Ticker(schedule) as ticker:
                 while not schedule.ended:
                     await _wait(ticker, schedule)

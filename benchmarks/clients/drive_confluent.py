@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from benchmarks.clients.job import Acknowledgements, Job, Latency, Stall, Throughput
 from benchmarks.clients.process import SENDING
-from triokafka.cli.load.meter import Meter, peak_mib
+from triokafka.cli.load.load_meter import LoadMeter, peak_mib
 from triokafka.cli.load.open_loop import Schedule, Ticker
 
 _ROOMY_KIB: Final = 1 << 20
@@ -60,7 +60,7 @@ def throughput(job: Job, how: str) -> Throughput:
     sent, topic, partition, records, count = 0, job.topic, job.partition, job.records, len(data)
     if how == "produce_batch":
         batch = [{"value": value} for value in data]
-        meter = Meter()
+        meter = LoadMeter()
         while sent < records:
             added = producer.produce_batch(
                 topic, batch[sent % count : sent % count + records - sent], partition=partition
@@ -76,7 +76,7 @@ def throughput(job: Job, how: str) -> Throughput:
         delivered += error is None
 
     more: dict[str, Any] = {"on_delivery": settled} if how == "on_delivery" else {}
-    meter = Meter()
+    meter = LoadMeter()
     while sent < records:
         try:
             producer.produce(topic, data[sent % count], partition=partition, **more)
@@ -108,7 +108,7 @@ def latency(job: Job, how: str) -> Latency:
     poller = threading.Thread(target=serve, daemon=True)
     poller.start()
     schedule = Schedule(job.rate, job.records, start=time.perf_counter() + _LEAD)
-    meter = Meter()
+    meter = LoadMeter()
     with Ticker(schedule) as ticker:
         while not schedule.ended:
             ticker.wait_blocking()

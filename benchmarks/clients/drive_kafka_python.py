@@ -9,7 +9,7 @@ from kafka import KafkaProducer
 
 from benchmarks.clients.job import Acknowledgements, Job, Latency, Stall, Throughput
 from benchmarks.clients.process import SENDING
-from triokafka.cli.load.meter import Meter, peak_mib
+from triokafka.cli.load.load_meter import LoadMeter, peak_mib
 from triokafka.cli.load.open_loop import Schedule, Ticker
 
 _LEAD: Final = 0.05
@@ -33,7 +33,7 @@ def throughput(job: Job, how: str) -> Throughput:
     data = job.values()
     producer.send(job.topic, data[0], partition=job.partition).get(30)
     topic, partition, count = job.topic, job.partition, len(data)
-    meter = Meter()
+    meter = LoadMeter()
     for i in range(job.records):
         producer.send(topic, data[i % count], partition=partition)
     producer.flush()
@@ -47,7 +47,7 @@ def latency(job: Job, how: str) -> Latency:
     producer.send(job.topic, data[0], partition=job.partition).get(30)
     noted = Acknowledgements(job.records)
     schedule = Schedule(job.rate, job.records, start=time.perf_counter() + _LEAD)
-    meter = Meter()
+    meter = LoadMeter()
     with Ticker(schedule) as ticker:
         while not schedule.ended:
             ticker.wait_blocking()

@@ -11,7 +11,7 @@ import trio
 import triokafka
 from benchmarks.clients.job import Acknowledgements, Job, Latency, Stall, Throughput
 from benchmarks.clients.process import SENDING
-from triokafka.cli.load.meter import Meter, peak_mib
+from triokafka.cli.load.load_meter import LoadMeter, peak_mib
 from triokafka.cli.load.open_loop import Schedule, Ticker
 
 _ARROW_REPEATS = 10
@@ -61,31 +61,31 @@ def _column(values: Sequence[bytes]) -> Any:
     return pyarrow.array(values, pyarrow.binary())
 
 
-async def _send_all(producer: triokafka.Producer, job: Job, how: str, data: Sequence[bytes]) -> Meter:
+async def _send_all(producer: triokafka.Producer, job: Job, how: str, data: Sequence[bytes]) -> LoadMeter:
     topic, partition, records, count = job.topic, job.partition, job.records, len(data)
     if how == "arrow":
         column = _column(list(data) * _ARROW_REPEATS)
-        meter = Meter()
+        meter = LoadMeter()
         for start in range(0, records, len(column)):
             await producer.send_many(topic, column[: records - start], partition=partition)
     elif how == "send_many":
-        meter = Meter()
+        meter = LoadMeter()
         for start in range(0, records, count):
             await producer.send_many(topic, data[: records - start], partition=partition)
     elif how == "bound":
         stream = await producer.bind(topic, partition)
-        meter = Meter()
+        meter = LoadMeter()
         for i in range(records):
             await stream.send(data[i % count])
     elif how == "send_nowait":
-        meter = Meter()
+        meter = LoadMeter()
         for i in range(records):
             try:
                 producer.send_nowait(topic, data[i % count], partition=partition)
             except triokafka.errors.BufferFullError:
                 await producer.send(topic, data[i % count], partition=partition)
     else:
-        meter = Meter()
+        meter = LoadMeter()
         for i in range(records):
             await producer.send(topic, data[i % count], partition=partition)
     return meter
@@ -101,7 +101,7 @@ def latency(job: Job, how: str) -> Latency:
             noted = Acknowledgements(job.records)
             clock = time.perf_counter
             schedule = Schedule(job.rate, job.records, start=clock() + _LEAD)
-            meter = Meter()
+            meter = LoadMeter()
             with Ticker(schedule) as ticker:
                 while not schedule.ended:
                     await ticker.wait()

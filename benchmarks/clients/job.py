@@ -6,7 +6,7 @@ import gc
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from triokafka.cli.load.meter import Meter, peak_mib
+from triokafka.cli.load.load_meter import LoadMeter, peak_mib
 from triokafka.cli.load.payloads import bytes_of, file_values, json_values
 from triokafka.cli.load.quantiles import LatencySummary, summarize
 
@@ -49,7 +49,7 @@ class Throughput(NamedTuple):
     peak_mib: float
 
     @classmethod
-    def measured(cls, meter: Meter, values: Sequence[bytes], records: int, *, warm: int = 1) -> Throughput:
+    def measured(cls, meter: LoadMeter, values: Sequence[bytes], records: int, *, warm: int = 1) -> Throughput:
         """Return the result once all ``records`` are acknowledged; ``warm`` others preceded the meter."""
         wall, cpu = meter.stop()
         size = bytes_of(values, records)

@@ -596,8 +596,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "not too early",
         _LEDGER,
-        "        self.unreleased[batch] = queue\n        if self.on_admitted",
-        "        import weakref\n\n        self.unreleased[batch] = weakref.proxy(queue)\n        if self.on_admitted",
+        "        self.unreleased[batch] = queue\n        if self._on_admitted",
+        "        import weakref\n\n        self.unreleased[batch] = weakref.proxy(queue)\n        if self._on_admitted",
         _T_QUEUE + "test_queue_with_batches_in_it_or_on_the_wire_is_kept",
     ),
     Mutation(

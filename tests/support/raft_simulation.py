@@ -392,7 +392,7 @@ class RaftSimulation:
 
         reply = self.handle(destination, send.request)
         assert destination.starts == incarnation
-        reply.on_result = answer
+        reply.notify(answer)
         self.step(destination)
 
     def handle(self, node: SimulatedNode, request: Request[Any]) -> Reply[Any]:

@@ -26,7 +26,7 @@ from triokafka.broker_stub.replica.fetcher.fetched_data import FetchedData, Next
 from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
-from triokafka.broker_stub.replica.traffic import Traffic
+from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan
 from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from triokafka.protocol.api.fetch import EpochEndOffset, PartitionData
@@ -135,12 +135,11 @@ class Node:
         self.waiting = []
         self.inflight = self.altering = False
         none = Purgatory("none", now_ms=0)
-        self.hosted = HostedPartitions(none, none, none, None, lambda: self.world.now)
-        self.proposals = PendingProposals(self.node_id, self.hosted.isr_changed)
-        self.hosted.propose = self.proposals.submit
+        self.proposals = PendingProposals(self.node_id)
+        self.hosted = HostedPartitions(none, none, none, None, lambda: self.world.now, self.proposals.submit)
         self.state = FetcherState(max_bytes=300, backoff_seconds=0.2)
         self.data = FetchedData(
-            self.state, self.hosted, Traffic(), node_id=self.node_id, wall_ms=lambda: self.world.wall_ms
+            self.state, self.hosted, ReplicaTraffic(), node_id=self.node_id, wall_ms=lambda: self.world.wall_ms
         )
         self.apply(len(self.world.images) - 1)
 
@@ -517,7 +516,7 @@ class ReplicaWorld:
             if response is None:
                 node.proposals.failed()
             else:
-                node.proposals.answered(response)
+                node.proposals.answered(response, node.hosted.isr_changed)
 
         self.messages.append(arrives)
 

@@ -159,7 +159,7 @@ _running: Final[set[asyncio.Task[None]]] = set()
 """Running calls of `Bridge.ask`: a loop holds its tasks weakly."""
 
 
-class TokenProvider:
+class BridgedTokenProvider:
     """aiokafka's token provider for the SDK: its coroutine runs in the asyncio loop."""
 
     def __init__(self, bridge: Bridge, provider: Any) -> None:

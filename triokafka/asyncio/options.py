@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from triokafka.asyncio.abc import AbstractTokenProvider
-from triokafka.asyncio.bridge import Bridge, TokenProvider
+from triokafka.asyncio.bridge import Bridge, BridgedTokenProvider
 from triokafka.security.java_names import with_hidden_secrets
 
 
@@ -82,7 +82,7 @@ def _login(
             )
         return {
             "sasl_mechanism": sasl_mechanism,
-            "sasl_oauth_token_provider": TokenProvider(bridge, sasl_oauth_token_provider),
+            "sasl_oauth_token_provider": BridgedTokenProvider(bridge, sasl_oauth_token_provider),
         }
     if sasl_plain_username is None or sasl_plain_password is None:
         raise ValueError("sasl_plain_username and sasl_plain_password required for PLAIN sasl")

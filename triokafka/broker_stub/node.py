@@ -93,7 +93,7 @@ class Node:
         cluster_id: str | None = None,
         elects_at_once: bool = False,
         scram_credentials: ScramCredentials | None = None,
-        log_opened: Callable[[int], None] | None = None,
+        log_opened: Callable[[int], None] = lambda count: None,
     ) -> None:
         world = RealWorld() if world is None else world
         authorizer = configured_authorizer(config) if authorizer is None else authorizer

@@ -21,7 +21,7 @@ from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.loader import LoadedChange, MetadataLoader
-from triokafka.broker_stub.metadata.publisher import Follower, MetadataPublisher
+from triokafka.broker_stub.metadata.publisher import MetadataFollower, MetadataPublisher
 from triokafka.broker_stub.metadata.records import LogBatch
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
 from triokafka.broker_stub.quorum_client import quorum_client
@@ -74,7 +74,7 @@ class NodeMetadata:
         config: BrokerConfig,
         *,
         cluster_id: str | None = None,
-        follower: Follower | None = None,
+        follower: MetadataFollower | None = None,
         endpoints: Callable[[], Sequence[VoterEndpoint]] | None = None,
         new_client: NewRaftClient = quorum_client,
         elects_at_once: bool = False,

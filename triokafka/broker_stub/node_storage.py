@@ -65,7 +65,7 @@ class NodeStorage:
         log_opened: see `LogManager.load`.
     """
 
-    def __init__(self, config: BrokerConfig, world: World, *, log_opened: Callable[[int], None] | None = None) -> None:
+    def __init__(self, config: BrokerConfig, world: World, *, log_opened: Callable[[int], None]) -> None:
         self.config = config
         self._log_opened = log_opened
         self.logs = LogManager(
@@ -89,7 +89,7 @@ class NodeStorage:
         committed = directory.read_metadata_end() if directory is not None and usable else 0
         await metadata.open(without=self.logs.offline_directories(), committed=committed)
         if directory is not None and usable:
-            directory.metadata_end = lambda: metadata.metadata_end
+            directory.checkpoint_metadata_end(lambda: metadata.metadata_end)
 
     async def load(self, metadata: NodeMetadata) -> None:
         """Open every log, once the committed metadata is known: the configuration of a topic decides how its logs are
@@ -181,7 +181,7 @@ class NodeStorage:
         self.logs.clock_jumped()
         self.cleaner.clock_jumped()
 
-    # The follower of the metadata (`Follower`)
+    # The follower of the metadata (`MetadataFollower`)
 
     async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Create the logs of new partitions in threads where they are many, before the change is published."""

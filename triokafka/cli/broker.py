@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from triokafka.cli.broker_options import Options, WrongUse
+from triokafka.cli.broker_options import BrokerOptions, WrongUse
 from triokafka.cli.output import examples
 from triokafka.cli.values import Whole, configured, text_of_file
 
@@ -88,7 +88,7 @@ def command(
         properties = configured(parse_properties, text_of_file(config_file), source=config_file)
     try:
         run = prepare(
-            Options(
+            BrokerOptions(
                 listeners,
                 data_directories,
                 in_memory,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.control.endpoint import ControlEndpoint
     from triokafka.broker_stub.metrics.sample import Sample
-    from triokafka.console.broker_metrics import MetricsSource
     from triokafka.console.fault_switches import FaultSwitches
+    from triokafka.console.scraped_metrics import MetricsSource
     from triokafka.world import World
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")

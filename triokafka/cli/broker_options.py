@@ -19,7 +19,7 @@ class WrongUse(Exception):
     """A usage error; the message is one sentence."""
 
 
-class Options(NamedTuple):
+class BrokerOptions(NamedTuple):
     """The options of the command; ``properties`` come from the properties file."""
 
     listeners: Sequence[str] = ()
@@ -36,7 +36,7 @@ class Options(NamedTuple):
     console_changes: bool = False
 
 
-def plain_options(words: Sequence[str]) -> Options | None:
+def plain_options(words: Sequence[str]) -> BrokerOptions | None:
     """Parse arguments that spell address, directory and property options in full; None if there is any other word."""
     found: dict[str, list[str]] = {"--listen": [], "--data-dir": [], "--set": []}
     in_memory = False
@@ -51,10 +51,10 @@ def plain_options(words: Sequence[str]) -> Options | None:
         if name not in found or not value:
             return None
         found[name].append(value)
-    return Options(found["--listen"], found["--data-dir"], in_memory, settings=found["--set"])
+    return BrokerOptions(found["--listen"], found["--data-dir"], in_memory, settings=found["--set"])
 
 
-def properties_of(options: Options) -> dict[str, str]:
+def properties_of(options: BrokerOptions) -> dict[str, str]:
     """Return the broker's properties: options override ``--set``, which overrides the file.
 
     Raises:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from triokafka.cli.broker_options import Options, WrongUse, address_of, properties_of
+from triokafka.cli.broker_options import BrokerOptions, WrongUse, address_of, properties_of
 from triokafka.cli.control_token import control_token
 from triokafka.cli.progress import Advance, progress, shows_progress
 from triokafka.named_tuple import NamedTuple
@@ -37,7 +37,7 @@ def load() -> None:
     gc.enable()
 
 
-def prepare(options: Options) -> Callable[[], int]:
+def prepare(options: BrokerOptions) -> Callable[[], int]:
     """Return a function that runs the broker, or several, and returns the exit status.
 
     Raises:

@@ -16,7 +16,7 @@ import click
 from triokafka.cli import profiles
 from triokafka.cli.completing import PROFILE_NAME, profile_names
 from triokafka.cli.reaching import hooked
-from triokafka.cli.values import Number, configured, text_of_file
+from triokafka.cli.values import FiniteNumber, configured, text_of_file
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -44,7 +44,7 @@ def bootstrap_option(
     def decorate(function: F) -> F:
         for option in (
             click.option(
-                *timeout_names, expose_value=False, is_eager=True, type=Number(min=1), callback=_read_timeout,
+                *timeout_names, expose_value=False, is_eager=True, type=FiniteNumber(min=1), callback=_read_timeout,
                 metavar="MS", help=f"How long to wait for a broker's response.  [default: {TIMEOUT_MS}]",
             ),
             click.option(

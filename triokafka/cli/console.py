@@ -83,10 +83,10 @@ def command(
         from triokafka.cli.control_token import control_token
 
         import_console()
-        from triokafka.console.broker_metrics import from_endpoint
         from triokafka.console.fault_switches import ControlledFaults
         from triokafka.console.http_get import HttpEndpoint
         from triokafka.console.limits import ConsoleLimits
+        from triokafka.console.scraped_metrics import from_endpoint
         from triokafka.console.serving import ConsoleAddress
         from triokafka.world.system import RealWorld
 

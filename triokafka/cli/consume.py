@@ -15,7 +15,7 @@ import click
 
 from triokafka.cli.completing import group_names, topic_names
 from triokafka.cli.connection import bootstrap_option, client_options, read_properties, read_properties_text, setting
-from triokafka.cli.consume_start import Position, parse_position, seek
+from triokafka.cli.consume_start import StartPosition, parse_position, seek
 from triokafka.cli.counting import counted
 from triokafka.cli.format_options import format_options, registry_options
 from triokafka.cli.formatters import Formatter, make_formatter
@@ -26,7 +26,7 @@ from triokafka.cli.reaching import SILENCE, Reaching, hooked
 from triokafka.cli.record_codecs import REGISTRY_FORMATS, decoder
 from triokafka.cli.record_format import FormatFormatter
 from triokafka.cli.slow_work import SlowWork
-from triokafka.cli.values import PARTITION, Number, Whole, configured
+from triokafka.cli.values import PARTITION, FiniteNumber, Whole, configured
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from triokafka.structs import TopicPartition
 
@@ -73,7 +73,7 @@ _NEW_TOPIC_SECONDS: Final = 0.3
     "--max-messages", "--max-records", "limit", type=Whole(min=1), metavar="COUNT", help="End after this many records."
 )
 @click.option(
-    "--timeout-ms", type=Number(), metavar="MS", help="End after this time without a record; negative: never."
+    "--timeout-ms", type=FiniteNumber(), metavar="MS", help="End after this time without a record; negative: never."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
 @click.option(
@@ -199,7 +199,7 @@ class _Start(NamedTuple):
     topic: str | None
     include: str | None
     partition: int | None
-    position: Position | None
+    position: StartPosition | None
     waits: bool
 
 
@@ -351,7 +351,7 @@ class _Run:
         numbers = [partition] if partition is not None else known or [0]
         wanted = [TopicPartition(topic, number) for number in numbers]
         consumer.assign(wanted)
-        await seek(consumer, wanted, self._start.position or Position(self._options["auto_offset_reset"]))
+        await seek(consumer, wanted, self._start.position or StartPosition(self._options["auto_offset_reset"]))
 
     async def _stop_at_signal(self, signals: AsyncIterator[int], scope: Any) -> None:
         async for number in signals:
@@ -403,7 +403,7 @@ class _Run:
             return f"waiting for partitions of {what} …{why}"
         if start.partition is not None:
             what = f"{what}, partition {start.partition}"
-        if self._options["auto_offset_reset"] == "latest" and start.position in (None, Position("latest")):
+        if self._options["auto_offset_reset"] == "latest" and start.position in (None, StartPosition("latest")):
             old = "" if "group_id" in self._options else "; --from-beginning prints those that are there already"
             return f"waiting for new records of {what} …{old}"
         return f"waiting for records of {what} …"

@@ -18,7 +18,7 @@ _LATEST: Final = ("latest", "end")
 _TIME: Final = "s@"
 
 
-class Position(NamedTuple):
+class StartPosition(NamedTuple):
     """A position in a log: one of the ends, an offset, the last ``-offset`` records, or a time.
 
     Args:
@@ -32,24 +32,24 @@ class Position(NamedTuple):
     time_ms: int | None = None
 
 
-def parse_position(text: str) -> Position:
+def parse_position(text: str) -> StartPosition:
     """Parse the value of ``--offset``, which kcat's ``-o`` also takes. Raises `click.UsageError`."""
     if text in _EARLIEST:
-        return Position("earliest")
+        return StartPosition("earliest")
     if text in _LATEST:
-        return Position("latest")
+        return StartPosition("latest")
     offset = whole_number(text.removeprefix("-"), INT64)
     if offset is not None:
-        return Position("", offset=-offset if text.startswith("-") else offset)
+        return StartPosition("", offset=-offset if text.startswith("-") else offset)
     time_ms = whole_number(text.removeprefix(_TIME), INT64) if text.startswith(_TIME) else None
     if time_ms is not None:
-        return Position("", time_ms=time_ms)
+        return StartPosition("", time_ms=time_ms)
     raise click.UsageError(
         f"--offset takes earliest, latest, an offset, -N for the last N records, or s@MS for a time, not {text!r}."
     )
 
 
-async def seek(consumer: Consumer, partitions: Sequence[TopicPartition], position: Position) -> None:
+async def seek(consumer: Consumer, partitions: Sequence[TopicPartition], position: StartPosition) -> None:
     """Move to a position in each partition. An offset that a log does not have becomes its nearest end, with a note."""
     if position.end == "earliest":
         consumer.seek_to_beginning(*partitions)

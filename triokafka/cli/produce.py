@@ -30,7 +30,7 @@ from triokafka.cli.reaching import SILENCE, hooked
 from triokafka.cli.record_codecs import REGISTRY_FORMATS, encoder
 from triokafka.cli.record_format import FormatReader, encode_text, encoding_reader
 from triokafka.cli.slow_work import SlowWork
-from triokafka.cli.values import PARTITION, Number, Whole, bytes_of_file, configured
+from triokafka.cli.values import PARTITION, FiniteNumber, Whole, bytes_of_file, configured
 from triokafka.errors import KafkaError, MessageSizeTooLargeError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     "--linger-ms",
     "--timeout",
     "linger_ms",
-    type=Number(min=0),
+    type=FiniteNumber(min=0),
     help="How long a batch waits for more records.  [default: 20]",
 )
 @click.option(
@@ -112,12 +112,12 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 )
 @click.option(
     "--max-block-ms",
-    type=Number(min=0),
+    type=FiniteNumber(min=0),
     metavar="MS",
     help="How long a line waits for buffer space and metadata.  [default: --broker-timeout]",
 )
 @click.option(
-    "--request-timeout-ms", type=Number(min=1), metavar="MS", help="How long to wait for a broker's response."
+    "--request-timeout-ms", type=FiniteNumber(min=1), metavar="MS", help="How long to wait for a broker's response."
 )
 @click.option(
     "--message-send-max-retries",
@@ -127,12 +127,12 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     help="How often to retry a batch.",
 )
 @click.option(
-    "--retry-backoff-ms", type=Number(min=0), metavar="MS", help="Wait before a retry; doubles with each retry."
+    "--retry-backoff-ms", type=FiniteNumber(min=0), metavar="MS", help="Wait before a retry; doubles with each retry."
 )
 @click.option(
     "--metadata-expiry-ms",
     "metadata_max_age_ms",
-    type=Number(min=0),
+    type=FiniteNumber(min=0),
     metavar="MS",
     help="Maximum age of metadata.",
 )

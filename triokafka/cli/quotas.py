@@ -12,7 +12,7 @@ import click
 from triokafka.cli.config_entities import QUOTA_PARTS, Entity, chosen_entities, entity_options, quota_entity, words
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
-from triokafka.cli.values import Number
+from triokafka.cli.values import FiniteNumber
 from triokafka.quota_precedence import CLIENT_ID, IP, USER, EntityParts, address_levels, effective_quota
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _quota_options(function: Any) -> Any:
     """Add an option for each quota; the command receives them by the quotas' names."""
     for name, what in reversed((CLIENT_QUOTAS | ADDRESS_QUOTAS).items()):
         function = click.option(
-            f"--{name.replace('_', '-')}", name, type=Number(min=0, min_open=True), metavar="NUMBER",
+            f"--{name.replace('_', '-')}", name, type=FiniteNumber(min=0, min_open=True), metavar="NUMBER",
             help=f"Set {name}: {what}.",
         )(function)  # fmt: skip
     return function

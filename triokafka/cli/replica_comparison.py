@@ -1,7 +1,7 @@
 """The comparison of the replicas of one partition, batch by batch or record by record. Pure.
 
-`ReplicaEntries` turns the bytes read from one replica into entries; `Comparison` takes the next entries of all replicas
-and finds the first difference. Batches of an append-only log are equal in all replicas. A compacted log is
+`ReplicaEntries` turns the bytes read from one replica into entries; `ReplicaComparison` takes the next entries of all
+replicas and finds the first difference. Batches of an append-only log are equal in all replicas. A compacted log is
 compared by record: each replica compacts for itself, so that a record may be missing in some, but never differs.
 """
 
@@ -16,7 +16,7 @@ from triokafka.records import decode_records, iter_batches
 from triokafka.structs import Buffer
 
 
-class Entry(NamedTuple):
+class ComparedEntry(NamedTuple):
     """A batch, or a record of a compacted log: its offsets, its leader epoch, and a checksum of its content."""
 
     offset: int
@@ -33,7 +33,7 @@ class Difference(NamedTuple):
     """The first difference: its offset, and the entry of each replica there, None for a replica without one."""
 
     offset: int
-    entries: Mapping[int, Entry | None]
+    entries: Mapping[int, ComparedEntry | None]
 
 
 class ReplicaEntries:
@@ -51,10 +51,10 @@ class ReplicaEntries:
         self._start = start
         self._end = end
         self._by_record = by_record
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[ComparedEntry] = deque()
 
     @property
-    def first(self) -> Entry | None:
+    def first(self) -> ComparedEntry | None:
         """The next entry; None if there is none, now or at all."""
         return self._entries[0] if self._entries else None
 
@@ -81,14 +81,14 @@ class ReplicaEntries:
             self.next_offset = batch.next_offset
             if not self._by_record and batch.base_offset < self._end:
                 epoch = batch.partition_leader_epoch
-                self._entries.append(Entry(batch.base_offset, batch.last_offset, epoch, batch.crc))
+                self._entries.append(ComparedEntry(batch.base_offset, batch.last_offset, epoch, batch.crc))
         if added and self._by_record:
             known = self._entries[-1].offset if self._entries else self._start - 1
             self._entries.extend(one for one in _records(records) if known < one.offset < self._end)
         return added
 
 
-def _records(records: Buffer) -> Iterator[Entry]:
+def _records(records: Buffer) -> Iterator[ComparedEntry]:
     for record in decode_records(records, include_control=True):
         checksum = crc32c(record.timestamp.to_bytes(8, "big", signed=True))
         parts = [record.key, record.value]
@@ -98,10 +98,10 @@ def _records(records: Buffer) -> Iterator[Entry]:
             size = -1 if part is None else len(part)
             checksum = crc32c(size.to_bytes(4, "big", signed=True), checksum)
             checksum = crc32c(b"" if part is None else bytes(part), checksum)
-        yield Entry(record.offset, record.offset, record.leader_epoch, checksum)
+        yield ComparedEntry(record.offset, record.offset, record.leader_epoch, checksum)
 
 
-class Comparison:
+class ReplicaComparison:
     """Compares the next entries of all replicas, by broker id.
 
     ``by_record``: see `ReplicaEntries`. ``compared`` counts entries, ``checksum`` is over all of them.

@@ -19,7 +19,7 @@ class Whole(click.IntRange):
     name = "integer"
 
 
-class Number(click.FloatRange):
+class FiniteNumber(click.FloatRange):
     """A finite number within a range."""
 
     name = "number"

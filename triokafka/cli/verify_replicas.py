@@ -12,7 +12,7 @@ from triokafka.cli.failures import describe
 from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.partition_filters import of_patterns, of_topic
 from triokafka.cli.progress import progress, shows_progress
-from triokafka.cli.replica_comparison import Comparison, Difference, ReplicaEntries
+from triokafka.cli.replica_comparison import Difference, ReplicaComparison, ReplicaEntries
 from triokafka.cli.topics.chosen import configs_of
 from triokafka.cli.values import Whole
 from triokafka.structs import TopicPartition
@@ -151,12 +151,12 @@ async def _compare(
     from triokafka.errors import KafkaError
 
     start = end = -1
-    comparison = Comparison({}, by_record=by_record)
+    comparison = ReplicaComparison({}, by_record=by_record)
     try:
         start = (await admin.list_offsets({partition: "earliest"}))[partition].offset
         end = (await admin.list_offsets({partition: "latest"}))[partition].offset
         entries = {broker: ReplicaEntries(start, end, by_record=by_record) for broker in replicas}
-        comparison = Comparison(entries, by_record=by_record)
+        comparison = ReplicaComparison(entries, by_record=by_record)
         patience = trio.current_time() + admin.options.default_api_timeout_ms / 1000
         while True:
             for broker in comparison.missing():
@@ -186,7 +186,7 @@ def _result(
     replicas: tuple[int, ...],
     start: int,
     end: int,
-    comparison: Comparison,
+    comparison: ReplicaComparison,
     *,
     difference: Difference | None = None,
     problem: str = "",

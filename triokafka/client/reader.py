@@ -13,7 +13,7 @@ from uuid import UUID
 
 import trio
 
-from triokafka.client.consumer.fetch_buffer import FetchedData
+from triokafka.client.consumer.completed_fetch import CompletedFetch
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.range_bounds import Bound, resolve_ranges
 from triokafka.client.range_session import OffsetRange, RangeLostError, RangeSession
@@ -109,7 +109,7 @@ class RangeReader:
         self._subscription = self.session.subscription
         self._fetcher = self.session.fetcher
         self._is_open = False
-        self._waiting: FetchedData | None = None
+        self._waiting: CompletedFetch | None = None
 
     async def __aenter__(self) -> Self:
         if self._owns_session:
@@ -274,7 +274,9 @@ class RangeReader:
                 return True
         return False
 
-    def _current(self, count: Callable[[FetchedData, int], tuple[int, bool]]) -> Iterator[tuple[FetchedData, int]]:
+    def _current(
+        self, count: Callable[[CompletedFetch, int], tuple[int, bool]]
+    ) -> Iterator[tuple[CompletedFetch, int]]:
         """Yield data to take from, with the number of records inside the range, as ``count`` finds it."""
         recreated = self.session.watch.recreated
         for data, _ in self._fetcher.buffer.current():
@@ -296,7 +298,7 @@ class RangeReader:
                 continue
             yield data, inside
 
-    def _explain(self, data: FetchedData) -> None:
+    def _explain(self, data: CompletedFetch) -> None:
         error = data.error
         if isinstance(error, OffsetOutOfRangeError):
             start, end = self._ranges[data.partition]
@@ -334,7 +336,7 @@ class RangeReader:
                     is_truncated=True,
                 )
 
-    def _advance(self, data: FetchedData, *, reached: bool) -> None:
+    def _advance(self, data: CompletedFetch, *, reached: bool) -> None:
         stop = self._left[data.partition]
         position = max(data.position, stop) if reached else data.position
         self._subscription.hand_out(data.partition, position, data.leader_epoch)
@@ -354,7 +356,7 @@ class RangeReader:
                     self._subscription.revoke([partition])
 
 
-def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:
+def _records_below(data: CompletedFetch, stop: int) -> tuple[int, bool]:
     """Return how many records have offsets below ``stop``, and whether others follow. Decodes them one by one.
 
     Records after ``stop`` may be corrupt, or need a missing package: that is no error here. If such a record is below
@@ -373,7 +375,7 @@ def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:
     return inside, decoder.next_offset >= stop
 
 
-def _rows_below(data: FetchedData, stop: int) -> tuple[int, bool]:
+def _rows_below(data: CompletedFetch, stop: int) -> tuple[int, bool]:
     """Do the same by columns: decode only the offsets into an array, and search it."""
     from triokafka.records.arrow import ArrowBuilder
 

@@ -14,7 +14,7 @@ from triokafka.security.kerberos.login import settings_of as kerberos_settings
 from triokafka.security.oauth.options import (
     ALLOWED_FILES,
     ALLOWED_URLS,
-    OAuthOptions,
+    OAuthSettings,
     retrieved_tokens,
 )
 from triokafka.security.oauth.options import extensions as sasl_extensions
@@ -129,7 +129,7 @@ _ALLOW_LIST: Final = {ALLOWED_URLS: "sasl_oauthbearer_allowed_urls", ALLOWED_FIL
 _HANDLER: Final = "sasl_login_callback_handler_class"
 
 
-def _oauth_options(options: Options, jaas: Mapping[str, str]) -> OAuthOptions:
+def _oauth_options(options: Options, jaas: Mapping[str, str]) -> OAuthSettings:
     handler = options[_HANDLER]
     if handler is not None and not handler.endswith("OAuthBearerLoginCallbackHandler"):
         raise ConfigurationError(f"{_HANDLER}={handler}: classes of Java cannot be used; set sasl_oauth_token_provider")
@@ -137,7 +137,7 @@ def _oauth_options(options: Options, jaas: Mapping[str, str]) -> OAuthOptions:
     def named(name: str) -> str:
         return _ALLOW_LIST.get(name) or name.replace(".", "_")
 
-    return OAuthOptions(lambda name: options.get(named(name)), named, jaas)
+    return OAuthSettings(lambda name: options.get(named(name)), named, jaas)
 
 
 def _extensions(jaas: Mapping[str, str]) -> dict[str, str]:

@@ -17,12 +17,12 @@ import trio
 from quart import Response, request
 from quart_trio import QuartTrio
 
-from triokafka.console.broker_metrics import BrokerMetrics, MetricsSource
-from triokafka.console.changes import CHANGES, BadRequestError
+from triokafka.console.changes import CHANGES, InvalidChangeError
 from triokafka.console.cluster_view import ClusterView
 from triokafka.console.fault_switches import CALLS, FaultSwitches
 from triokafka.console.limits import ConsoleLimits
 from triokafka.console.messages import Search, search, tail
+from triokafka.console.scraped_metrics import MetricsSource, ScrapedMetrics
 from triokafka.console.sessions import Session, Sessions, note
 from triokafka.errors import (
     AuthenticationError,
@@ -88,7 +88,7 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
     app.config["MAX_CONTENT_LENGTH"] = _MOST_BODY
     limits = options.limits
     sessions = Sessions(options.client, world, nursery, limits, needs_login=options.needs_login)
-    measured = BrokerMetrics(options.metrics, world, limits)
+    measured = ScrapedMetrics(options.metrics, world, limits)
     nursery.start_soon(measured.run)
     nursery.start_soon(sessions.warm)
     decoder = None
@@ -352,7 +352,7 @@ def _failure(error: BaseException) -> Response:
         (AuthorizationError, 403),
         ((UnknownTopicOrPartitionError, GroupIdNotFoundError), 404),
         (KafkaTimeoutError, 504),
-        ((BadRequestError, ValueError), 400),
+        ((InvalidChangeError, ValueError), 400),
     )
     status = next((status for kind, status in kinds if isinstance(error, kind)), 502)
     return _json(_problem(error), status)
@@ -379,7 +379,7 @@ def _search(topic: str) -> Search:
     given = request.args
     partition, limit = given.get("partition", ""), given.get("limit", "50")
     if not (partition or "0").isdecimal() or not limit.isdecimal() or len(partition) > 9 or len(limit) > 9:
-        raise BadRequestError("partition and limit are numbers")
+        raise InvalidChangeError("partition and limit are numbers")
     return Search(
         topic,
         int(partition) if partition else None,

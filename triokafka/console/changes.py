@@ -13,21 +13,21 @@ from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.structs import TopicPartition
 
 
-class BadRequestError(ValueError):
+class InvalidChangeError(ValueError):
     """The page, or another program, sent something that is not valid."""
 
 
 def _text(given: Mapping[str, Any], name: str) -> str:
     value = given.get(name)
     if not isinstance(value, str) or not value:
-        raise BadRequestError(f"{name} is missing")
+        raise InvalidChangeError(f"{name} is missing")
     return value
 
 
 def _number(given: Mapping[str, Any], name: str, least: int) -> int:
     value = given.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise BadRequestError(f"{name} is not a number from {least} on")
+        raise InvalidChangeError(f"{name} is not a number from {least} on")
     return value
 
 
@@ -35,7 +35,7 @@ async def create_topic(view: ClusterView, given: Mapping[str, Any]) -> None:
     """Create a topic: ``name``, ``partitions``, ``replication_factor`` (-1 for the cluster's default)."""
     configs = given.get("configs", {})
     if not isinstance(configs, dict):
-        raise BadRequestError("configs is not an object")
+        raise InvalidChangeError("configs is not an object")
     partitions, factor = _number(given, "partitions", 1), _number(given, "replication_factor", -1)
     await view.admin.create_topics([NewTopic(_text(given, "name"), partitions, factor, configs)])
 
@@ -44,7 +44,7 @@ async def delete_topic(view: ClusterView, given: Mapping[str, Any]) -> None:
     """Delete the topic ``name``; ``confirmed`` repeats the name."""
     name = _text(given, "name")
     if given.get("confirmed") != name:
-        raise BadRequestError("the name for confirmation is another one")
+        raise InvalidChangeError("the name for confirmation is another one")
     await view.admin.delete_topics([name])
 
 
@@ -59,7 +59,7 @@ async def set_config(view: ClusterView, given: Mapping[str, Any]) -> None:
     kind = kinds.get(_text(given, "type"))
     value = given.get("value")
     if kind is None or not (value is None or isinstance(value, str)):
-        raise BadRequestError("type is topic or broker, value a text or null")
+        raise InvalidChangeError("type is topic or broker, value a text or null")
     resource = ConfigResource(kind, _text(given, "name"))
     await view.admin.incremental_alter_configs({resource: {_text(given, "key"): value}})
 
@@ -69,7 +69,7 @@ async def send_record(view: ClusterView, given: Mapping[str, Any]) -> dict[str, 
     key, value, headers = given.get("key"), given.get("value"), given.get("headers", {})
     partition = None if given.get("partition") is None else _number(given, "partition", 0)
     if not all(one is None or isinstance(one, str) for one in (key, value)) or not isinstance(headers, dict):
-        raise BadRequestError("key and value are texts or null, headers an object of texts")
+        raise InvalidChangeError("key and value are texts or null, headers an object of texts")
     async with Producer(**{**view.options, "client_id": "triokafka-console", "linger_ms": 0}) as producer:
         delivery = await producer.send(
             _text(given, "topic"),
@@ -94,7 +94,7 @@ async def _offsets(admin: AdminClient, partitions: list[TopicPartition], to: str
     if to.isdigit():
         return dict.fromkeys(partitions, int(to))
     if to not in ("earliest", "latest") and not to.removeprefix("@").isdigit():
-        raise BadRequestError("to is earliest, latest, an offset, or @ and milliseconds since 1970")
+        raise InvalidChangeError("to is earliest, latest, an offset, or @ and milliseconds since 1970")
     spec: str | int = int(to[1:]) if to.startswith("@") else to
     found = await admin.list_offsets(dict.fromkeys(partitions, spec))
     ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
@@ -105,7 +105,7 @@ async def delete_group(view: ClusterView, given: Mapping[str, Any]) -> None:
     """Delete a group without members; ``confirmed`` repeats its id."""
     group = _text(given, "group")
     if given.get("confirmed") != group:
-        raise BadRequestError("the id for confirmation is another one")
+        raise InvalidChangeError("the id for confirmation is another one")
     await view.admin.delete_groups([group])
 
 

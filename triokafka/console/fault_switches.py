@@ -32,7 +32,7 @@ class FaultSwitches(Protocol):
         ...
 
 
-class ControlEndpoint(Protocol):
+class FaultEndpoint(Protocol):
     """A control endpoint: `HttpEndpoint`, or that of the same process."""
 
     @property
@@ -48,7 +48,7 @@ class ControlEndpoint(Protocol):
 class ControlledFaults:
     """Fault switches over a control endpoint."""
 
-    def __init__(self, endpoint: ControlEndpoint) -> None:
+    def __init__(self, endpoint: FaultEndpoint) -> None:
         self._endpoint = endpoint
 
     async def state(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from triokafka.metrics.metric_config import MetricConfig
 _INFINITY: Final = float("inf")
 
 
-class Sample:
+class WindowSample:
     """The values of one interval: number, sum, minimum and maximum, and, for histograms, counts by bin."""
 
     __slots__ = ("bins", "count", "last_event_at", "least", "most", "started_at", "total")
@@ -40,15 +40,17 @@ class SlidingSamples:
     __slots__ = ("_bins", "_current", "_samples")
 
     def __init__(self, bins: int = 0) -> None:
-        self._samples: list[Sample] = []
+        self._samples: list[WindowSample] = []
         self._current = 0
         self._bins = bins
 
-    def update(self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float) -> Sample:
+    def update(
+        self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float
+    ) -> WindowSample:
         """Record values in the current sample, or in the next one if that is complete, and return the sample."""
         samples = self._samples
         if not samples:
-            samples.append(Sample(now, self._bins))
+            samples.append(WindowSample(now, self._bins))
         sample = samples[self._current]
         if now - sample.started_at >= config.window_seconds or sample.count >= config.event_window:
             sample = self._advance(config, now)
@@ -61,7 +63,7 @@ class SlidingSamples:
         sample.last_event_at = now
         return sample
 
-    def live(self, config: MetricConfig, now: float) -> list[Sample]:
+    def live(self, config: MetricConfig, now: float) -> list[WindowSample]:
         """Reset the samples whose last event is too old, and return all samples."""
         oldest = config.samples * config.window_seconds
         for sample in self._samples:
@@ -81,11 +83,11 @@ class SlidingSamples:
         """Return the seconds since the start of the oldest sample in the window."""
         return now - min((sample.started_at for sample in self.live(config, now)), default=now)
 
-    def _advance(self, config: MetricConfig, now: float) -> Sample:
+    def _advance(self, config: MetricConfig, now: float) -> WindowSample:
         self._current = (self._current + 1) % (config.samples + 1)
         if self._current >= len(self._samples):
             self._current = len(self._samples)
-            self._samples.append(Sample(now, self._bins))
+            self._samples.append(WindowSample(now, self._bins))
         else:
             self._samples[self._current].reset(now)
         return self._samples[self._current]

@@ -12,8 +12,8 @@ import trio
 
 from triokafka.client.consumer.read_epochs import ReadEpochs
 from triokafka.client.deliveries import Deliveries
-from triokafka.mirror.offset_map import OffsetMap
 from triokafka.mirror.offset_syncs import OffsetSyncRule
+from triokafka.mirror.offset_translation import OffsetTranslation
 from triokafka.mirror.positions import StoredPosition
 from triokafka.mirror.topic_replication import MirroredPartition
 from triokafka.records import ConsumerRecord
@@ -43,7 +43,7 @@ class PartitionFlow:
         self,
         source: TopicPartition,
         where: MirroredPartition,
-        offsets: OffsetMap,
+        offsets: OffsetTranslation,
         epochs: ReadEpochs,
         max_lag: int,
         counts: Counts,
@@ -83,7 +83,7 @@ class _Known(NamedTuple):
 
     topic_id: UUID | None
     remote_id: UUID | None
-    offsets: OffsetMap
+    offsets: OffsetTranslation
     epochs: ReadEpochs
     stored_offset: int
 
@@ -228,7 +228,7 @@ class FlowState:
         self._change(partition, ReadEpochs(same.leader_epoch), -1)
         return True
 
-    def _rewind(self, partition: TopicPartition, offsets: OffsetMap, to: int, epoch: int) -> None:
+    def _rewind(self, partition: TopicPartition, offsets: OffsetTranslation, to: int, epoch: int) -> None:
         """Go back to an offset, because the source lost the records after it. Log that once."""
         place = partition, epoch, offsets.next_offset, to
         if place not in self._reported:  # an attempt that stores nothing meets the same truncation again
@@ -280,9 +280,9 @@ class FlowState:
         else:
             if known is not None:
                 logger.warning("topic %s was recreated: mirroring partition %s from its beginning", *partition)
-            offsets, stored_offset = OffsetMap(start if how == "earliest" or known is not None else end), -1
+            offsets, stored_offset = OffsetTranslation(start if how == "earliest" or known is not None else end), -1
             if counted >= 0:  # an attempt of this process has begun here, and stored nothing
-                offsets = OffsetMap(counted)
+                offsets = OffsetTranslation(counted)
         lost = start - max(offsets.next_offset, counted)
         if lost > 0:
             self.counts.lost += lost

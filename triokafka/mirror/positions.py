@@ -14,7 +14,7 @@ from uuid import UUID
 
 from triokafka.client.consumer.read_epochs import ReadEpochs
 from triokafka.errors import KafkaError
-from triokafka.mirror.offset_map import OffsetMap, Run
+from triokafka.mirror.offset_translation import OffsetTranslation, Run
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -44,22 +44,22 @@ class StoredPosition:
     extent: tuple[int, int] | None = None
     """Which runs the map had; None if it was not stored (before 1.0)."""
 
-    def offset_map(self) -> OffsetMap:
+    def offset_map(self) -> OffsetTranslation:
         """Return the offset map as it was stored."""
-        return OffsetMap.restore(self.floor, self.next_offset, self.blocks, self.extent)
+        return OffsetTranslation.restore(self.floor, self.next_offset, self.blocks, self.extent)
 
 
 def encode_changes(
     partition: TopicPartition,
     topic_id: UUID | None,
-    offsets: OffsetMap,
+    offsets: OffsetTranslation,
     remote_id: UUID | None = None,
     epochs: ReadEpochs = _UNKNOWN,
 ) -> list[tuple[bytes, bytes | None]]:
     """Return keys and values of the records that store the changes of a map since the last call.
 
-    The blocks come first: a crash between two records then leaves the older next offset, and `OffsetMap.restore` drops
-    what lies beyond it.
+    The blocks come first: a crash between two records then leaves the older next offset, and
+    `OffsetTranslation.restore` drops what lies beyond it.
     """
     name = {"topic": partition.topic, "partition": partition.partition}
     records: list[tuple[bytes, bytes | None]] = [

@@ -26,7 +26,7 @@ _MOST_BYTES: Final = 64 << 10
 _SIZE: Final = struct.Struct(">i")
 
 
-class Finding(enum.Enum):
+class ListenerKind(enum.Enum):
     """What a listener is, as far as one connection shows."""
 
     TLS = "TLS"
@@ -35,14 +35,14 @@ class Finding(enum.Enum):
     UNKNOWN = "unknown"
 
 
-async def probe_tls(world: World, config: NetworkConfig, host: str, port: int) -> Finding:
-    """Return whether the listener answers with TLS (`Finding.TLS`) or without (`Finding.NO_TLS`)."""
+async def probe_tls(world: World, config: NetworkConfig, host: str, port: int) -> ListenerKind:
+    """Return whether the listener answers with TLS (`ListenerKind.TLS`) or without (`ListenerKind.NO_TLS`)."""
     if await _answers_plainly(world, config, host, port):
-        return Finding.NO_TLS
-    return Finding.TLS if await _answers_with_tls(world, config, host, port) else Finding.UNKNOWN
+        return ListenerKind.NO_TLS
+    return ListenerKind.TLS if await _answers_with_tls(world, config, host, port) else ListenerKind.UNKNOWN
 
 
-async def probe_sasl(world: World, config: NetworkConfig, host: str, port: int, server_name: str) -> Finding:
+async def probe_sasl(world: World, config: NetworkConfig, host: str, port: int, server_name: str) -> ListenerKind:
     """Return whether the listener expects SASL, over a connection with the client's own TLS settings."""
     frame = encode_request(
         SaslHandshakeRequest(mechanism=_NO_MECHANISM), version=1, correlation_id=0, client_id=config.client_id
@@ -55,12 +55,12 @@ async def probe_sasl(world: World, config: NetworkConfig, host: str, port: int, 
                 await stream.send(*frame)
                 answer = await _frame(stream)
                 if len(answer) >= 6 and int.from_bytes(answer[4:6], "big") == _UNSUPPORTED_MECHANISM:
-                    return Finding.SASL
+                    return ListenerKind.SASL
             finally:
                 await discard(stream)
         except (OSError, trio.ClosedResourceError):
-            return Finding.UNKNOWN
-    return Finding.UNKNOWN
+            return ListenerKind.UNKNOWN
+    return ListenerKind.UNKNOWN
 
 
 async def _answers_plainly(world: World, config: NetworkConfig, host: str, port: int) -> bool:

@@ -41,14 +41,14 @@ class SilentCloseExplainer:
         if close in self._explained:
             return None
         self._explained.add(close)
-        from triokafka.network.listener_probe import Finding, probe_sasl, probe_tls
+        from triokafka.network.listener_probe import ListenerKind, probe_sasl, probe_tls
 
         security = self._config.security
         if close is SilentClose.BEFORE_FIRST_ANSWER:
             has_sasl = security is not None and security.sasl is not None
             if has_sasl or _SASL_HANDSHAKE_KEY not in api_versions:
                 return None
-            if await probe_sasl(self._world, self._config, host, port, server_name) is not Finding.SASL:
+            if await probe_sasl(self._world, self._config, host, port, server_name) is not ListenerKind.SASL:
                 return None
             return SecurityProtocolMismatchError(
                 f"{name}: this listener expects SASL. Set security_protocol to SASL_PLAINTEXT or SASL_SSL, or use"
@@ -56,12 +56,12 @@ class SilentCloseExplainer:
             )
         has_tls = security is not None and security.tls is not None
         found = await probe_tls(self._world, self._config, host, port)
-        if has_tls and found is Finding.NO_TLS:
+        if has_tls and found is ListenerKind.NO_TLS:
             return SecurityProtocolMismatchError(
                 f"{name} speaks Kafka's protocol without TLS. Set security_protocol to PLAINTEXT or"
                 " SASL_PLAINTEXT, or use another port"
             )
-        if not has_tls and found is Finding.TLS:
+        if not has_tls and found is ListenerKind.TLS:
             return SecurityProtocolMismatchError(
                 f"{name} expects TLS. Set security_protocol to SSL or SASL_SSL, or use another port"
             )

@@ -2,7 +2,8 @@
 
 Recording costs one or two appends a request. The lists are emptied when a request is sent a second or more after the
 last time, and when someone reads the metrics; `Traffic.at` is the time of the last request before that. While a client
-sends few requests, such as a consumer at the end of its partitions, they are emptied every `Traffic.quiet_seconds`.
+sends few requests, such as a consumer at the end of its partitions, they are emptied more rarely
+(`Traffic.drain_to`).
 """
 
 from __future__ import annotations
@@ -42,21 +43,33 @@ class Traffic:
     """The traffic of one client by node.
 
     ``opened``, ``closed`` and ``refused`` count connections that became ready, that ended, and whose authentication
-    failed. The owner of the metrics sets ``on_due``. ``on_open`` gets the API versions of each new
-    connection. Fewer than `_FEW_REQUESTS` requests are collected for ``quiet_seconds`` at most.
+    failed.
     """
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeTraffic] = {}
         self.at = 0.0
         self.due = 0.0
-        self.quiet_seconds = 0.0
+        self._quiet_seconds = 0.0
         self._drained_at = 0.0
         self.opened: list[float] = []
         self.closed: list[float] = []
         self.refused: list[float] = []
-        self.on_due: Callable[[], None] = lambda: None
-        self.on_open: Callable[[Mapping[int, Any]], None] = lambda versions: None
+        self._collect: Callable[[], None] = lambda: None
+        self._on_open: Callable[[Mapping[int, Any]], None] = lambda versions: None
+
+    def drain_to(self, collect: Callable[[], None], *, quiet_seconds: float = 0.0) -> None:
+        """Call ``collect``, which takes the values, whenever they are due.
+
+        Args:
+            quiet_seconds: how long fewer than `_FEW_REQUESTS` requests may wait.
+        """
+        self._collect = collect
+        self._quiet_seconds = quiet_seconds
+
+    def notify_open(self, callback: Callable[[Mapping[int, Any]], None]) -> None:
+        """Call ``callback`` with the API versions of each new connection."""
+        self._on_open = callback
 
     def node(self, node_id: int, purpose: str) -> NodeTraffic:
         """Return the traffic of one connection; a further connection to a broker has Java's id for coordinators."""
@@ -69,7 +82,7 @@ class Traffic:
     def note_open(self, seconds: float, api_versions: Mapping[int, Any]) -> None:
         """Note a connection that became ready."""
         self.opened.append(seconds)
-        self.on_open(api_versions)
+        self._on_open(api_versions)
 
     def drain(self, now: float) -> None:
         """Give everything to the metrics; at the client's first request there is nothing yet."""
@@ -77,9 +90,9 @@ class Traffic:
         self.due = now + PORTION_SECONDS
         if is_first:
             self._drained_at = now
-        elif now - self._drained_at >= self.quiet_seconds or not self._is_quiet():
+        elif now - self._drained_at >= self._quiet_seconds or not self._is_quiet():
             self._drained_at = now
-            self.on_due()
+            self._collect()
 
     def _is_quiet(self) -> bool:
         if self.opened or self.closed or self.refused:
@@ -94,9 +107,10 @@ class ChannelTotals(Traffic):
         super().__init__()
         self.requests = self.request_bytes = self.responses = self.response_bytes = 0
         self.connections_opened = self.connections_closed = self.connections_refused = 0
-        self.on_due = self._sum_up
+        self.drain_to(self.sum_up)
 
-    def _sum_up(self) -> None:
+    def sum_up(self) -> None:
+        """Add the values since the last call to the sums."""
         for node in self.nodes.values():
             self.requests += len(node.sizes)
             self.request_bytes += sum(node.sizes)

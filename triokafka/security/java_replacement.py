@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 
-class Replacement:
+class JavaReplacement:
     """A replacement for the matches of ``pattern``.
 
     Raises:

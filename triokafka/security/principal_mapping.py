@@ -9,7 +9,7 @@ from typing import Any, Final
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.security.certificate_identity import attributes_of, dotted, text_of
-from triokafka.security.java_replacement import Replacement
+from triokafka.security.java_replacement import JavaReplacement
 
 _SHORT: Final = {
     "2.5.4.3": "CN",
@@ -50,7 +50,7 @@ class _Rule(NamedTuple):
     """One rule; without a ``pattern`` it is DEFAULT."""
 
     pattern: re.Pattern[str] | None = None
-    replacement: Replacement | None = None
+    replacement: JavaReplacement | None = None
     case: str = ""
 
 
@@ -92,7 +92,7 @@ def _parse(text: str) -> Iterable[_Rule]:
         else:
             try:
                 pattern = re.compile(found[1])
-                replacement = Replacement(pattern, found[2])
+                replacement = JavaReplacement(pattern, found[2])
             except re.error as error:
                 raise ConfigurationError(f"ssl.principal.mapping.rules: {found[1]!r} is no pattern: {error}") from None
             except ValueError as error:

@@ -35,7 +35,7 @@ _APPLY_SECONDS: Final = 10.0
 _BACKOFF_SECONDS: Final = 0.005
 
 
-class Member(Protocol):
+class ClusterNode(Protocol):
     """One node: the part of a `RunningBroker` that the others need."""
 
     @property
@@ -82,12 +82,12 @@ class Members:
     """
 
     def __init__(self, voters: frozenset[int], links: NodeLinks) -> None:
-        self.brokers: list[Member] = []
+        self.brokers: list[ClusterNode] = []
         self.voters = voters
         self.links = links
 
     @property
-    def running(self) -> list[Member]:
+    def running(self) -> list[ClusterNode]:
         """The nodes that run."""
         return [broker for broker in self.brokers if broker.is_running]
 
@@ -110,16 +110,16 @@ class Members:
         return len(present) > len(self.voters) // 2
 
     @property
-    def active(self) -> Member | None:
+    def active(self) -> ClusterNode | None:
         """The node whose controller is active; None while there is none."""
         found = [broker for broker in self._controllers if broker.node.is_active_controller]
         return max(found, key=lambda broker: broker.node.metadata.raft.leader.epoch, default=None)
 
     @property
-    def _controllers(self) -> list[Member]:
+    def _controllers(self) -> list[ClusterNode]:
         return [broker for broker in self.running if broker.node_id in self.voters and not broker.world.is_frozen]
 
-    async def wait_active(self, within: float = _TIMEOUT_SECONDS) -> Member:
+    async def wait_active(self, within: float = _TIMEOUT_SECONDS) -> ClusterNode:
         """Wait until a controller is active.
 
         Raises:
@@ -133,7 +133,7 @@ class Members:
                     continue
                 async with trio.open_nursery() as nursery:
 
-                    async def watch(broker: Member) -> None:
+                    async def watch(broker: ClusterNode) -> None:
                         await broker.node.controller.wait_active()
                         nursery.cancel_scope.cancel()
 
@@ -146,7 +146,7 @@ class Members:
             f"{[broker.node_id for broker in self._controllers]} run and answer"
         )
 
-    async def with_controller(self, operation: Callable[[Member], Awaitable[T]]) -> T:
+    async def with_controller(self, operation: Callable[[ClusterNode], Awaitable[T]]) -> T:
         """Do something with the node whose controller is active, again if it loses its leadership meanwhile."""
         with trio.move_on_after(_TIMEOUT_SECONDS):
             while True:
@@ -183,7 +183,7 @@ class Members:
 
     # Starting
 
-    async def start(self, brokers: Sequence[Member]) -> None:
+    async def start(self, brokers: Sequence[ClusterNode]) -> None:
         """Start nodes at once, and wait until clients can connect to them.
 
         Without a majority of the voters it does not wait: the nodes serve when the quorum has a leader.
@@ -197,7 +197,7 @@ class Members:
 
         async with trio.open_nursery() as nursery:
 
-            async def start(broker: Member) -> None:
+            async def start(broker: ClusterNode) -> None:
                 try:
                     await broker.process.wait_started()
                 except Exception as error:
@@ -224,7 +224,7 @@ class Members:
             except KafkaError as error:
                 logger.warning("Broker %d: its last session could not be ended: %s", broker.node_id, error)
 
-    async def _end_old_session(self, broker: Member) -> None:
+    async def _end_old_session(self, broker: ClusterNode) -> None:
         def own_epoch() -> int | None:
             node = broker.process.starting
             return None if node is None else node.broker.lifecycle.broker_epoch

@@ -57,7 +57,7 @@ class Network:
         self.record = record
         self._random = random
         self._listeners: dict[tuple[str, int], MemoryListener] = {}
-        self._connections: list[Connection] = []
+        self._connections: list[SimulatedConnection] = []
         self._blocked: set[tuple[str, str]] = set()
         self._black_holes: set[tuple[str, str]] = set()
         self._changed = trio.Event()
@@ -112,11 +112,11 @@ class Network:
         return len(connections)
 
     @property
-    def connections(self) -> tuple[Connection, ...]:
+    def connections(self) -> tuple[SimulatedConnection, ...]:
         """Return the present connections."""
         return tuple(self._connections)
 
-    def _between(self, one: str, other: str) -> list[Connection]:
+    def _between(self, one: str, other: str) -> list[SimulatedConnection]:
         return [connection for connection in self._connections if {*connection.nodes} == {one, other}]
 
     def cut(self, one: str, other: str | None = None) -> None:
@@ -167,13 +167,13 @@ class Network:
                 break
             await self.changed()
         self._next_connection += 1
-        connection = Connection(self, self._next_connection, (node, listener.node), listener.address)
+        connection = SimulatedConnection(self, self._next_connection, (node, listener.node), listener.address)
         self._connections.append(connection)
         self.record("connect", node, listener.node, connection.number)
         listener.offer(connection.streams[1])
         return connection.streams[0]
 
-    def forget_connection(self, connection: Connection) -> None:
+    def forget_connection(self, connection: SimulatedConnection) -> None:
         """Note that both ends have closed."""
         if connection in self._connections:
             self._connections.remove(connection)
@@ -295,7 +295,7 @@ class _Pipe:
             await changed.wait()
 
 
-class Connection:
+class SimulatedConnection:
     """Two pipes and the two streams over them; ``nodes`` are the connecting and the accepting one."""
 
     def __init__(self, network: Network, number: int, nodes: tuple[str, str], listening: tuple[str, int]) -> None:
@@ -336,7 +336,13 @@ class MemoryStream(Stream):
     """One end of a simulated connection."""
 
     def __init__(
-        self, connection: Connection, incoming: _Pipe, outgoing: _Pipe, *, local: tuple[str, int], peer: tuple[str, int]
+        self,
+        connection: SimulatedConnection,
+        incoming: _Pipe,
+        outgoing: _Pipe,
+        *,
+        local: tuple[str, int],
+        peer: tuple[str, int],
     ) -> None:
         self._connection = connection
         self._incoming = incoming

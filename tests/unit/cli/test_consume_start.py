@@ -5,21 +5,21 @@ from __future__ import annotations
 import click
 import pytest
 
-from triokafka.cli.consume_start import Position, parse_position
+from triokafka.cli.consume_start import StartPosition, parse_position
 
 
 @pytest.mark.parametrize(
     ("text", "position"),
     [
-        ("earliest", Position("earliest")),
-        ("beginning", Position("earliest")),
-        ("end", Position("latest")),
-        ("17", Position("", offset=17)),
-        ("-10", Position("", offset=-10)),
-        ("s@1700000000000", Position("", time_ms=1_700_000_000_000)),
+        ("earliest", StartPosition("earliest")),
+        ("beginning", StartPosition("earliest")),
+        ("end", StartPosition("latest")),
+        ("17", StartPosition("", offset=17)),
+        ("-10", StartPosition("", offset=-10)),
+        ("s@1700000000000", StartPosition("", time_ms=1_700_000_000_000)),
     ],
 )
-def test_positions_are_those_of_kafkas_tool_and_of_kcat(text: str, position: Position) -> None:
+def test_positions_are_those_of_kafkas_tool_and_of_kcat(text: str, position: StartPosition) -> None:
     assert parse_position(text) == position
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from triokafka.cli.consume import _Run, _Start
-from triokafka.cli.consume_start import Position
+from triokafka.cli.consume_start import StartPosition
 from triokafka.cli.formatters import make_formatter
 
 
@@ -19,7 +19,7 @@ from triokafka.cli.formatters import make_formatter
             "waiting for new records of orders …; --from-beginning prints those that are there already",
         ),
         (
-            _Start("orders", None, 2, Position("earliest"), waits=False),
+            _Start("orders", None, 2, StartPosition("earliest"), waits=False),
             {},
             True,
             "waiting for records of orders, partition 2 …",

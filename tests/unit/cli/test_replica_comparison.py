@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triokafka.cli.replica_comparison import Comparison, Difference, ReplicaEntries
+from triokafka.cli.replica_comparison import Difference, ReplicaComparison, ReplicaEntries
 from triokafka.errors import CorruptRecordError
 from triokafka.records import encode_batch
 
@@ -17,7 +17,7 @@ def batch(offset: int, *values: bytes, epoch: int = 0) -> bytes:
 def compared(logs: dict[int, bytes], *, start: int = 0, end: int = 10, by_record: bool = False) -> Difference | int:
     """The first difference, or how many entries were equal."""
     replicas = {broker: ReplicaEntries(start, end, by_record=by_record) for broker in logs}
-    comparison = Comparison(replicas, by_record=by_record)
+    comparison = ReplicaComparison(replicas, by_record=by_record)
     for broker, log in logs.items():
         replicas[broker].feed(log)
     while True:

@@ -10,7 +10,7 @@ from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, code
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.describe import describe
 from triokafka.coordinator.consumer_group.heartbeat import Beat, check
-from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, MemberState, Progress
+from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, MemberProgress, MemberState
 from triokafka.coordinator.consumer_group.patterns import matching_topics
 from triokafka.coordinator.consumer_group.records import (
     EpochChange,
@@ -499,7 +499,7 @@ def test_commit_of_an_older_epoch_is_accepted_for_partitions_owned_then() -> Non
 def test_a_member_fetches_offsets_in_its_epoch_and_tools_always() -> None:
     group = ConsumerGroup("g")
     group.replay(ProfileChange("g", "a", MemberProfile()))
-    group.replay(ProgressChange("g", "a", Progress(epoch=4)))
+    group.replay(ProgressChange("g", "a", MemberProgress(epoch=4)))
     group.check_fetch(None, -1)
     group.check_fetch("a", 4)
     for member_id, epoch, error in (("a", 3, StaleMemberEpochError), ("b", 4, UnknownMemberIdError)):
@@ -530,7 +530,9 @@ def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
         TargetEpochChange("g", (3, 1_700_000_000_000)),
         TargetChange("g", "a", {ORDERS: frozenset({1, 2})}),
         TargetChange("g", "a", {}),
-        ProgressChange("g", "a", Progress(4, 3, MemberState.UNREVOKED_PARTITIONS, {ORDERS: {1: 3}}, {ORDERS: {2: 4}})),
+        ProgressChange(
+            "g", "a", MemberProgress(4, 3, MemberState.UNREVOKED_PARTITIONS, {ORDERS: {1: 3}}, {ORDERS: {2: 4}})
+        ),
         PatternChange("g", "p", PatternMatch(frozenset({"t"}), 7, 9)),
     ],
     ids=lambda change: type(change).__name__,
@@ -555,7 +557,7 @@ def test_unknown_member_state_decodes_as_unknown() -> None:
     group = ConsumerGroup("g")
     group.replay(EpochChange("g", (1, 0)))
     group.replay(ProfileChange("g", "a", MemberProfile(topic_names=frozenset({"orders"}))))
-    record = encode(ProgressChange("g", "a", Progress(1, 0, MemberState.STABLE)))
+    record = encode(ProgressChange("g", "a", MemberProgress(1, 0, MemberState.STABLE)))
     assert record.value is not None
     unknown = decode(record.key, record.value[:10] + b"\x09" + record.value[11:])
     assert isinstance(unknown, ProgressChange)

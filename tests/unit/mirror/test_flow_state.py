@@ -8,7 +8,7 @@ import pytest
 
 from triokafka.client.consumer.read_epochs import ReadEpochs
 from triokafka.mirror.flow_state import FlowState
-from triokafka.mirror.offset_map import OffsetMap
+from triokafka.mirror.offset_translation import OffsetTranslation
 from triokafka.mirror.positions import StoredPosition, decode_positions, encode_changes
 from triokafka.mirror.topic_replication import MirroredPartition
 from triokafka.structs import OffsetAndMetadata, TopicPartition
@@ -20,7 +20,7 @@ WHERE = MirroredPartition("west.orders", TOPIC_ID)
 
 def restored(epochs: ReadEpochs, next_offset: int = 30) -> FlowState:
     """Progress of records that are next to each other in both logs."""
-    offsets = OffsetMap(0)
+    offsets = OffsetTranslation(0)
     offsets.add(0, 100, next_offset)
     stored = dict(encode_changes(PARTITION, TOPIC_ID, offsets, epochs=epochs))
     state = FlowState(100)

@@ -8,7 +8,6 @@ from triokafka.network.traffic import Traffic
 def drained_at(*, every: float, until: float, closed_at: float | None = None) -> list[float]:
     """Send a request ``every`` so many seconds; return when the metrics received the values."""
     traffic, drained, now = Traffic(), [], 0.0
-    traffic.quiet_seconds = 5.0
     node = traffic.node(1, "")
 
     def drain() -> None:
@@ -16,7 +15,7 @@ def drained_at(*, every: float, until: float, closed_at: float | None = None) ->
         node.sizes.clear()
         traffic.closed.clear()
 
-    traffic.on_due = drain
+    traffic.drain_to(drain, quiet_seconds=5.0)
     while now < until:
         now += every
         if closed_at is not None and now >= closed_at:

@@ -19,7 +19,7 @@ from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
 from triokafka.security.oauth.allowed import FILES_VARIABLE, URLS_VARIABLE, allowed
 from triokafka.security.oauth.endpoint import Endpoint, check_scheme
 from triokafka.security.oauth.jwks import JwksValidator, KeyRefresh
-from triokafka.security.oauth.options import OAuthOptions, retrieved_tokens
+from triokafka.security.oauth.options import OAuthSettings, retrieved_tokens
 from triokafka.security.oauth.refresh_window import RefreshWindow
 from triokafka.security.oauth.retrieved_tokens import RetrievedTokens
 from triokafka.security.oauth.token_claims import ClaimRules
@@ -97,9 +97,9 @@ def test_credentials_do_not_appear_in_representations() -> None:
     assert encoded.headers["Authorization"] == "Basic JUMzJUJDK2Q6cyUyQitj"  # %C3%BC+d:s%2B+c
 
 
-def options(**values: Any) -> OAuthOptions:
+def options(**values: Any) -> OAuthSettings:
     texts = {name.replace("_", "."): value for name, value in values.items()}
-    return OAuthOptions(texts.get, str, {})
+    return OAuthSettings(texts.get, str, {})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from triokafka.asyncio.errors import IllegalOperation
 from triokafka.errors import IllegalStateError, ProducerFencedError
 
 
-class TransactionalProducer(Protocol):
+class TransactionMethods(Protocol):
     """The producer, as far as its block uses it."""
 
     async def begin_transaction(self) -> None:
@@ -85,7 +85,7 @@ class TransactionState:
 class TransactionContext:
     """The block of one transaction."""
 
-    def __init__(self, producer: TransactionalProducer, state: TransactionState) -> None:
+    def __init__(self, producer: TransactionMethods, state: TransactionState) -> None:
         self._producer = producer
         self._state = state
 

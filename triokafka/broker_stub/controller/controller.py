@@ -25,7 +25,7 @@ from triokafka.broker_stub.controller.unclean_elections import UncleanElections
 from triokafka.broker_stub.meta_properties import ClusterIdentity
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.image import MetadataImage
-from triokafka.broker_stub.metadata.publisher import Follower, MetadataPublisher
+from triokafka.broker_stub.metadata.publisher import MetadataFollower, MetadataPublisher
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.raft.metadata_log import MetadataLogListener
 from triokafka.broker_stub.raft.raft_client import RaftClient
@@ -54,7 +54,7 @@ class Controller:
     """
 
     def __init__(
-        self, world: World, config: BrokerConfig, metadata: NodeMetadata, *, follower: Follower | None = None
+        self, world: World, config: BrokerConfig, metadata: NodeMetadata, *, follower: MetadataFollower | None = None
     ) -> None:
         self.world = world
         self.config = config

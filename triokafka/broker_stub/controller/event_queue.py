@@ -25,7 +25,7 @@ from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
-from triokafka.broker_stub.metadata.publisher import Follower
+from triokafka.broker_stub.metadata.publisher import MetadataFollower
 from triokafka.broker_stub.raft.metadata_log import MetadataLog, MetadataLogListener
 from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
 from triokafka.named_tuple import NamedTuple
@@ -124,7 +124,7 @@ class EventQueue:
         new_log: Callable[[MetadataLogListener], MetadataLog],
         publish: Callable[[MetadataDelta, MetadataImage], None],
         *,
-        follower: Follower | None = None,
+        follower: MetadataFollower | None = None,
         leads: bool = True,
         activate: Compute[None] | None = None,
         resign: Callable[[int], object] | None = None,

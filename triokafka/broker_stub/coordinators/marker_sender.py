@@ -35,9 +35,6 @@ class MarkerSender:
         leader_of: see `MarkerQueue`.
     """
 
-    completed: Callable[[Completion], None]
-    """Called when all markers of a transaction are written; its coordinator sets it."""
-
     def __init__(
         self,
         world: World,
@@ -71,15 +68,15 @@ class MarkerSender:
         """See `Completions`."""
         self._queue.forget(partition)
 
-    async def run(self) -> None:
-        """Send until cancelled."""
+    async def run(self, completed: Callable[[Completion], None]) -> None:
+        """Send until cancelled. ``completed`` is called when all markers of a transaction are written."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._work_arrived = trio.Event()
                 for request in self._queue.due(self._world.now()):
                     nursery.start_soon(self._send, request)
                 for completion in self._queue.take_done():
-                    self.completed(completion)
+                    completed(completion)
                 deadline = self._queue.next_deadline()
                 with trio.CancelScope(deadline=self._world.deadline(inf if deadline is None else deadline)):
                     await self._work_arrived.wait()

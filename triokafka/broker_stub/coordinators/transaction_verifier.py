@@ -49,7 +49,7 @@ class AppendingProducer(NamedTuple):
     knows_abortable: bool
 
 
-class Admission(NamedTuple):
+class AppendAdmission(NamedTuple):
     """The result by partition: the guard to append with, or the error code."""
 
     guards: dict[TopicPartition, VerificationGuard | None]
@@ -86,7 +86,7 @@ class TransactionVerifier:
         self._nodes = nodes
         self._enabled = enabled
 
-    async def admit(self, producer: AppendingProducer, sequences: Mapping[TopicPartition, int]) -> Admission:
+    async def admit(self, producer: AppendingProducer, sequences: Mapping[TopicPartition, int]) -> AppendAdmission:
         """Let a producer append to partitions, given with the sequence numbers of its batches.
 
         Waits for the coordinator, unless the transaction is open in all of the partitions.
@@ -94,7 +94,7 @@ class TransactionVerifier:
         guards: dict[TopicPartition, VerificationGuard | None] = {}
         refused: dict[TopicPartition, int] = {}
         if not producer.adds and not self._enabled():
-            return Admission(dict.fromkeys(sequences, UNVERIFIED_ALLOWED), refused)
+            return AppendAdmission(dict.fromkeys(sequences, UNVERIFIED_ALLOWED), refused)
         asked = self._begin(producer, sequences, guards, refused)
         for _ in range(_MOST_QUESTIONS):
             if not asked:
@@ -112,7 +112,7 @@ class TransactionVerifier:
             admitted = {key: sequences[key] for key in asked if key not in refused}
             begun = self._begin(producer, admitted, guards, refused)
             asked = [key for key in begun if guards[key] is not before[key]]
-        return Admission(guards, refused)
+        return AppendAdmission(guards, refused)
 
     def _begin(
         self,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from triokafka.broker_stub.log.config_definition import ConfigDefinition, ConfigType
+from triokafka.broker_stub.log.config_definition import ConfigType, LogConfigDefinition
 from triokafka.broker_stub.log.definitions import DEFINITIONS, definition_of, parse_topic_config
 from triokafka.named_tuple import NamedTuple
 
-__all__ = ["DEFINITIONS", "ConfigDefinition", "ConfigType", "LogConfig", "definition_of", "parse_topic_config"]
+__all__ = ["DEFINITIONS", "ConfigType", "LogConfig", "LogConfigDefinition", "definition_of", "parse_topic_config"]
 
 _MAX_LONG: Final = 2**63 - 1
 _DAY_MS: Final = 86_400_000

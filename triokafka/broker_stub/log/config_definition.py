@@ -27,7 +27,7 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
-class ConfigDefinition(NamedTuple):
+class LogConfigDefinition(NamedTuple):
     """One configuration key: its name, type, default and limits.
 
     Args:

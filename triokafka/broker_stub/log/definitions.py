@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from triokafka.broker_stub.log.config_definition import ConfigDefinition, ConfigType, between, one_of
+from triokafka.broker_stub.log.config_definition import ConfigType, LogConfigDefinition, between, one_of
 from triokafka.errors import InvalidConfigurationError
 
 _MAX_LONG: Final = 2**63 - 1
@@ -32,10 +32,10 @@ def _throttled(value: tuple[str, ...]) -> str:
 
 _T = ConfigType
 
-DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
+DEFINITIONS: Final[Mapping[str, LogConfigDefinition]] = {
     definition.name: definition
     for definition in (
-        ConfigDefinition(
+        LogConfigDefinition(
             "cleanup.policy",
             _T.LIST,
             ("delete",),
@@ -44,7 +44,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             _cleanup_policy,
             (("log.cleanup.policy", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "compression.gzip.level",
             _T.INT,
             -1,
@@ -52,7 +52,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             lambda value: "" if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9, or -1",
             (("compression.gzip.level", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "compression.lz4.level",
             _T.INT,
             9,
@@ -60,7 +60,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(1, 17),
             (("compression.lz4.level", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "compression.type",
             _T.STRING,
             "producer",
@@ -69,7 +69,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
             (("compression.type", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "compression.zstd.level",
             _T.INT,
             3,
@@ -77,7 +77,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(-131072, 22),
             (("compression.zstd.level", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "delete.retention.ms",
             _T.LONG,
             _DAY_MS,
@@ -85,7 +85,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(0),
             (("log.cleaner.delete.retention.ms", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "file.delete.delay.ms",
             _T.LONG,
             60_000,
@@ -93,7 +93,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(0),
             (("log.segment.delete.delay.ms", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "flush.messages",
             _T.LONG,
             _MAX_LONG,
@@ -101,7 +101,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(1),
             (("log.flush.interval.messages", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "flush.ms",
             _T.LONG,
             _MAX_LONG,
@@ -109,14 +109,14 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(0),
             (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "follower.replication.throttled.replicas",
             _T.LIST,
             (),
             "Replicas throttled on the follower's side: partition:broker pairs, or *.",
             _throttled,
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "index.interval.bytes",
             _T.INT,
             4096,
@@ -124,7 +124,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(0),
             (("log.index.interval.bytes", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "internal.segment.bytes",
             _T.INT,
             None,
@@ -132,18 +132,20 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(1),
             internal=True,
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "leader.replication.throttled.replicas",
             _T.LIST,
             (),
             "Replicas throttled on the leader's side: partition:broker pairs, or *.",
             _throttled,
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "local.retention.bytes", _T.LONG, -2, "Stored without effect: no tiered storage.", between(-2)
         ),
-        ConfigDefinition("local.retention.ms", _T.LONG, -2, "Stored without effect: no tiered storage.", between(-2)),
-        ConfigDefinition(
+        LogConfigDefinition(
+            "local.retention.ms", _T.LONG, -2, "Stored without effect: no tiered storage.", between(-2)
+        ),
+        LogConfigDefinition(
             "max.compaction.lag.ms",
             _T.LONG,
             _MAX_LONG,
@@ -151,7 +153,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(1),
             (("log.cleaner.max.compaction.lag.ms", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "max.message.bytes",
             _T.INT,
             1_048_588,
@@ -159,7 +161,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(0),
             (("message.max.bytes", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "message.timestamp.after.max.ms",
             _T.LONG,
             3_600_000,
@@ -167,7 +169,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(0),
             (("log.message.timestamp.after.max.ms", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "message.timestamp.before.max.ms",
             _T.LONG,
             _MAX_LONG,
@@ -175,7 +177,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(0),
             (("log.message.timestamp.before.max.ms", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "message.timestamp.type",
             _T.STRING,
             "CreateTime",
@@ -183,7 +185,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             one_of("CreateTime", "LogAppendTime"),
             (("log.message.timestamp.type", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "min.cleanable.dirty.ratio",
             _T.DOUBLE,
             0.5,
@@ -191,7 +193,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(0, 1),
             (("log.cleaner.min.cleanable.ratio", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "min.compaction.lag.ms",
             _T.LONG,
             0,
@@ -199,7 +201,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(0),
             (("log.cleaner.min.compaction.lag.ms", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "min.insync.replicas",
             _T.INT,
             1,
@@ -207,34 +209,34 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(1),
             (("min.insync.replicas", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "preallocate",
             _T.BOOLEAN,
             False,
             "Allocate the disk space of a new segment in advance. Accepted without effect.",
             broker_keys=(("log.preallocate", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "remote.log.copy.disable", _T.BOOLEAN, False, "Only false: tiered storage is not built.", _no_tiered_storage
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "remote.log.delete.on.disable",
             _T.BOOLEAN,
             False,
             "Only false: tiered storage is not built.",
             _no_tiered_storage,
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "remote.storage.enable", _T.BOOLEAN, False, "Only false: tiered storage is not built.", _no_tiered_storage
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "retention.bytes",
             _T.LONG,
             -1,
             "Old segments are deleted while the remaining log has at least this many bytes; -1 for no limit.",
             broker_keys=(("log.retention.bytes", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "retention.ms",
             _T.LONG,
             7 * _DAY_MS,
@@ -242,7 +244,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(-1),
             (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "segment.bytes",
             _T.INT,
             1_073_741_824,
@@ -250,7 +252,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(1_048_576),
             (("log.segment.bytes", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "segment.index.bytes",
             _T.INT,
             10_485_760,
@@ -258,7 +260,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(4),
             (("log.index.size.max.bytes", 1),),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "segment.jitter.ms",
             _T.LONG,
             0,
@@ -266,7 +268,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(0),
             (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "segment.ms",
             _T.LONG,
             7 * _DAY_MS,
@@ -274,7 +276,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             between(1),
             (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
         ),
-        ConfigDefinition(
+        LogConfigDefinition(
             "unclean.leader.election.enable",
             _T.BOOLEAN,
             False,
@@ -299,7 +301,7 @@ def parse_topic_config(properties: Mapping[str, str | None]) -> dict[str, Any]:
     return values
 
 
-def definition_of(name: str) -> ConfigDefinition:
+def definition_of(name: str) -> LogConfigDefinition:
     """The definition of a topic configuration key. Raises `InvalidConfigurationError` with the nearest known name."""
     definition = DEFINITIONS.get(name)
     if definition is None:

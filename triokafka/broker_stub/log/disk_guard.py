@@ -41,18 +41,22 @@ class DiskGuard:
 
     ``failure`` is the error that took the log offline until it is reopened. Any thread may set it.
 
-    ``on_refusal``, when set, is called with each temporary error.
-
     Args:
-        tell: called with each lasting error, from within the failing call.
+        disk_failed: called with each lasting error, from within the failing call.
+        disk_refused: called with each temporary error.
     """
 
-    def __init__(self, topic_partition: TopicPartition, tell: Callable[[OSError], None] | None) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        disk_failed: Callable[[OSError], None] | None,
+        disk_refused: Callable[[OSError], None] | None = None,
+    ) -> None:
         self.failure: OSError | None = None
         self.closed = False
-        self.on_refusal: Callable[[OSError], None] | None = None
         self._topic_partition = topic_partition
-        self._tell = tell
+        self._disk_failed = disk_failed
+        self._disk_refused = disk_refused
 
     @property
     def usable(self) -> bool:
@@ -89,7 +93,8 @@ class DiskGuard:
     def error(self, action: str, error: OSError) -> KafkaStorageError:
         """Return the exception to raise for ``error``; report ``error`` unless the log is closed."""
         # The files of a closed log may be renamed or removed: such an error is not a disk failure.
-        tell = self._tell if self.failure is not None or not gets_better(error) else self.on_refusal
-        if tell is not None and not self.closed:
-            tell(error)
+        is_lasting = self.failure is not None or not gets_better(error)
+        report = self._disk_failed if is_lasting else self._disk_refused
+        if report is not None and not self.closed:
+            report(error)
         return KafkaStorageError(f"{action} of {self._topic_partition} failed: {error}")

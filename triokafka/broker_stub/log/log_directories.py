@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -161,7 +160,6 @@ class LogDirectories:
         """Add an open log."""
         self.hosted[topic_partition] = HostedLog(log, directory, topic_id)
         directory.logs[topic_partition] = log
-        log.on_refusal(partial(self._refused, directory))
 
     def remove(self, topic_partition: TopicPartition) -> HostedLog:
         """Close a hosted log without writing, and forget it; its files stay. A move of the log is cancelled."""
@@ -234,7 +232,7 @@ class LogDirectories:
         why = "; ".join(self.offline().values())
         raise KafkaStorageError(f"all data directories are offline: {why}")
 
-    def _refused(self, directory: LogDirectory, error: OSError) -> None:
+    def refused(self, directory: LogDirectory, error: OSError) -> None:
         """Log a full directory, not more often than once a minute. The client of each refused call gets the error."""
         now_ms = self._world.wall_ms()
         if not 0 <= now_ms - directory.refusal_told_ms < _REFUSALS_MS:  # the clock may have moved back

@@ -63,8 +63,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.offline: dict[TopicPartition, OfflineLog] = {}
         self.failure = ""
-        self.metadata_end: Callable[[], int] | None = None
-        """In the directory of the metadata log, once that is open: returns the offset up to which it is committed."""
+        self._metadata_end: Callable[[], int] | None = None
         self.refusal_told_ms = -(2**63)  # wall clock of the last log line about a full disk
         self._storage = storage
         self._release: Callable[[], None] | None = None
@@ -193,9 +192,17 @@ class LogDirectory:
         """Write the recovery point of each log. Raises `KafkaStorageError`."""
         points = {tp: log.recovery_point for tp, log in self.logs.items()}
         points.update((tp, log.recovery_point) for tp, log in self.offline.items())
-        if self.metadata_end is not None:  # Kafka does not write this entry, and ignores it
-            points[_METADATA_PARTITION] = self.metadata_end()
+        if self._metadata_end is not None:  # Kafka does not write this entry, and ignores it
+            points[_METADATA_PARTITION] = self._metadata_end()
         self.write_offsets(RECOVERY_POINT_CHECKPOINT, points)
+
+    def checkpoint_metadata_end(self, metadata_end: Callable[[], int]) -> None:
+        """Add the metadata log, which is open in this directory now, to the checkpoint of recovery points.
+
+        Args:
+            metadata_end: returns the offset up to which the metadata log is committed.
+        """
+        self._metadata_end = metadata_end
 
     def read_metadata_end(self) -> int:
         """Return the offset up to which the metadata log was committed at the last checkpoint; 0 when unknown."""

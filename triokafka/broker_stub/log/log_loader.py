@@ -18,6 +18,7 @@ from triokafka.broker_stub.log.move_recovery import UnfinishedMove, UnsettledErr
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.errors import KafkaStorageError
+from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -58,14 +59,18 @@ class LogLoader:
         try:
             left, loaded = self._find(config_of, topic_id_of), list[LoadedLog]()
             for logs in left:
-                self._open_found(logs, loaded, None, sum(map(len, left)))
+                self._open_found(logs, loaded, lambda found: False, lambda count: None, sum(map(len, left)))
             self._take_over(loaded)
         except BaseException:
             self._directories.abandon()
             raise
 
     async def load(
-        self, config_of: TopicConfigs, topic_id_of: TopicIds | None, log_opened: Callable[[int], None] | None
+        self,
+        config_of: TopicConfigs,
+        topic_id_of: TopicIds | None,
+        is_replicated: Callable[[TopicPartition], bool],
+        log_opened: Callable[[int], None],
     ) -> None:
         """See `LogManager.load`."""
         run = self._world.run_in_thread
@@ -77,7 +82,7 @@ class LogLoader:
                 async with trio.open_nursery() as nursery:
                     for left in found:
                         for _ in range(min(self._threads, len(left))):
-                            nursery.start_soon(run, self._open_found, left, loaded, log_opened, count)
+                            nursery.start_soon(run, self._open_found, left, loaded, is_replicated, log_opened, count)
                 watched.cancel_scope.cancel()
             await run(self._take_over, loaded)
         except BaseException:
@@ -123,14 +128,19 @@ class LogLoader:
                 self._directories.fail(unsettled.directory, unsettled.error)
 
     def _open_found(
-        self, left: list[FoundLog], loaded: list[LoadedLog], log_opened: Callable[[int], None] | None, count: int
+        self,
+        left: list[FoundLog],
+        loaded: list[LoadedLog],
+        is_replicated: Callable[[TopicPartition], bool],
+        log_opened: Callable[[int], None],
+        count: int,
     ) -> None:
         def open_log(found: FoundLog, files: OpenFiles) -> PartitionLog:
             try:
-                return self._opener.open(found, files, clean=found.directory.clean)
+                replicated = is_replicated(found.topic_partition)
+                return self._opener.open(found, files, clean=found.directory.clean, replicated=replicated)
             finally:
-                if log_opened is not None:
-                    log_opened(count)
+                log_opened(count)
 
         open_logs(self._world.storage, left, loaded, open_log, self._max_open_files)
 

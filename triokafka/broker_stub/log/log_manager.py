@@ -178,8 +178,8 @@ class LogManager:
         self,
         topic_configs: TopicConfigs | None = None,
         topic_id_of: TopicIds | None = None,
-        is_replicated: Callable[[TopicPartition], bool] | None = None,
-        log_opened: Callable[[int], None] | None = None,
+        is_replicated: Callable[[TopicPartition], bool] = lambda topic_partition: False,
+        log_opened: Callable[[int], None] = lambda count: None,
     ) -> None:
         """Open all logs in threads, several in parallel, with recovery after a crash.
 
@@ -198,9 +198,7 @@ class LogManager:
             KafkaStorageError: no directory is usable. A single log that cannot be opened goes offline; `create` raises
                 the reason.
         """
-        if is_replicated is not None:
-            self._opener.is_replicated = is_replicated
-        await self._loader.load(partial(self._config_of, topic_configs), topic_id_of, log_opened)
+        await self._loader.load(partial(self._config_of, topic_configs), topic_id_of, is_replicated, log_opened)
 
     def _config_of(self, topic_configs: TopicConfigs | None, topic: str) -> LogConfig:
         return self.config_for(topic_configs(topic) if topic_configs is not None else {})

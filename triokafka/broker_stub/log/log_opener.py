@@ -17,10 +17,7 @@ from triokafka.world import World
 
 
 class LogOpener:
-    """Opens logs. ``producer_expiration_ms`` may be changed at any time.
-
-    ``is_replicated`` returns whether other brokers have replicas of a partition.
-    """
+    """Opens logs. ``producer_expiration_ms`` may be changed at any time."""
 
     def __init__(
         self,
@@ -32,7 +29,6 @@ class LogOpener:
         producer_expiration_ms: int,
     ) -> None:
         self.producer_expiration_ms = producer_expiration_ms
-        self.is_replicated: Callable[[TopicPartition], bool] = lambda topic_partition: False
         self._world = world
         self._directories = directories
         self._scheduler = scheduler
@@ -44,12 +40,14 @@ class LogOpener:
         files: OpenFiles,
         *,
         clean: bool,
+        replicated: bool = False,
         disk_failed: Callable[[OSError], None] | None = None,
     ) -> PartitionLog:
         """Open a log; create it when it does not exist. Raises `KafkaStorageError`.
 
         Args:
             clean: the log was closed cleanly.
+            replicated: see `PartitionLog.open`.
             disk_failed: called with a lasting disk failure; by default, the directory goes offline.
         """
         directories, directory = self._directories, found.directory
@@ -63,12 +61,13 @@ class LogOpener:
             high_watermark=found.high_watermark,
             log_start_offset=found.log_start_offset,
             clean=clean,
-            replicated=self.is_replicated(found.topic_partition),
+            replicated=replicated,
             producer_expiration_ms=self.producer_expiration_ms,
             before_cut=partial(self._before_cut, directory, found.topic_partition),
             checkpoint_start=partial(directories.write, directory, directory.checkpoint_start_offsets),
             request_flush=self._scheduler.request,
             disk_failed=partial(directories.fail, directory) if disk_failed is None else disk_failed,
+            disk_refused=partial(directories.refused, directory),
             files=files,
         )
 

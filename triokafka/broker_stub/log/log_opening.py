@@ -37,6 +37,7 @@ def open_log(
     replicated: bool,
     producer_expiration_ms: int,
     disk_failed: Callable[[OSError], None] | None,
+    disk_refused: Callable[[OSError], None] | None,
     now_ms: int,
 ) -> LogState:
     """Open or make the log in ``directory``; recover it unless the last stop was ``clean``.
@@ -49,7 +50,7 @@ def open_log(
         DamagedLogError: with ``refuse_damage``; nothing was cut.
     """
     storage = files.storage
-    guard = DiskGuard(topic_partition, disk_failed)
+    guard = DiskGuard(topic_partition, disk_failed, disk_refused)
     durability = Durability(storage, directory, guard)
     is_new = not storage.is_dir(directory)
     if is_new:

@@ -64,6 +64,7 @@ class PartitionLog:
         checkpoint_start: Callable[[], None] | None = None,
         request_flush: Callable[[LogFlusher], bool] | None = None,
         disk_failed: Callable[[OSError], None] | None = None,
+        disk_refused: Callable[[OSError], None] | None = None,
         files: OpenFiles | None = None,
     ) -> PartitionLog:
         """Open the log in ``directory`` (``topic-partition``), making or recovering it as needed.
@@ -79,7 +80,8 @@ class PartitionLog:
             before_cut: see `LogTruncation`.
             checkpoint_start: see `LogRetention`.
             request_flush: see `LogFlusher`.
-            disk_failed: called with an error that is not just a lack of room; see `DiskGuard`.
+            disk_failed: called with each lasting disk error; see `DiskGuard`.
+            disk_refused: called with each temporary disk error, such as a full disk or too many open files.
             files: shared by the logs of a broker, so that not too many files are open.
 
         Raises:
@@ -97,6 +99,7 @@ class PartitionLog:
             replicated=replicated,
             producer_expiration_ms=producer_expiration_ms,
             disk_failed=disk_failed,
+            disk_refused=disk_refused,
             now_ms=now_ms,
         )
         try:
@@ -250,10 +253,6 @@ class PartitionLog:
     def usable(self) -> bool:
         """Whether the log is neither closed nor offline."""
         return self._guard.usable
-
-    def on_refusal(self, listener: Callable[[OSError], None]) -> None:
-        """Have ``listener`` called with passing errors of the disk, such as a lack of room or of open files."""
-        self._guard.on_refusal = listener
 
     def adopt(self, files: OpenFiles) -> None:
         """Use another set of open files, and so belong to another thread, from now on."""

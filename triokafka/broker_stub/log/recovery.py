@@ -38,7 +38,7 @@ from triokafka.world import Storage
 logger = logging.getLogger(__name__)
 
 
-class LoadedLog(NamedTuple):
+class RecoveredLog(NamedTuple):
     """The content of a log's directory.
 
     ``segments``: at least one, ascending. ``dropped_bytes``: the number of bytes that recovery cut off.
@@ -75,7 +75,7 @@ def load_log(
     clean: bool,
     refuse_damage: bool,
     now_ms: int,
-) -> LoadedLog:
+) -> RecoveredLog:
     """Load the segments of a log, and repair them unless the last stop was ``clean``.
 
     Args:
@@ -114,7 +114,7 @@ def load_log(
     if producers is None:
         producers = load_producers(snapshots, segments, end_offset)
     snapshots.remove_strays({segment.base_offset for segment in segments})
-    return LoadedLog(segments, producers, dropped)
+    return RecoveredLog(segments, producers, dropped)
 
 
 def _open_segments(files: OpenFiles, directory: str, config: LogConfig, now_ms: int) -> list[LogSegment]:

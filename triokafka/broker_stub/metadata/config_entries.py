@@ -8,7 +8,7 @@ from typing import Final
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
 from triokafka.broker_stub.config.broker import is_hidden
 from triokafka.broker_stub.log import config as log_config
-from triokafka.broker_stub.log.config import ConfigDefinition as TopicDefinition
+from triokafka.broker_stub.log.config import LogConfigDefinition as TopicDefinition
 from triokafka.broker_stub.metadata import resource_configs
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.named_tuple import NamedTuple

@@ -18,7 +18,7 @@ from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
 from triokafka.broker_stub.metadata.image_difference import difference_records
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.metadata.records import LogBatch
-from triokafka.broker_stub.metadata.replay import TransactionFilter
+from triokafka.broker_stub.metadata.replay import CompleteTransactions
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import RemoveTopicRecord
@@ -64,7 +64,7 @@ class MetadataLoader:
         self._publisher = publisher
         self._delta = MetadataDelta(EMPTY_IMAGE)
         self._count = 0
-        self._transaction = TransactionFilter()
+        self._transaction = CompleteTransactions()
         self._settled = (EMPTY_IMAGE.offset, EMPTY_IMAGE.epoch)
         self._settled_ms = -1
 
@@ -138,7 +138,7 @@ class MetadataLoader:
                 yield 1
         self.kraft_version = kraft_version
         self.next_offset = snapshot_id.end_offset
-        self._transaction = TransactionFilter()
+        self._transaction = CompleteTransactions()
         self._delta, self._count = delta, 0
         self._settled, self._settled_ms = (after.offset, after.epoch), timestamp_ms
         self.snapshots += 1
@@ -149,7 +149,7 @@ class MetadataLoader:
 
         A transaction that another controller left open has no effect: the active one aborts it with its first change.
         """
-        self._transaction = TransactionFilter()
+        self._transaction = CompleteTransactions()
         self.publish(delta, image)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

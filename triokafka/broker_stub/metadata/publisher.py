@@ -15,7 +15,7 @@ Subscriber = Callable[[MetadataDelta, MetadataImage], None]
 """Receives every committed change in order: the delta and the resulting image."""
 
 
-class Follower(Protocol):
+class MetadataFollower(Protocol):
     """Follows changes with work that is too slow for the event loop. Raises nothing."""
 
     async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -17,7 +17,7 @@ from triokafka.protocol.stored.cluster_metadata import (
 from triokafka.protocol.stored.metadata_record import MetadataRecord
 
 
-class TransactionFilter:
+class CompleteTransactions:
     """Holds back the records of a metadata transaction until its end (KIP-868).
 
     Records between BeginTransactionRecord and EndTransactionRecord are one change. Without an end, or with an
@@ -66,7 +66,7 @@ class LogReplay:
         self._count = 0
         self._offset = EMPTY_IMAGE.offset
         self._epoch = EMPTY_IMAGE.epoch
-        self._transaction = TransactionFilter()
+        self._transaction = CompleteTransactions()
 
     def replay(self, batches: Iterable[LogBatch]) -> None:
         """Replay further batches.

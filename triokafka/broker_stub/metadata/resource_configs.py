@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from triokafka.broker_stub.log.config import ConfigDefinition, ConfigType
+from triokafka.broker_stub.log.config import ConfigType, LogConfigDefinition
 from triokafka.broker_stub.log.config_definition import between, one_of
 from triokafka.errors import InvalidConfigurationError, InvalidRequestError
 from triokafka.protocol.configuration import ConfigResourceType
@@ -42,11 +42,11 @@ def _match(value: Any) -> str:
     return ""
 
 
-def _table(*definitions: ConfigDefinition) -> Mapping[str, ConfigDefinition]:
+def _table(*definitions: LogConfigDefinition) -> Mapping[str, LogConfigDefinition]:
     return {definition.name: definition for definition in definitions}
 
 
-def _with_synonym(definition: ConfigDefinition) -> ConfigDefinition:
+def _with_synonym(definition: LogConfigDefinition) -> LogConfigDefinition:
     """Add the broker option that gives a group key its default, where Kafka has one."""
     if definition.name in _WITHOUT_BROKER_KEY:
         return definition
@@ -56,65 +56,65 @@ def _with_synonym(definition: ConfigDefinition) -> ConfigDefinition:
 _WITHOUT_BROKER_KEY: Final = ("share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable")
 
 _GROUP: Final = (
-    ConfigDefinition(
+    LogConfigDefinition(
         "consumer.assignment.interval.ms", _T.INT, 1000, "The least time between two assignments.", between(0)
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "consumer.heartbeat.interval.ms", _T.INT, 5000, "How often members say that they are alive.", between(1)
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "consumer.session.timeout.ms", _T.INT, 45_000, "How long a member may be silent before it is out.", between(1)
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "share.assignment.interval.ms", _T.INT, 1000, "The least time between two assignments.", between(0)
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "share.auto.offset.reset", _T.STRING, "latest", "Where a share group begins in a partition.", _offset_reset
     ),
-    ConfigDefinition("share.delivery.count.limit", _T.INT, 5, "How often a record is tried at most.", between(2)),
-    ConfigDefinition(
+    LogConfigDefinition("share.delivery.count.limit", _T.INT, 5, "How often a record is tried at most.", between(2)),
+    LogConfigDefinition(
         "share.heartbeat.interval.ms", _T.INT, 5000, "How often members say that they are alive.", between(1)
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "share.isolation.level",
         _T.STRING,
         "read_uncommitted",
         "Whether records of transactions that are open or were aborted are left out.",
         one_of("read_committed", "read_uncommitted"),
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "share.partition.max.record.locks",
         _T.INT,
         2000,
         "Records of a partition that are lent at a time.",
         between(100),
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "share.record.lock.duration.ms", _T.INT, 30_000, "How long a record is lent to a member.", between(1000)
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "share.renew.acknowledge.enable", _T.BOOLEAN, True, "Whether a member may ask for a longer lease of a record."
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "share.session.timeout.ms", _T.INT, 45_000, "How long a member may be silent before it is out.", between(1)
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "streams.assignment.interval.ms", _T.INT, 1000, "The least time between two assignments.", between(0)
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "streams.heartbeat.interval.ms", _T.INT, 5000, "How often members say that they are alive.", between(1)
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "streams.initial.rebalance.delay.ms",
         _T.INT,
         3000,
         "How long the first assignment waits for members.",
         between(0),
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "streams.num.standby.replicas", _T.INT, 0, "Copies of a task's state on other members.", between(0)
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "streams.session.timeout.ms", _T.INT, 45_000, "How long a member may be silent before it is out.", between(1)
     ),
 )
@@ -123,17 +123,17 @@ GROUP_DEFINITIONS: Final = _table(*map(_with_synonym, _GROUP))
 """Configuration of a group, by name."""
 
 CLIENT_METRICS_DEFINITIONS: Final = _table(
-    ConfigDefinition(
+    LogConfigDefinition(
         "interval.ms", _T.INT, 300_000, "How often clients are to push the metrics.", between(100, 3_600_000)
     ),
-    ConfigDefinition(
+    LogConfigDefinition(
         "match", _T.LIST, (), "Which clients are meant, as key=regular expression; all by default.", _match
     ),
-    ConfigDefinition("metrics", _T.LIST, (), "Prefixes of the metrics that are wanted; * for all."),
+    LogConfigDefinition("metrics", _T.LIST, (), "Prefixes of the metrics that are wanted; * for all."),
 )
 """Configuration of a subscription of client metrics, by name."""
 
-DEFINITIONS: Final[Mapping[int, Mapping[str, ConfigDefinition]]] = {
+DEFINITIONS: Final[Mapping[int, Mapping[str, LogConfigDefinition]]] = {
     ConfigResourceType.GROUP: GROUP_DEFINITIONS,
     ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS_DEFINITIONS,
 }

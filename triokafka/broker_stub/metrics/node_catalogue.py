@@ -65,7 +65,7 @@ class NodeMetrics:
         traffic = self._traffic
         if traffic is None:
             return
-        traffic.on_due()
+        traffic.sum_up()
         for name, value in (
             ("request-total", traffic.requests),
             ("outgoing-byte-total", traffic.request_bytes),

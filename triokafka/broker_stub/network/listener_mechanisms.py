@@ -20,7 +20,7 @@ from triokafka.security.kerberos.login import settings_of as kerberos_settings
 from triokafka.security.oauth.jwks import JwksValidator
 from triokafka.security.oauth.options import (
     JWKS_URL,
-    OAuthOptions,
+    OAuthSettings,
     claim_rules,
     jwks_endpoint,
 )
@@ -66,7 +66,7 @@ class ScramLookups:
         return None
 
 
-class Lookups(NamedTuple):
+class CredentialLookups(NamedTuple):
     """Users and tokens of the cluster, and the key of the salts for unknown users."""
 
     scram: ScramCredentials
@@ -80,7 +80,7 @@ def enabled_mechanisms(options: ListenerOptions) -> list[str]:
     return [one.strip() for one in (options.get("sasl.enabled.mechanisms") or "").split(",") if one.strip()]
 
 
-def sasl_options(options: ListenerOptions, world: World, lookups: Lookups) -> SaslOptions:
+def sasl_options(options: ListenerOptions, world: World, lookups: CredentialLookups) -> SaslOptions:
     """Return the SASL of a listener. Raises `ConfigurationError`."""
     enabled = enabled_mechanisms(options)
     if not enabled:
@@ -117,14 +117,14 @@ def login_module_of(options: ListenerOptions, mechanism: str) -> LoginModule | N
     return login_module(options.get(OPTION), sections, mechanism)
 
 
-def oauth_options(options: ListenerOptions) -> OAuthOptions:
+def oauth_options(options: ListenerOptions) -> OAuthSettings:
     """Return the options of OAUTHBEARER."""
     module = login_module_of(options, OAUTHBEARER)
 
     def get(name: str) -> str | None:
         return options.get(name, mechanism=OAUTHBEARER)
 
-    return OAuthOptions(get, options.name_of, {} if module is None else module.options)
+    return OAuthSettings(get, options.name_of, {} if module is None else module.options)
 
 
 def jwks_validator(options: ListenerOptions, world: World) -> JwksValidator | None:
@@ -143,7 +143,9 @@ def jwks_validator(options: ListenerOptions, world: World) -> JwksValidator | No
     return JwksValidator(world, endpoint, claim_rules(oauth), refresh_ms=refresh_ms)
 
 
-def _starter(mechanism: str, options: ListenerOptions, world: World, lookups: Lookups) -> Callable[[], SaslServer]:
+def _starter(
+    mechanism: str, options: ListenerOptions, world: World, lookups: CredentialLookups
+) -> Callable[[], SaslServer]:
     if mechanism == PLAIN:
         module = login_module_of(options, mechanism)
         if module is None:

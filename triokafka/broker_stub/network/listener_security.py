@@ -15,7 +15,7 @@ from triokafka.broker_stub.config.listeners import ListenerSpec
 from triokafka.broker_stub.config.security_names import ListenerOptions
 from triokafka.broker_stub.network.authentication import Authenticated, Authentication, AuthenticationFailedError
 from triokafka.broker_stub.network.listener_mechanisms import (
-    Lookups,
+    CredentialLookups,
     ScramLookups,
     enabled_mechanisms,
     jwks_validator,
@@ -66,7 +66,7 @@ class ListenerSecurity(Authentication):
     ) -> None:
         self._world = world
         self._turns = LoginTurns()
-        lookups = Lookups(scram or ScramLookups(), tokens, world.random_bytes(32))
+        lookups = CredentialLookups(scram or ScramLookups(), tokens, world.random_bytes(32))
         self._listeners: dict[str, _Listener] = {}
         for spec in listeners:
             try:
@@ -180,7 +180,7 @@ class _Listener:
         spec: ListenerSpec,
         options: ListenerOptions,
         world: World,
-        lookups: Lookups,
+        lookups: CredentialLookups,
     ) -> None:
         self.tls: TlsContexts | None = None
         self.settings: TlsSettings | None = None

@@ -34,7 +34,7 @@ from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.world import Stream, World
 
 if TYPE_CHECKING:  # imported when a listener has SASL
-    from triokafka.broker_stub.network.sasl_session import SaslSession, Step
+    from triokafka.broker_stub.network.sasl_session import SaslSession, SaslStep
 
 logger = logging.getLogger(__name__)
 
@@ -220,7 +220,7 @@ class ConnectionProcessor:
         await trio.sleep(shared.failed_authentication_delay_ms / 1000)
         await shared.authentication.take_turn(self._stream)
 
-    async def _take_sasl(self, step: Step, session: SaslSession, reader: FrameReader) -> None:
+    async def _take_sasl(self, step: SaslStep, session: SaslSession, reader: FrameReader) -> None:
         """Answer a request of the SASL exchange, and let the peer in, or refuse it."""
         if step.evaluate is not None:
             step = session.evaluated(await self._shared.world.run_in_thread(step.evaluate))

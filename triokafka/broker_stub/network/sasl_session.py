@@ -48,7 +48,7 @@ class SaslOptions(NamedTuple):
     max_receive_bytes: int = 524_288
 
 
-class Step(NamedTuple):
+class SaslStep(NamedTuple):
     """What to do about a frame: send ``parts``, and then close the connection if there is a ``refusal``."""
 
     parts: Sequence[Buffer]
@@ -91,7 +91,7 @@ class SaslSession:
         """The largest frame of a peer that is not authenticated."""
         return self._options.max_receive_bytes
 
-    def take(self, frame: Buffer) -> Step | None:
+    def take(self, frame: Buffer) -> SaslStep | None:
         """Take a request. Return None when the broker serves it as any other."""
         state = self._state
         key = int.from_bytes(frame[:2], "big")
@@ -116,11 +116,11 @@ class SaslSession:
     def _may_start_again(self) -> bool:
         return self._expires_at is not None
 
-    def _refuse(self, parts: Sequence[Buffer], why: str, *, delayed: bool = False) -> Step:
+    def _refuse(self, parts: Sequence[Buffer], why: str, *, delayed: bool = False) -> SaslStep:
         self._state = _State.FAILED
-        return Step(parts, why, delayed)
+        return SaslStep(parts, why, delayed)
 
-    def _handshake(self, frame: Buffer) -> Step:
+    def _handshake(self, frame: Buffer) -> SaslStep:
         decoded = self._decode(SaslHandshakeRequest, frame)
         if decoded is None:
             return self._refuse((), "an invalid SaslHandshake")
@@ -142,9 +142,9 @@ class SaslSession:
         self._mechanism = request.mechanism
         self._server = self._options.mechanisms[request.mechanism].start()
         self._state = _State.AUTHENTICATE
-        return Step(_encode(SaslHandshakeResponse(mechanisms=offered), header))
+        return SaslStep(_encode(SaslHandshakeResponse(mechanisms=offered), header))
 
-    def _authenticate(self, frame: Buffer) -> Step:
+    def _authenticate(self, frame: Buffer) -> SaslStep:
         decoded = self._decode(SaslAuthenticateRequest, frame)
         server = self._server
         if decoded is None or server is None:
@@ -154,10 +154,10 @@ class SaslSession:
         evaluate = partial(_evaluate, server, bytes(request.auth_bytes))
         if server.is_slow:
             self._evaluating = header
-            return Step((), evaluate=evaluate)
+            return SaslStep((), evaluate=evaluate)
         return self._evaluated(server, header, evaluate())
 
-    def evaluated(self, token: bytes | SaslAuthenticationFailedError) -> Step:
+    def evaluated(self, token: bytes | SaslAuthenticationFailedError) -> SaslStep:
         """Return the step after the evaluation of a token in a thread."""
         header, self._evaluating = self._evaluating, None
         if header is None or self._server is None:
@@ -166,11 +166,11 @@ class SaslSession:
 
     def _evaluated(
         self, server: SaslServer, header: RequestHeader, token: bytes | SaslAuthenticationFailedError
-    ) -> Step:
+    ) -> SaslStep:
         if isinstance(token, SaslAuthenticationFailedError):
             return self._fail(header, str(token), getattr(token, "why", None))
         if server.user is None:
-            return Step(_encode(SaslAuthenticateResponse(auth_bytes=token), header))
+            return SaslStep(_encode(SaslAuthenticateResponse(auth_bytes=token), header))
         principal = f"User:{server.user}"
         if self.principal is not None and principal != self.principal:
             return self._fail(header, "the principal may not change when a client authenticates again")
@@ -179,7 +179,7 @@ class SaslSession:
         self._state = _State.COMPLETE
         self._requests = 0
         lifetime_ms = self._lifetime_ms(server)
-        return Step(_encode(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms), header))
+        return SaslStep(_encode(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms), header))
 
     def _lifetime_ms(self, server: SaslServer) -> int:
         """Return the lifetime for the client, and note when the session expires: 0 and None for never."""
@@ -192,7 +192,7 @@ class SaslSession:
         self._expires_at = self._world.now() + lifetime_ms / 1000
         return lifetime_ms
 
-    def _fail(self, header: RequestHeader, why: str, for_log: str | None = None) -> Step:
+    def _fail(self, header: RequestHeader, why: str, for_log: str | None = None) -> SaslStep:
         reply = SaslAuthenticateResponse(error_code=SaslAuthenticationFailedError.code, error_message=why)
         return self._refuse(_encode(reply, header), f"{self._mechanism}: {for_log or why}", delayed=True)
 

@@ -23,30 +23,34 @@ class Send(NamedTuple):
     request_id: int
 
 
-class Reply(Generic[R]):
-    """The response to a request that a peer has sent; it may come later. ``on_result`` is called once, with it."""
+class PendingResponse(Generic[R]):
+    """The response to a request that a peer has sent; it may come later."""
 
-    __slots__ = ("on_result", "result")
+    __slots__ = ("_waiter", "result")
 
     def __init__(self, result: R | None = None) -> None:
         self.result = result
-        self.on_result: Callable[[R], None] | None = None
+        self._waiter: Callable[[R], None] | None = None
+
+    def notify(self, waiter: Callable[[R], None]) -> None:
+        """Call ``waiter`` with the result once it may be sent."""
+        self._waiter = waiter
 
     def release(self) -> None:
-        """Give the result away; everything that it promises is durable."""
-        if self.on_result is not None and self.result is not None:
-            self.on_result(self.result)
+        """Give the result to the waiter: everything that it promises is durable."""
+        if self._waiter is not None and self.result is not None:
+            self._waiter(self.result)
 
 
 class Output(NamedTuple):
     """Effects in the order of their kinds: events first, then replies, then sends."""
 
     events: list[Event]
-    replies: list[Reply[Any]]
+    replies: list[PendingResponse[Any]]
     sends: list[Send]
 
 
-class Effects:
+class RaftEffects:
     """Collects effects, and holds them back while the election state that they rest on is not durable."""
 
     def __init__(self, stored: ElectionState | None) -> None:
@@ -75,7 +79,7 @@ class Effects:
         """Report an event to the listener."""
         self._output.events.append(event)
 
-    def answer(self, reply: Reply[R], result: R) -> None:
+    def answer(self, reply: PendingResponse[R], result: R) -> None:
         """Give the result of a request; does nothing if it already has one."""
         if reply.result is None:
             reply.result = result

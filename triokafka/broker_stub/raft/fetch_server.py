@@ -9,9 +9,9 @@ from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.raft import messages
-from triokafka.broker_stub.raft.effects import Reply
+from triokafka.broker_stub.raft.effects import PendingResponse
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.log_comparison import Comparison, compare
+from triokafka.broker_stub.raft.log_comparison import LogComparison, compare
 from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE, Quorum
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.errors import CorruptRecordError, KafkaStorageError
@@ -30,7 +30,7 @@ class _Held:
 
     request: FetchRequest
     listener: str
-    reply: Reply[FetchResponse]
+    reply: PendingResponse[FetchResponse]
     expires_at: float
 
 
@@ -43,13 +43,13 @@ class FetchServer:
         self._complained_at = -math.inf
         self._asked_at = -math.inf
 
-    def fetch(self, request: FetchRequest, *, listener: str, now: float) -> Reply[FetchResponse]:
+    def fetch(self, request: FetchRequest, *, listener: str, now: float) -> PendingResponse[FetchResponse]:
         """Answer a Fetch, now or when there are records or a higher high watermark.
 
         Partition errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
         BROKER_NOT_AVAILABLE. Of the whole request: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST.
         """
-        quorum, reply = self._quorum, Reply[FetchResponse]()
+        quorum, reply = self._quorum, PendingResponse[FetchResponse]()
         partition = messages.fetch_partition(request)
         if not messages.is_cluster(request.cluster_id, quorum.config.cluster_id):
             quorum.effects.answer(reply, FetchResponse(error_code=errors.InconsistentClusterIdError.code))
@@ -71,7 +71,12 @@ class FetchServer:
         return reply
 
     def _try(
-        self, request: FetchRequest, partition: FetchPartition, listener: str, reply: Reply[FetchResponse], now: float
+        self,
+        request: FetchRequest,
+        partition: FetchPartition,
+        listener: str,
+        reply: PendingResponse[FetchResponse],
+        now: float,
     ) -> bool:
         """Answer if there is something to say; return whether it did."""
         quorum = self._quorum
@@ -107,7 +112,7 @@ class FetchServer:
         request: FetchRequest,
         partition: FetchPartition,
         listener: str,
-        reply: Reply[FetchResponse],
+        reply: PendingResponse[FetchResponse],
         failure: CorruptRecordError | KafkaStorageError,
         now: float,
     ) -> None:
@@ -136,18 +141,18 @@ class FetchServer:
             self._asked_at = now
             quorum.effects.event(lambda listener: listener.snapshot_needed())
         if helps:
-            self._answer(reply, listener, request, comparison=Comparison(snapshot=newest))
+            self._answer(reply, listener, request, comparison=LogComparison(snapshot=newest))
             return
         self._answer(reply, listener, request, error=failure.code)
 
     def _answer(
         self,
-        reply: Reply[FetchResponse],
+        reply: PendingResponse[FetchResponse],
         listener: str,
         request: FetchRequest,
         *,
         error: int = 0,
-        comparison: Comparison | None = None,
+        comparison: LogComparison | None = None,
         records: Buffer = b"",
     ) -> None:
         quorum = self._quorum

@@ -18,7 +18,7 @@ _CAUGHT_UP_WITHIN: Final = 3600.0
 
 
 @dataclass(slots=True)
-class Progress:
+class ReplicaProgress:
     """How far one replica is, by its fetches. Times are seconds on the monotonic clock; None: never."""
 
     key: ReplicaKey
@@ -73,8 +73,8 @@ class Leader:
         self._check_quorum = check_quorum
         self._check_quorum_at = now + check_quorum
         self._fetched: set[int] = set()
-        self._progress = {key.node_id: Progress(key) for key in voters.keys}
-        self._observers: dict[ReplicaKey, Progress] = {}
+        self._progress = {key.node_id: ReplicaProgress(key) for key in voters.keys}
+        self._observers: dict[ReplicaKey, ReplicaProgress] = {}
         self._flushed = -1
 
     def grants(self, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
@@ -91,7 +91,7 @@ class Leader:
             # A static voter, whose directory was unknown, has one after an upgrade of kraft.version.
             former = ReplicaKey(key.node_id)
             match = next((known[other] for other in known if key.admits(other) or other == former), None)
-            self._progress[key.node_id] = Progress(key) if match is None else match
+            self._progress[key.node_id] = ReplicaProgress(key) if match is None else match
             if match is not None:
                 known.pop(match.key, None)
                 match.key = key
@@ -104,14 +104,14 @@ class Leader:
         self.alive(key, now)
         self._of(key, now).fetched(offset, leader_end, now)
 
-    def _of(self, key: ReplicaKey, now: float) -> Progress:
+    def _of(self, key: ReplicaKey, now: float) -> ReplicaProgress:
         voter = self._progress.get(key.node_id)
         if voter is not None and voter.key.admits(key):
             return voter
         found = self._observers.get(key)
         if found is None:
             self._expire_observers(now)
-            found = self._observers[key] = Progress(key)
+            found = self._observers[key] = ReplicaProgress(key)
         return found
 
     def _expire_observers(self, now: float) -> None:
@@ -205,11 +205,11 @@ class Leader:
     # Description
 
     @property
-    def voter_progress(self) -> list[Progress]:
+    def voter_progress(self) -> list[ReplicaProgress]:
         """How far the voters are."""
         return list(self._progress.values())
 
-    def observer_progress(self, now: float) -> list[Progress]:
+    def observer_progress(self, now: float) -> list[ReplicaProgress]:
         """How far the observers are that have fetched within five minutes."""
         self._expire_observers(now)
         return list(self._observers.values())

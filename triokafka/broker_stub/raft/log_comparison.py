@@ -6,23 +6,23 @@ from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, RaftLog, Snapsho
 from triokafka.named_tuple import NamedTuple
 
 
-class Comparison(NamedTuple):
+class LogComparison(NamedTuple):
     """The result: neither field is set if the follower's log is a prefix of the leader's."""
 
     diverging: OffsetAndEpoch | None = None
     snapshot: SnapshotId | None = None
 
 
-def compare(log: RaftLog, offset: int, epoch: int) -> Comparison:
+def compare(log: RaftLog, offset: int, epoch: int) -> LogComparison:
     """Compare the leader's log with one that ends at ``offset`` with a record of ``epoch``.
 
     A diverging follower gets the largest epoch that both may have, and the end of that epoch in the leader's log.
     """
     latest = log.latest_snapshot_id()
     if offset == 0 and latest is not None and latest.end_offset > 0:
-        return Comparison(snapshot=latest)
+        return LogComparison(snapshot=latest)
     if offset == 0 and log.start_offset == 0:
-        return Comparison()
+        return LogComparison()
     earliest = log.earliest_snapshot_id()
     if (
         earliest is not None
@@ -34,11 +34,11 @@ def compare(log: RaftLog, offset: int, epoch: int) -> Comparison:
             or epoch < earliest.epoch
         )
     ):
-        return Comparison(snapshot=latest)
+        return LogComparison(snapshot=latest)
     end = log.end_offset_for_epoch(epoch)
     if end.epoch != epoch or end.offset < offset:
-        return Comparison(diverging=end)
-    return Comparison()
+        return LogComparison(diverging=end)
+    return LogComparison()
 
 
 def truncation_offset(log: RaftLog, diverging: OffsetAndEpoch) -> int:

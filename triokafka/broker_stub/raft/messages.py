@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from triokafka.broker_stub.metadata import topic_names
-from triokafka.broker_stub.raft.log_comparison import Comparison
+from triokafka.broker_stub.raft.log_comparison import LogComparison
 from triokafka.broker_stub.raft.quorum import Quorum
 from triokafka.broker_stub.raft.raft_log import SnapshotId
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
@@ -164,7 +164,7 @@ def replica_id(request: fetch.FetchRequest) -> int:
 
 
 def fetch_response(
-    quorum: Quorum, listener: str, *, error: int, comparison: Comparison | None, records: Buffer, high_watermark: int
+    quorum: Quorum, listener: str, *, error: int, comparison: LogComparison | None, records: Buffer, high_watermark: int
 ) -> fetch.FetchResponse:
     """Return the answer of a leader, or of a node that names the leader."""
     partition = fetch.PartitionData(

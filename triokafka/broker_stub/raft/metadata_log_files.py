@@ -13,13 +13,13 @@ from typing import Final
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
-from triokafka.broker_stub.log.durability import FlushJob as LogFlushJob
+from triokafka.broker_stub.log.durability import FlushJob
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
 from triokafka.broker_stub.metadata.snapshots import SnapshotFiles, SnapshotId
 from triokafka.broker_stub.raft.metadata_log_check import MetadataLogCheck
-from triokafka.broker_stub.raft.raft_log import FlushJob, OffsetAndEpoch
+from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, PendingFlush
 from triokafka.broker_stub.raft.snapshot_file_writer import SnapshotFileWriter
 from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaError, KafkaStorageError
 from triokafka.records import iter_batches
@@ -287,13 +287,13 @@ class MetadataLogFiles:
                 raise self.damaged(f"{self.directory} cannot be read at offset {offset}")
             yield data
 
-    def begin_flush(self) -> LogFlushJob | None:
+    def begin_flush(self) -> FlushJob | None:
         """See `RaftLog`."""
         return self._log.begin_flush()
 
-    def flushed(self, job: FlushJob) -> None:
+    def flushed(self, job: PendingFlush) -> None:
         """See `RaftLog`."""
-        assert isinstance(job, LogFlushJob)
+        assert isinstance(job, FlushJob)
         self._log.flushed(job)
 
     def bytes_since(self, offset: int) -> int:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from triokafka.broker_stub.raft.effects import Effects
+from triokafka.broker_stub.raft.effects import RaftEffects
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import CHECK_QUORUM_FACTOR, Leader
 from triokafka.broker_stub.raft.peers import Peers
@@ -24,13 +24,13 @@ from triokafka.broker_stub.raft.randomness import Randomness
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.states import (
     Candidate,
-    Election,
     Endpoints,
     Follower,
     Prospective,
     Resigned,
     State,
     Unattached,
+    VoteCount,
 )
 from triokafka.broker_stub.raft.voter_set import VoterSet, node_of
 from triokafka.errors import CorruptRecordError, IllegalStateError
@@ -79,7 +79,7 @@ class Quorum:
         self.log = log
         self.wall_ms = wall_ms
         self.random = rng
-        self.effects = Effects(stored)
+        self.effects = RaftEffects(stored)
         self.history = QuorumHistory(config.static_voters)
         self.peers = Peers(
             retry_backoff=config.retry_backoff_ms / 1000,
@@ -292,7 +292,7 @@ class Quorum:
         """Ask for pre-votes."""
         self.metrics.election_began(now)
         state = self.state
-        election = Election(self.voters, self.config.key)
+        election = VoteCount(self.voters, self.config.key)
         self._enter(
             Prospective(
                 state.epoch, state.leader_id, self.leader_endpoints, state.voted, election, self._election_at(now)
@@ -304,7 +304,7 @@ class Quorum:
         """Continue after a vote was recorded: from pre-votes to votes, from votes to leadership."""
         state = self.state
         if isinstance(state, Prospective) and state.election.is_won and self.epoch < LAST_EPOCH:
-            election = Election(self.voters, self.config.key)
+            election = VoteCount(self.voters, self.config.key)
             self._enter(Candidate(state.epoch + 1, self.config.key, election, self._election_at(now)))
             state = self.state
         if isinstance(state, Candidate) and state.election.is_won:

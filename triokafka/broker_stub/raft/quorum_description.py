@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.raft import messages
-from triokafka.broker_stub.raft.leader_state import Leader, Progress
+from triokafka.broker_stub.raft.leader_state import Leader, ReplicaProgress
 from triokafka.broker_stub.raft.quorum import Quorum
 from triokafka.broker_stub.raft.replica_key import NO_DIRECTORY
 from triokafka.protocol.api.describe_quorum import (
@@ -69,7 +69,7 @@ def _partition(quorum: Quorum, topic: str, number: int, version: int, now: float
     def wall_ms(at: float | None) -> int:
         return -1 if at is None else quorum.wall_ms() - round((now - at) * 1000)
 
-    def state(progress: Progress) -> ReplicaState:
+    def state(progress: ReplicaProgress) -> ReplicaState:
         directory = NO_DIRECTORY if version < _WITH_NODES else progress.key.wire_directory_id
         if progress.key.node_id == leader.leader_id:
             return ReplicaState(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import trio
 
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, encode_records
-from triokafka.broker_stub.raft.effects import Reply, Send
+from triokafka.broker_stub.raft.effects import PendingResponse, Send
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.peer_channels import PeerChannel, PeerChannels
@@ -99,7 +99,7 @@ class RaftClient:
         self._flush_begun_at = -math.inf
         self._nursery: trio.Nursery | None = None
         self._stopped = False
-        self._waiting: dict[Reply[Any], trio.Event] = {}
+        self._waiting: dict[PendingResponse[Any], trio.Event] = {}
         self._channels = PeerChannels(connect, config.request_timeout_ms, self._request_ended)
 
     # Facts
@@ -499,14 +499,14 @@ class RaftClient:
 
     # Requests of other nodes
 
-    async def _answer(self, reply: Reply[R]) -> R:
+    async def _answer(self, reply: PendingResponse[R]) -> R:
         """Wait for the result of a request, which is durable then.
 
         Raises:
             BrokerNotAvailableError: this node leaves the quorum, or cannot store its election state.
         """
         event = trio.Event()
-        reply.on_result = lambda result: event.set()
+        reply.notify(lambda result: event.set())
         self._waiting[reply] = event
         try:
             if not self._stopped and self.failure is None:

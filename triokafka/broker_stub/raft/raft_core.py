@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from triokafka.broker_stub.raft.effects import Output, Reply, Send
+from triokafka.broker_stub.raft.effects import Output, PendingResponse, Send
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE, UPDATE_VOTER_FACTOR, Quorum
 from triokafka.broker_stub.raft.quorum_state import ElectionState
@@ -36,7 +36,7 @@ from triokafka.structs import Buffer, Node
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.raft.fetch_server import FetchServer
-    from triokafka.broker_stub.raft.fetcher import Fetcher
+    from triokafka.broker_stub.raft.quorum_fetcher import QuorumFetcher
     from triokafka.broker_stub.raft.responses import Responses
     from triokafka.broker_stub.raft.voter_changes import VoterChanges
     from triokafka.broker_stub.raft.voting import Voting
@@ -115,11 +115,11 @@ class RaftCore:
         return self._used.voting
 
     @property
-    def _fetcher(self) -> Fetcher:
+    def _fetcher(self) -> QuorumFetcher:
         if self._used.fetcher is None:
-            from triokafka.broker_stub.raft.fetcher import Fetcher
+            from triokafka.broker_stub.raft.quorum_fetcher import QuorumFetcher
 
-            self._used.fetcher = Fetcher(self.quorum, self._responses)
+            self._used.fetcher = QuorumFetcher(self.quorum, self._responses)
         return self._used.fetcher
 
     @property
@@ -429,50 +429,50 @@ class RaftCore:
 
     # Requests of others
 
-    def _done(self, response: R) -> Reply[R]:
-        reply = Reply[R]()
+    def _done(self, response: R) -> PendingResponse[R]:
+        reply = PendingResponse[R]()
         self.quorum.effects.answer(reply, response)
         return reply
 
-    def vote(self, request: VoteRequest, *, listener: str, now: float) -> Reply[VoteResponse]:
+    def vote(self, request: VoteRequest, *, listener: str, now: float) -> PendingResponse[VoteResponse]:
         """See `Voting.vote`."""
         return self._done(self._voting.vote(request, listener=listener, now=now))
 
     def begin_quorum_epoch(
         self, request: BeginQuorumEpochRequest, *, listener: str, now: float
-    ) -> Reply[BeginQuorumEpochResponse]:
+    ) -> PendingResponse[BeginQuorumEpochResponse]:
         """See `Voting.begin_quorum_epoch`."""
         return self._done(self._voting.begin_quorum_epoch(request, listener=listener, now=now))
 
     def end_quorum_epoch(
         self, request: EndQuorumEpochRequest, *, listener: str, now: float
-    ) -> Reply[EndQuorumEpochResponse]:
+    ) -> PendingResponse[EndQuorumEpochResponse]:
         """See `Voting.end_quorum_epoch`."""
         return self._done(self._voting.end_quorum_epoch(request, listener=listener, now=now))
 
-    def fetch(self, request: FetchRequest, *, listener: str, now: float) -> Reply[FetchResponse]:
+    def fetch(self, request: FetchRequest, *, listener: str, now: float) -> PendingResponse[FetchResponse]:
         """See `FetchServer.fetch`."""
         return self._fetch_server.fetch(request, listener=listener, now=now)
 
     def fetch_snapshot(
         self, request: FetchSnapshotRequest, *, listener: str, now: float
-    ) -> Reply[FetchSnapshotResponse]:
+    ) -> PendingResponse[FetchSnapshotResponse]:
         """See `snapshot_server.fetch_snapshot`."""
         from triokafka.broker_stub.raft.snapshot_server import fetch_snapshot
 
         return self._done(fetch_snapshot(self.quorum, request, listener=listener, now=now))
 
-    def add_voter(self, request: AddRaftVoterRequest, *, now: float) -> Reply[AddRaftVoterResponse]:
+    def add_voter(self, request: AddRaftVoterRequest, *, now: float) -> PendingResponse[AddRaftVoterResponse]:
         """See `VoterChanges.add`."""
         return self._changes.add(request, now=now)
 
-    def remove_voter(self, request: RemoveRaftVoterRequest, *, now: float) -> Reply[RemoveRaftVoterResponse]:
+    def remove_voter(self, request: RemoveRaftVoterRequest, *, now: float) -> PendingResponse[RemoveRaftVoterResponse]:
         """See `VoterChanges.remove`."""
         return self._changes.remove(request, now=now)
 
     def update_voter(
         self, request: UpdateRaftVoterRequest, *, listener: str, now: float
-    ) -> Reply[UpdateRaftVoterResponse]:
+    ) -> PendingResponse[UpdateRaftVoterResponse]:
         """See `VoterChanges.update`."""
         return self._done(self._changes.update(request, listener=listener, now=now))
 
@@ -580,11 +580,11 @@ class RaftCore:
         return self._halted
 
     def snapshot_finished(self, writer: SnapshotWriter, now: float) -> None:
-        """See `Fetcher.snapshot_finished`."""
+        """See `QuorumFetcher.snapshot_finished`."""
         self._fetcher.snapshot_finished(writer, now)
 
     def snapshot_failed(self, writer: SnapshotWriter, now: float) -> None:
-        """See `Fetcher.snapshot_failed`."""
+        """See `QuorumFetcher.snapshot_failed`."""
         self._fetcher.snapshot_failed(writer, now + _PAUSE_AFTER_FULL_DISK)
 
     # Leaving
@@ -616,7 +616,7 @@ class _UsedParts:
     """The parts of the state machine that have been used."""
 
     voting: Voting | None = None
-    fetcher: Fetcher | None = None
+    fetcher: QuorumFetcher | None = None
     fetch_server: FetchServer | None = None
     changes: VoterChanges | None = None
 

@@ -1,6 +1,6 @@
 """The interface of the metadata log's storage for the quorum: records by offset and epoch, and snapshots.
 
-All calls are synchronous. The caller is the quorum's state machine, on the event loop; only `FlushJob.run` and
+All calls are synchronous. The caller is the quorum's state machine, on the event loop; only `PendingFlush.run` and
 `SnapshotWriter.finish` may take as long as a sync of the disk, and the driver runs them in a thread.
 """
 
@@ -12,7 +12,7 @@ from triokafka.broker_stub.metadata.snapshots import SnapshotId
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import Buffer
 
-__all__ = ["FlushJob", "OffsetAndEpoch", "RaftLog", "SnapshotId", "SnapshotWriter"]
+__all__ = ["OffsetAndEpoch", "PendingFlush", "RaftLog", "SnapshotId", "SnapshotWriter"]
 
 
 class OffsetAndEpoch(NamedTuple):
@@ -22,7 +22,7 @@ class OffsetAndEpoch(NamedTuple):
     epoch: int
 
 
-class FlushJob(Protocol):
+class PendingFlush(Protocol):
     """The syncs of one flush: everything appended before `RaftLog.begin_flush`."""
 
     def run(self) -> None:
@@ -116,11 +116,11 @@ class RaftLog(Protocol):
         """
         ...
 
-    def begin_flush(self) -> FlushJob | None:
+    def begin_flush(self) -> PendingFlush | None:
         """Prepare a sync of all appended records; None when all are synced. Raises `KafkaStorageError`."""
         ...
 
-    def flushed(self, job: FlushJob) -> None:
+    def flushed(self, job: PendingFlush) -> None:
         """Record that ``job.run()`` has returned, unless a truncation came in between."""
         ...
 

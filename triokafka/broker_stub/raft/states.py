@@ -19,7 +19,7 @@ from triokafka.broker_stub.raft.voter_set import VoterEndpoint, VoterSet
 Endpoints: TypeAlias = tuple[VoterEndpoint, ...]
 
 
-class Election:
+class VoteCount:
     """The votes for one nominee in one epoch."""
 
     def __init__(self, voters: VoterSet, own: ReplicaKey) -> None:
@@ -78,7 +78,7 @@ class Prospective:
     leader_id: int | None
     leader_endpoints: Endpoints
     voted: ReplicaKey | None
-    election: Election
+    election: VoteCount
     election_ends_at: float
 
     def grants(self, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
@@ -92,7 +92,7 @@ class Candidate:
 
     epoch: int
     voted: ReplicaKey
-    election: Election
+    election: VoteCount
     election_ends_at: float
     leader_id: None = None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from triokafka import errors
 from triokafka.broker_stub.raft import messages
-from triokafka.broker_stub.raft.effects import Reply, Send
+from triokafka.broker_stub.raft.effects import PendingResponse, Send
 from triokafka.broker_stub.raft.fetch_server import leader_error
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.quorum import Quorum
@@ -34,7 +34,7 @@ class _Addition:
 
     voter: ReplicaKey
     endpoints: Endpoints
-    reply: Reply[AddRaftVoterResponse]
+    reply: PendingResponse[AddRaftVoterResponse]
     expires_at: float
     ack_when_committed: bool
     offset: int = -1
@@ -44,7 +44,7 @@ class _Addition:
 class _Removal:
     """RemoveRaftVoter in progress: its voters record has ``offset``."""
 
-    reply: Reply[RemoveRaftVoterResponse]
+    reply: PendingResponse[RemoveRaftVoterResponse]
     expires_at: float
     offset: int
 
@@ -94,13 +94,13 @@ class VoterChanges:
 
     # AddRaftVoter
 
-    def add(self, request: AddRaftVoterRequest, *, now: float) -> Reply[AddRaftVoterResponse]:
+    def add(self, request: AddRaftVoterRequest, *, now: float) -> PendingResponse[AddRaftVoterResponse]:
         """Add a voter that is caught up, after asking it for its versions.
 
         Errors: INCONSISTENT_CLUSTER_ID, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST, REQUEST_TIMED_OUT,
         UNSUPPORTED_VERSION, DUPLICATE_VOTER.
         """
-        quorum, reply = self._quorum, Reply[AddRaftVoterResponse]()
+        quorum, reply = self._quorum, PendingResponse[AddRaftVoterResponse]()
         config = quorum.config
         key = ReplicaKey.of(request.voter_id, request.voter_directory_id)
         endpoints = messages.endpoints_of_listeners(request.listeners)
@@ -168,13 +168,13 @@ class VoterChanges:
 
     # RemoveRaftVoter
 
-    def remove(self, request: RemoveRaftVoterRequest, *, now: float) -> Reply[RemoveRaftVoterResponse]:
+    def remove(self, request: RemoveRaftVoterRequest, *, now: float) -> PendingResponse[RemoveRaftVoterResponse]:
         """Remove a voter. The leader that removes itself leads until the change is committed, and then resigns.
 
         Errors: INCONSISTENT_CLUSTER_ID, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST, REQUEST_TIMED_OUT,
         UNSUPPORTED_VERSION, VOTER_NOT_FOUND.
         """
-        quorum, reply = self._quorum, Reply[RemoveRaftVoterResponse]()
+        quorum, reply = self._quorum, PendingResponse[RemoveRaftVoterResponse]()
         key = ReplicaKey.of(request.voter_id, request.voter_directory_id)
         error, message = self._request_error(request.cluster_id, quorum.epoch)
         leader = quorum.state

@@ -53,15 +53,10 @@ class _Pending(NamedTuple):
 
 
 class PendingProposals:
-    """The proposals that wait to be sent, at most one per partition.
+    """The proposals that wait to be sent, at most one per partition."""
 
-    Args:
-        committed: called with a partition whose in-sync set has changed, so that its high watermark may rise.
-    """
-
-    def __init__(self, node_id: int, committed: Callable[[Partition], None]) -> None:
+    def __init__(self, node_id: int) -> None:
         self._node_id = node_id
-        self._committed = committed
         self._waiting: dict[tuple[UUID, int], _Pending] = {}
         self._sent: dict[tuple[UUID, int], _Pending] = {}
         self.shrinks = 0
@@ -113,21 +108,25 @@ class PendingProposals:
         self._waiting = {**self._sent, **self._waiting}
         self._sent = {}
 
-    def answered(self, response: AlterPartitionResponse) -> bool:
-        """Process the results; return False when proposals wait again and the caller should pause first."""
+    def answered(self, response: AlterPartitionResponse, committed: Callable[[Partition], None]) -> bool:
+        """Process the results; return False when proposals wait again and the caller should pause first.
+
+        Args:
+            committed: called with each partition whose in-sync set has changed, so that its high watermark may rise.
+        """
         sent, self._sent = self._sent, {}
         again = {}
         for topic in response.topics:
             for result in topic.partitions:
                 key = (topic.topic_id, result.partition_index)
                 pending = sent.pop(key, None)
-                if pending is not None and not self._settle(pending, result):
+                if pending is not None and not self._settle(pending, result, committed):
                     again[key] = pending
         again.update(sent)  # the response omits them
         self._waiting = {**again, **self._waiting}
         return not again
 
-    def _settle(self, pending: _Pending, result: AlteredPartition) -> bool:
+    def _settle(self, pending: _Pending, result: AlteredPartition, committed: Callable[[Partition], None]) -> bool:
         """Process one result; return False to send the proposal again."""
         partition, proposal = pending
         code = result.error_code
@@ -136,7 +135,7 @@ class PendingProposals:
                 return True  # superseded by a newer leader epoch
             if partition.isr_committed(proposal, partition_epoch=result.partition_epoch, in_sync_replicas=result.isr):
                 logger.info("%s: in-sync replicas %s", partition.topic_partition, sorted(result.isr))
-                self._committed(partition)
+                committed(partition)
             return True
         self.failed_updates += 1
         if code in _REFUSED:
@@ -153,18 +152,10 @@ class PendingProposals:
 
 
 class AlterPartitionSender:
-    """Sends proposals to the active controller, one request at a time.
+    """Sends proposals to the active controller, one request at a time. Proposals wait until `run` runs."""
 
-    Args:
-        broker_epoch: returns the epoch of this broker's registration.
-    """
-
-    def __init__(
-        self, proposals: PendingProposals, gateway: AlterPartitionGateway, broker_epoch: Callable[[], int]
-    ) -> None:
+    def __init__(self, proposals: PendingProposals) -> None:
         self._proposals = proposals
-        self._gateway = gateway
-        self._broker_epoch = broker_epoch
         self._submitted = trio.Event()
 
     def submit(self, partition: Partition, proposal: IsrProposal) -> None:
@@ -172,31 +163,45 @@ class AlterPartitionSender:
         self._proposals.submit(partition, proposal)
         self._submitted.set()
 
-    async def run(self) -> None:
-        """Send until cancelled. A failed request is repeated after a pause."""
+    async def run(
+        self,
+        gateway: AlterPartitionGateway,
+        broker_epoch: Callable[[], int],
+        committed: Callable[[Partition], None],
+    ) -> None:
+        """Send until cancelled. A failed request is repeated after a pause.
+
+        Args:
+            broker_epoch: returns the epoch of this broker's registration.
+            committed: see `PendingProposals.answered`.
+        """
         proposals = self._proposals
         while True:
             await self._submitted.wait()
             self._submitted = trio.Event()
             while len(proposals):
-                request = proposals.next_request(self._broker_epoch())
+                request = proposals.next_request(broker_epoch())
                 if request is None:
                     break
-                if not await self._send(request):
+                response = await self._send(gateway, request)
+                if response is None or not proposals.answered(response, committed):
                     await trio.sleep(_RETRY_SECONDS)
 
-    async def _send(self, request: AlterPartitionRequest) -> bool:
+    async def _send(
+        self, gateway: AlterPartitionGateway, request: AlterPartitionRequest
+    ) -> AlterPartitionResponse | None:
+        """Return the response; None when the whole request failed, so that its proposals wait again."""
         try:
-            response = await self._gateway.alter_partition(request)
+            response = await gateway.alter_partition(request)
         except errors.KafkaError as error:
             logger.info("AlterPartition failed, and is repeated: %s", error)
             self._proposals.failed()
-            return False
+            return None
         except trio.Cancelled:
             self._proposals.failed()
             raise
         if response.error_code:
             logger.info("AlterPartition failed, and is repeated: %s", errors.for_code(response.error_code).__name__)
             self._proposals.failed()
-            return False
-        return self._proposals.answered(response)
+            return None
+        return response

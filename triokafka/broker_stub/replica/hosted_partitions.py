@@ -15,11 +15,11 @@ from triokafka.structs import TopicPartition
 class HostedPartitions:
     """The partitions that one broker hosts.
 
-    ``online`` has the partitions with usable logs, ``failed`` the reasons why the others are offline. ``propose`` sends
-    a new in-sync set to the controller.
+    ``online`` has the partitions with usable logs, ``failed`` the reasons why the others are offline.
 
     Args:
         now: the world's monotonic clock in seconds.
+        propose: sends a new in-sync set to the controller.
         append_failed: called with the error of an append.
     """
 
@@ -30,6 +30,7 @@ class HostedPartitions:
         delete_purgatory: Purgatory,
         listener: ReplicaListener | None,
         now: Callable[[], float],
+        propose: Callable[[Partition, IsrProposal], None],
         append_failed: Callable[[TopicPartition, Exception], None] = lambda topic_partition, error: None,
     ) -> None:
         self.online: dict[tuple[str, int], Partition] = {}
@@ -40,10 +41,8 @@ class HostedPartitions:
         self._listener = listener
         self._now = now
         self._interruptions: dict[int, int] = {}
+        self._propose = propose
         self.append_failed = append_failed
-        self.propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: partition.isr_refused(
-            proposal
-        )
 
     def find(self, topic: str, partition: int) -> Partition | None:
         """Return a hosted partition that is online, or None."""
@@ -80,7 +79,7 @@ class HostedPartitions:
         )
         proposal = partition.propose_expansion(replica_id)
         if proposal is not None:
-            self.propose(partition, proposal)
+            self._propose(partition, proposal)
         if rose:
             self._report_high_watermark(partition)
             self.complete_waiting(partition.topic_partition)
@@ -118,7 +117,7 @@ class HostedPartitions:
         """Propose to remove the followers of a partition that lag behind."""
         proposal = partition.propose_shrink(self._now())
         if proposal is not None:
-            self.propose(partition, proposal)
+            self._propose(partition, proposal)
 
     def followed(self, partition: Partition, high_watermark: int, log_start_offset: int) -> None:
         """Take over the leader's offsets on a follower; consumers may wait for them here (KIP-392)."""

@@ -16,7 +16,7 @@ from triokafka.broker_stub.replica.delayed_produce import committed, flushed
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partitions_operation import PartitionsOperation
-from triokafka.broker_stub.replica.traffic import Traffic
+from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.topic_names import INTERNAL_TOPICS
 from triokafka.world import World
@@ -39,7 +39,7 @@ class ReplicaAppender:
         hosted: HostedPartitions,
         partition: Callable[[tuple[str, int]], Partition],
         purgatory: Purgatory,
-        traffic: Traffic,
+        traffic: ReplicaTraffic,
     ) -> None:
         self._world = world
         self._hosted = hosted

@@ -26,8 +26,8 @@ from triokafka.broker_stub.replica.replica_appender import ReplicaAppender
 from triokafka.broker_stub.replica.replica_listener import ReplicaListener
 from triokafka.broker_stub.replica.replica_reader import ReplicaReader
 from triokafka.broker_stub.replica.replica_selector import RACK_AWARE, RackAwareSelector
+from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
 from triokafka.broker_stub.replica.replication_quota import ReplicationQuota
-from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.structs import TopicPartition
 from triokafka.topic_names import INTERNAL_TOPICS
@@ -75,15 +75,18 @@ class ReplicaManager:
         self.produce_purgatory = Purgatory("Produce", now_ms=now_ms, purge_interval=produce_purge_interval)
         self.fetch_purgatory = Purgatory("Fetch", now_ms=now_ms, purge_interval=fetch_purge_interval)
         self.delete_purgatory = Purgatory("DeleteRecords", now_ms=now_ms, purge_interval=delete_purge_interval)
-        self.traffic = Traffic()
+        self.traffic = ReplicaTraffic()
         self._world = world
         full_disks = FullDisks(node_id, lambda: self._opener.image, resign)
+        self.proposals = PendingProposals(node_id)
+        self._proposal_sender = AlterPartitionSender(self.proposals)
         self._hosted = hosted = HostedPartitions(
             self.produce_purgatory,
             self.fetch_purgatory,
             self.delete_purgatory,
             listener,
             world.now,
+            self._proposal_sender.submit,
             full_disks.append_failed,
         )
         self.find = hosted.find
@@ -92,7 +95,6 @@ class ReplicaManager:
         self.flushed = hosted.flushed
         self.log_moved = hosted.log_moved
         self.shrink_interval = lag_ms / 2000
-        self.proposals = PendingProposals(node_id, hosted.isr_changed)
         leader_quota, follower_quota = (
             ReplicationQuota(side, node_id, windows=quota_windows, window_seconds=quota_window_seconds)
             for side in ("leader", "follower")
@@ -173,10 +175,8 @@ class ReplicaManager:
 
     async def run_in_sync_sets(self, gateway: AlterPartitionGateway, broker_epoch: Callable[[], int]) -> None:
         """Send changes of in-sync sets to the controller, and remove lagging followers, until cancelled."""
-        sender = AlterPartitionSender(self.proposals, gateway, broker_epoch)
-        self._hosted.propose = sender.submit
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(sender.run)
+            nursery.start_soon(self._proposal_sender.run, gateway, broker_epoch, self._hosted.isr_changed)
             nursery.start_soon(self._shrink_periodically)
 
     async def _shrink_periodically(self) -> None:

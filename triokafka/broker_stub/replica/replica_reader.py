@@ -17,8 +17,8 @@ from triokafka.broker_stub.replica.idle_follower import idle_follower_fetched
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.replica_selector import ReplicaSelector
+from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
 from triokafka.broker_stub.replica.replication_quota import ReplicationQuota
-from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.broker_stub.work_budget import BUDGET, WorkBudget
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
@@ -74,7 +74,7 @@ class ReplicaReader:
         partition: Callable[[tuple[str, int]], Partition],
         image: Callable[[], MetadataImage],
         purgatory: Purgatory,
-        traffic: Traffic,
+        traffic: ReplicaTraffic,
         quota: ReplicationQuota,
         selector: ReplicaSelector | None,
     ) -> None:

@@ -38,7 +38,7 @@ METRICS: Final = (
 """The metrics of each API, in the order of `Times`."""
 
 
-class Summary(NamedTuple):
+class RequestSummary(NamedTuple):
     """One metric of one API: milliseconds, or bytes. Quantiles are those of the last requests."""
 
     requests: int
@@ -77,7 +77,7 @@ class ApiMetrics:
         if len(self._pending) >= _PORTION:
             self._sum_up()
 
-    def summaries(self) -> dict[str, Summary]:
+    def summaries(self) -> dict[str, RequestSummary]:
         """Return every metric by its name."""
         self._sum_up()
         last = self._recent
@@ -86,7 +86,7 @@ class ApiMetrics:
         for name, column, total, most in zip(METRICS, columns, self._sums, self._most, strict=True):
             unit = 1 if name == "RequestBytes" else 1000
             quantiles = {q: column[min(int(q * len(column)), len(column) - 1)] * unit for q in QUANTILES}
-            found[name] = Summary(self._count, total * unit, most * unit, quantiles)
+            found[name] = RequestSummary(self._count, total * unit, most * unit, quantiles)
         return found
 
     def _sum_up(self) -> None:

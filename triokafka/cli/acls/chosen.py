@@ -60,7 +60,7 @@ class Entry(NamedTuple):
         return f"{self.permission_type.name} {self.principal} {self.operation.name} from {self.host}"
 
 
-class Chosen(NamedTuple):
+class ChosenAcls(NamedTuple):
     """The flags about resources and entries."""
 
     topics: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from triokafka.cli.acls.chosen import Chosen
+from triokafka.cli.acls.chosen import ChosenAcls
 from triokafka.cli.completing import group_names, topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import CommandGroup, confirm, examples, output_options, print_json
@@ -68,8 +68,8 @@ def _entry_options(function: F) -> F:
     return function
 
 
-def _chosen(flags: dict[str, Any]) -> Chosen:
-    return Chosen(**{**flags, "pattern_type": _PATTERN_TYPES[flags["pattern_type"].lower()]})
+def _chosen(flags: dict[str, Any]) -> ChosenAcls:
+    return ChosenAcls(**{**flags, "pattern_type": _PATTERN_TYPES[flags["pattern_type"].lower()]})
 
 
 @command.command(

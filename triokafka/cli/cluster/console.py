@@ -9,7 +9,7 @@ import trio
 from triokafka.cli.broker_console import open_console
 from triokafka.cli.cluster.free_ports import free_ports
 from triokafka.cli.cluster.layout import ClusterLayout
-from triokafka.cli.cluster.processes import NodeProcess, OpenConsole, Start
+from triokafka.cli.cluster.processes import ChildProcess, OpenConsole, Start
 from triokafka.cli.cluster.switches import ProcessSwitches
 from triokafka.structs import address_text
 
@@ -28,9 +28,9 @@ def cluster_console(
 ) -> OpenConsole:
     """Return the function that serves the console of a cluster of processes."""
 
-    async def opened(nursery: trio.Nursery, nodes: Sequence[NodeProcess], start: Start) -> str:
-        from triokafka.console.broker_metrics import from_endpoint
+    async def opened(nursery: trio.Nursery, nodes: Sequence[ChildProcess], start: Start) -> str:
         from triokafka.console.http_get import HttpEndpoint
+        from triokafka.console.scraped_metrics import from_endpoint
         from triokafka.world.system import RealWorld
 
         world = RealWorld()

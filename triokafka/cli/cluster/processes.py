@@ -22,7 +22,7 @@ class NodeFailedError(KafkaError):
     """A node did not start, or ended by itself; the message has the end of its log."""
 
 
-class NodeProcess:
+class ChildProcess:
     """One node of a cluster, as a process that can be started again after it has ended.
 
     Use: `format` before the first start, then `run` in a nursery. `ready` is set while the node accepts connections.
@@ -169,7 +169,7 @@ class NodeProcess:
 
 
 async def start_all(
-    nodes: list[NodeProcess], cluster_id: str, nursery: trio.Nursery, ended: Callable[[NodeProcess, int], None]
+    nodes: list[ChildProcess], cluster_id: str, nursery: trio.Nursery, ended: Callable[[ChildProcess, int], None]
 ) -> None:
     """Format and start nodes, and wait until all accept connections.
 
@@ -182,7 +182,7 @@ async def start_all(
         for node in nodes:
             formatting.start_soon(node.format, cluster_id)
 
-    async def run(node: NodeProcess) -> None:
+    async def run(node: ChildProcess) -> None:
         ended(node, await node.run())
 
     for node in nodes:
@@ -191,8 +191,8 @@ async def start_all(
         await node.ready.wait()
 
 
-Start = Callable[[NodeProcess], Awaitable[None]]
-OpenConsole = Callable[[trio.Nursery, Sequence[NodeProcess], Start], Awaitable[str]]
+Start = Callable[[ChildProcess], Awaitable[None]]
+OpenConsole = Callable[[trio.Nursery, Sequence[ChildProcess], Start], Awaitable[str]]
 """Serves a console in a nursery, and returns its URL; the function starts a node whose process has ended."""
 
 
@@ -212,7 +212,7 @@ async def run_cluster(
         NodeFailedError: a node could not be started; the others were stopped.
     """
     addresses = metrics or {}
-    nodes = [NodeProcess(node, verbose=verbose, metrics=addresses.get(node.node_id)) for node in layout.nodes]
+    nodes = [ChildProcess(node, verbose=verbose, metrics=addresses.get(node.node_id)) for node in layout.nodes]
     failed: list[int] = []
     stopping = False
     signals = [signal.SIGTERM, signal.SIGINT]
@@ -222,7 +222,7 @@ async def run_cluster(
         with trio.open_signal_receiver(*signals) as received:
             async with trio.open_nursery() as nursery:
 
-                def ended(node: NodeProcess, status: int) -> None:
+                def ended(node: ChildProcess, status: int) -> None:
                     if stopping:
                         return
                     if console is None or not node.asked_to_end:
@@ -249,13 +249,13 @@ async def run_cluster(
                 lines = [f"ready {layout.bootstrap_servers}"]
                 if console is not None:
 
-                    async def run_again(node: NodeProcess) -> None:
+                    async def run_again(node: ChildProcess) -> None:
                         try:
                             ended(node, await node.run())
                         except NodeFailedError as error:
                             print(error, file=sys.stderr, flush=True)
 
-                    async def start(node: NodeProcess) -> None:
+                    async def start(node: ChildProcess) -> None:
                         nursery.start_soon(run_again, node)
                         with trio.move_on_after(_START_SECONDS):
                             await node.ready.wait()

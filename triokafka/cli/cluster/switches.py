@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from triokafka.cli.cluster.processes import NodeProcess
+from triokafka.cli.cluster.processes import ChildProcess
 from triokafka.errors import InvalidRequestError
 
 
 class ProcessSwitches:
     """Freezes, stops, kills and starts nodes. ``start`` starts a node whose process has ended, and waits for it."""
 
-    def __init__(self, nodes: Sequence[NodeProcess], start: Callable[[NodeProcess], Awaitable[None]]) -> None:
+    def __init__(self, nodes: Sequence[ChildProcess], start: Callable[[ChildProcess], Awaitable[None]]) -> None:
         self._nodes = {node.node_id: node for node in nodes}
         self._start = start
 

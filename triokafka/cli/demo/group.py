@@ -70,7 +70,7 @@ class GroupLog:
             current.until = at - self.started
 
 
-class Member:
+class DemoMember:
     """One member process."""
 
     def __init__(self, name: str, arguments: list[str]) -> None:

@@ -35,7 +35,7 @@ async def _consume(arguments: argparse.Namespace) -> None:
         enable_auto_commit=False,
     )
 
-    class Listener(triokafka.ConsumerRebalanceListener):
+    class RebalanceReporter(triokafka.ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
             _tell(event="revoked", partitions=sorted(one.partition for one in revoked))
 
@@ -44,7 +44,7 @@ async def _consume(arguments: argparse.Namespace) -> None:
             _tell(event="assigned", generation=consumer.health().generation, partitions=partitions)
 
     async with consumer:
-        consumer.subscribe([arguments.topic], listener=Listener())
+        consumer.subscribe([arguments.topic], listener=RebalanceReporter())
         pause = arguments.batch / arguments.pace
         while True:
             polled = await consumer.poll(timeout_ms=1_000, max_records=arguments.batch)

@@ -10,7 +10,7 @@ import trio
 
 import triokafka
 from triokafka.cli.cluster.layout import ClusterLayout
-from triokafka.cli.cluster.processes import NodeProcess, start_all
+from triokafka.cli.cluster.processes import ChildProcess, start_all
 from triokafka.errors import KafkaError, KafkaTimeoutError
 
 _SETTINGS = {
@@ -25,7 +25,7 @@ _ASK_EVERY = 0.1
 class DemoCluster:
     """Three or more nodes, each a process, of which the demo kills some. Made by `demo_cluster`."""
 
-    def __init__(self, nodes: list[NodeProcess], nursery: trio.Nursery) -> None:
+    def __init__(self, nodes: list[ChildProcess], nursery: trio.Nursery) -> None:
         self.bootstrap = ",".join(node.layout.address for node in nodes)
         self._nodes = {node.node_id: node for node in nodes}
         self._nursery = nursery
@@ -98,7 +98,7 @@ async def demo_cluster(directory: str, count: int) -> AsyncIterator[DemoCluster]
     """Run ``count`` nodes on free loopback ports for the length of the block."""
     layout = ClusterLayout.of(directory, count, "127.0.0.1", 0, _SETTINGS)
     os.makedirs(directory, exist_ok=True)
-    nodes = [NodeProcess(node) for node in layout.nodes]
+    nodes = [ChildProcess(node) for node in layout.nodes]
     async with trio.open_nursery() as nursery:
         await start_all(nodes, layout.cluster_id, nursery, lambda _node, _status: None)
         yield DemoCluster(nodes, nursery)

@@ -19,7 +19,7 @@ from rich.table import Table
 
 import triokafka
 from triokafka.cli.demo.flights import Flight, flights, totals_from_csv
-from triokafka.cli.demo.group import GroupLog, Member
+from triokafka.cli.demo.group import DemoMember, GroupLog
 from triokafka.cli.demo.outages import DemoCluster, demo_cluster
 from triokafka.cli.demo.report import Findings, Outage, Rebalance
 from triokafka.cli.demo.spark_job import totals_from_spark
@@ -193,7 +193,7 @@ class Demo:
         total = len(self._flights)
         log = GroupLog(bytearray(total), trio.current_time())
         common = ["--bootstrap", bootstrap, "--group", GROUP, "--topic", TOPIC]
-        members = [Member(f"member-{number}", common) for number in range(1, 5)]
+        members = [DemoMember(f"member-{number}", common) for number in range(1, 5)]
         expected = total - (1 if self._drop_one else 0)
         changed = trio.Event()
 

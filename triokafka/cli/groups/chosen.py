@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from triokafka.client.admin import GroupListing
 
 
-class Chosen(NamedTuple):
+class ChosenGroups(NamedTuple):
     """The names of the selected groups; None for all groups."""
 
     names: list[str] | None
 
     @classmethod
-    def of(cls, groups: Iterable[str], more_groups: Iterable[str], all_groups: bool) -> Chosen:
+    def of(cls, groups: Iterable[str], more_groups: Iterable[str], all_groups: bool) -> ChosenGroups:
         """Combine arguments and options. Raises `click.UsageError` unless exactly one of them selects groups."""
         names = list(dict.fromkeys([*groups, *more_groups]))
         if bool(names) is all_groups:
@@ -44,7 +44,7 @@ def group_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def command(*, groups: tuple[str, ...], more_groups: tuple[str, ...], all_groups: bool, **options: Any) -> Any:
-        return function(chosen=Chosen.of(groups, more_groups, all_groups), **options)
+        return function(chosen=ChosenGroups.of(groups, more_groups, all_groups), **options)
 
     for option in (
         click.option("--all-groups", is_flag=True, help="All consumer groups."),

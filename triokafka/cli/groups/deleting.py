@@ -10,7 +10,7 @@ from triokafka.cli.app import describe
 from triokafka.cli.completing import group_names, topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.counting import counted
-from triokafka.cli.groups.chosen import Chosen, complain, group_options
+from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options
 from triokafka.cli.groups.positions import describe_all
 from triokafka.cli.groups.reset_plan import Scope, parse_scope
 from triokafka.cli.groups.table import Column, print_table
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the groups that would be deleted.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation, even with --all-groups.")
 def delete(
-    chosen: Chosen,
+    chosen: ChosenGroups,
     connection: AdminConnection,
     dry_run: bool,
     yes: bool,

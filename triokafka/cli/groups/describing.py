@@ -9,8 +9,8 @@ import click
 
 from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
-from triokafka.cli.groups.chosen import Chosen, complain, group_options, note
-from triokafka.cli.groups.positions import Found, Position, describe_all, named, positions_of, remarks
+from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options, note
+from triokafka.cli.groups.positions import Found, GroupPosition, describe_all, named, positions_of, remarks
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import examples, output_options, print_json
 
@@ -39,7 +39,7 @@ _UNKNOWN: Final = "unknown"
 @click.option("--verbose", is_flag=True, help="Add leader epochs; with --members, assignments; with --state, epochs.")
 @output_options
 def describe(
-    chosen: Chosen,
+    chosen: ChosenGroups,
     connection: AdminConnection,
     shows_offsets: bool,
     shows_members: bool,
@@ -73,7 +73,7 @@ def describe(
 @click.option("--verbose", is_flag=True, help="Current and target assignment of each member, with epochs.")
 @output_options
 def members(
-    chosen: Chosen,
+    chosen: ChosenGroups,
     connection: AdminConnection,
     verbose: bool,
     output: str,
@@ -96,7 +96,7 @@ def members(
 )
 @output_options
 def offsets(
-    chosen: Chosen,
+    chosen: ChosenGroups,
     connection: AdminConnection,
     topics: tuple[str, ...],
     output: str,
@@ -131,7 +131,7 @@ def offsets(
     return connection.run(work)
 
 
-async def _described(admin: AdminClient, chosen: Chosen) -> tuple[Found, int]:
+async def _described(admin: AdminClient, chosen: ChosenGroups) -> tuple[Found, int]:
     """Return the described groups and the exit status so far; print an error for each of the others."""
     names, status = await chosen.resolve(admin)
     found = await describe_all(admin, names)
@@ -144,7 +144,7 @@ async def _described(admin: AdminClient, chosen: Chosen) -> tuple[Found, int]:
 # Offsets and lag
 
 
-def _positions(connection: AdminConnection, chosen: Chosen, verbose: bool, output: str) -> int:
+def _positions(connection: AdminConnection, chosen: ChosenGroups, verbose: bool, output: str) -> int:
     async def work(admin: AdminClient) -> int:
         names, status = await chosen.resolve(admin)
         found = await describe_all(admin, names)
@@ -178,7 +178,7 @@ def _position_columns(verbose: bool) -> list[Column]:
     return [Column("GROUP"), Column("TOPIC"), Column("PARTITION"), *epoch, *titles, *who]
 
 
-def _position_row(name: str, row: Position, verbose: bool) -> Sequence[object]:
+def _position_row(name: str, row: GroupPosition, verbose: bool) -> Sequence[object]:
     who = (None, None, None) if row.member is None else (row.member.member_id, row.member.client_host,
                                                          row.member.client_id)  # fmt: skip
     end = _UNKNOWN if row.log_end_offset is None else row.log_end_offset
@@ -187,7 +187,7 @@ def _position_row(name: str, row: Position, verbose: bool) -> Sequence[object]:
     return (name, *row.partition, *([_epoch(row)] if verbose else []), offset, end, lag, *who)
 
 
-def _rows_json(rows: Iterable[Position]) -> list[dict[str, Any]]:
+def _rows_json(rows: Iterable[GroupPosition]) -> list[dict[str, Any]]:
     return [
         {
             "topic": row.partition.topic,
@@ -204,7 +204,7 @@ def _rows_json(rows: Iterable[Position]) -> list[dict[str, Any]]:
     ]
 
 
-def _epoch(row: Position) -> int | None:
+def _epoch(row: GroupPosition) -> int | None:
     return None if row.committed is None or row.committed.leader_epoch < 0 else row.committed.leader_epoch
 
 
@@ -219,7 +219,7 @@ def _tell_of_unknown_ends(errors: Mapping[TopicPartition, Exception]) -> None:
 # Members
 
 
-def _members(connection: AdminConnection, chosen: Chosen, verbose: bool, output: str) -> int:
+def _members(connection: AdminConnection, chosen: ChosenGroups, verbose: bool, output: str) -> int:
     async def work(admin: AdminClient) -> int:
         found, status = await _described(admin, chosen)
         if output == "json":
@@ -300,7 +300,7 @@ def _member_json(member: MemberDescription) -> dict[str, Any]:
 # State
 
 
-def _states(connection: AdminConnection, chosen: Chosen, verbose: bool, output: str) -> int:
+def _states(connection: AdminConnection, chosen: ChosenGroups, verbose: bool, output: str) -> int:
     async def work(admin: AdminClient) -> int:
         found, status = await _described(admin, chosen)
         if output == "json":

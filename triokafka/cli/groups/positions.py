@@ -19,7 +19,7 @@ _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning",
 _NAMED: Final = 5
 
 
-class Position(NamedTuple):
+class GroupPosition(NamedTuple):
     """A group's partition. ``committed`` is None without a commit, ``log_end_offset`` if it could not be fetched."""
 
     partition: TopicPartition
@@ -86,7 +86,7 @@ def named(noun: str, names: list[str]) -> str:
 
 async def positions_of(
     admin: AdminClient, groups: Mapping[str, GroupDescription], patience_ms: float
-) -> tuple[dict[str, list[Position]], dict[str, Exception], dict[TopicPartition, Exception]]:
+) -> tuple[dict[str, list[GroupPosition]], dict[str, Exception], dict[TopicPartition, Exception]]:
     """Return positions, the groups whose offsets could not be fetched, and the partitions without an end offset.
 
     Assigned partitions come first, ordered by the number of partitions of their member, descending; then those with a
@@ -98,9 +98,9 @@ async def positions_of(
     wanted |= {tp for name in known for member in groups[name].members for tp in member.assignment}
     ends = await admin.list_offsets(dict.fromkeys(sorted(wanted), "latest"), timeout_ms=patience_ms)
 
-    def position(name: str, partition: TopicPartition, member: MemberDescription | None) -> Position:
+    def position(name: str, partition: TopicPartition, member: MemberDescription | None) -> GroupPosition:
         end = None if partition in ends.errors else ends[partition].offset
-        return Position(partition, known[name].get(partition), end, member)
+        return GroupPosition(partition, known[name].get(partition), end, member)
 
     found = {}
     for name in known:

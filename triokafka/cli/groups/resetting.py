@@ -9,7 +9,7 @@ import click
 
 from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
-from triokafka.cli.groups.chosen import Chosen, complain, group_options, note
+from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options, note
 from triokafka.cli.groups.reset_plan import (
     Plan,
     Scope,
@@ -75,7 +75,7 @@ class _Way(NamedTuple):
 @click.option("--export", is_flag=True, help="Print CSV for --from-file.")
 @output_options
 def reset_offsets(
-    chosen: Chosen,
+    chosen: ChosenGroups,
     connection: AdminConnection,
     topics: tuple[str, ...],
     all_topics: bool,
@@ -116,7 +116,7 @@ def reset_offsets(
     return connection.run(work)
 
 
-def _way(name: str, value: Any, chosen: Chosen) -> _Way:
+def _way(name: str, value: Any, chosen: ChosenGroups) -> _Way:
     from triokafka.world.system import RealWorld
 
     match name:

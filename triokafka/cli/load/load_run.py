@@ -16,7 +16,7 @@ import trio
 
 import triokafka
 from triokafka.cli.counting import counted
-from triokafka.cli.load.meter import Meter, peak_mib
+from triokafka.cli.load.load_meter import LoadMeter, peak_mib
 from triokafka.cli.load.open_loop import Schedule, Ticker
 from triokafka.cli.load.payloads import bytes_of
 from triokafka.cli.load.quantiles import LatencySummary, summarize
@@ -47,7 +47,7 @@ class Load(NamedTuple):
     progress_seconds: float = 5.0
 
 
-class Summary(NamedTuple):
+class LoadSummary(NamedTuple):
     """Results of a run."""
 
     sent: int
@@ -84,7 +84,7 @@ class LoadRun:
         self._seconds = self._cpu = 0.0
         self._before: Mapping[str, float] = {}
 
-    async def perform(self) -> Summary:
+    async def perform(self) -> LoadSummary:
         """Send everything or until SIGINT; then wait for acknowledgements up to the producer's close timeout.
 
         Raises:
@@ -115,7 +115,7 @@ class LoadRun:
             nursery.start_soon(self._tell_progress, producer)
             if self._advance is not None:
                 nursery.start_soon(self._draw_progress, producer, self._advance)
-            meter = Meter()
+            meter = LoadMeter()
             try:
                 with sending:
                     await self._send_all(await self._way_to_send(producer))
@@ -224,10 +224,10 @@ class LoadRun:
     def _average_size(self) -> float:
         return bytes_of(self._load.values, self._sent) / self._sent if self._sent else 0.0
 
-    def _summary(self) -> Summary:
+    def _summary(self) -> LoadSummary:
         acknowledged, failed = self._settled(self._producer)
         speed = acknowledged / self._seconds if self._seconds else 0.0
-        return Summary(
+        return LoadSummary(
             sent=max(self._sent, acknowledged + failed),  # no counting inside a chunk
             acknowledged=acknowledged,
             failed=failed,

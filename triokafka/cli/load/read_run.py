@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import trio
 
 import triokafka
-from triokafka.cli.load.meter import peak_mib
+from triokafka.cli.load.load_meter import peak_mib
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 Api = Literal["poll", "arrow"]

@@ -13,7 +13,7 @@ from triokafka.cli.connection import read_properties_text
 from triokafka.cli.mirror.sides import client_options, from_kafka_names, side_options
 from triokafka.cli.output import examples
 from triokafka.cli.reaching import SILENCE
-from triokafka.cli.values import INT32, Number, Whole, configured
+from triokafka.cli.values import INT32, FiniteNumber, Whole, configured
 
 if TYPE_CHECKING:
     from triokafka.mirror import Mirror, MirrorOptions, MirrorStatus
@@ -74,7 +74,7 @@ def _shard(ctx: click.Context, parameter: click.Parameter, text: str) -> tuple[i
 @click.option("--checkpoint-interval-ms", type=Whole(1, INT32), help="How often to translate.  [default: 10000]")
 @click.option("--once", is_flag=True, help="End when everything is mirrored that the source has now.")
 @click.option(
-    "--status-interval", type=Number(min=0.1), default=10, show_default=True, metavar="SECONDS",
+    "--status-interval", type=FiniteNumber(min=0.1), default=10, show_default=True, metavar="SECONDS",
     help="How often to print progress and lag.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print progress as lines of JSON.")

@@ -9,7 +9,7 @@ import click
 
 from triokafka.cli.connection import TIMEOUT_MS, read_properties
 from triokafka.cli.reaching import Reaching, hooked
-from triokafka.cli.values import Number
+from triokafka.cli.values import FiniteNumber
 from triokafka.security.java_names import python_options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,7 +61,7 @@ def reached(name: str, options: dict[str, Any], timeout_ms: float | None) -> Rea
 
 
 timeout_option: Final = click.option(
-    "--timeout", "timeout_ms", type=Number(min=1), metavar="MS",
+    "--timeout", "timeout_ms", type=FiniteNumber(min=1), metavar="MS",
     help=f"How long to wait for a broker's response.  [default: {TIMEOUT_MS}]",
 )  # fmt: skip
 """Add ``--timeout``; the command receives ``timeout_ms``."""

@@ -21,7 +21,7 @@ from triokafka.cli.load.documents import json_text
 from triokafka.cli.output import examples
 from triokafka.cli.progress import progress, say, shows_progress
 from triokafka.cli.reaching import hooked
-from triokafka.cli.values import SIZE, Number, Whole, configured
+from triokafka.cli.values import SIZE, FiniteNumber, Whole, configured
 
 if TYPE_CHECKING:
     from triokafka.cli.load.read_run import ReadSummary, Window
@@ -72,7 +72,7 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
     help="Consumer group.  [default: perf-consumer-… with a random number]",
 )
 @click.option("--from-latest", is_flag=True, help="Start at the end of the log instead of the oldest record.")
-@click.option("--timeout", "idle_ms", type=Number(min=1), default=10_000, show_default=True, metavar="MS",
+@click.option("--timeout", "idle_ms", type=FiniteNumber(min=1), default=10_000, show_default=True, metavar="MS",
               help="End after this long without a record.")  # fmt: skip
 @click.option("--fetch-size", type=Whole(min=1), metavar="BYTES", default=_FETCH, show_default=True,
               help="Maximum bytes per partition in a fetch.")  # fmt: skip
@@ -80,7 +80,7 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
 @click.option(
     "--api", type=click.Choice(["poll", "arrow"]), default="poll", show_default=True, help="Consumer call to measure."
 )
-@click.option("--reporting-interval", "interval_ms", type=Number(min=1), default=5_000, show_default=True,
+@click.option("--reporting-interval", "interval_ms", type=FiniteNumber(min=1), default=5_000, show_default=True,
               metavar="MS", help="Interval of progress reports.")  # fmt: skip
 @click.option("--show-detailed-stats", "detailed", is_flag=True,
               help="Print one line of comma-separated values per interval, and no summary.")  # fmt: skip

@@ -20,10 +20,10 @@ from triokafka.cli.load.documents import json_text
 from triokafka.cli.output import examples
 from triokafka.cli.progress import Advance, progress, say, shows_progress
 from triokafka.cli.reaching import hooked
-from triokafka.cli.values import SIZE, Number, Whole, configured
+from triokafka.cli.values import SIZE, FiniteNumber, Whole, configured
 
 if TYPE_CHECKING:
-    from triokafka.cli.load.load_run import Summary
+    from triokafka.cli.load.load_run import LoadSummary
 
 _APIS: Final = ("send", "send-many", "bound")
 _OWN_TOPIC: Final = "perf"
@@ -84,7 +84,7 @@ class Settings(NamedTuple):
 @click.option(
     "--throughput",
     "rate",
-    type=Number(min=-1),
+    type=FiniteNumber(min=-1),
     metavar="RATE",
     help="Records per second; -1 (default): as fast as possible.",
 )
@@ -93,7 +93,11 @@ class Settings(NamedTuple):
 )
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option(
-    "--linger-ms", type=Number(min=0), default=5, show_default=True, help="How long a batch waits for more records."
+    "--linger-ms",
+    type=FiniteNumber(min=0),
+    default=5,
+    show_default=True,
+    help="How long a batch waits for more records.",
 )
 @click.option(
     "--batch-size",
@@ -248,7 +252,7 @@ def _measure(options: dict[str, Any], values: Sequence[bytes], settings: Setting
 
     reaching = hooked(options, options["max_block_ms"])
 
-    async def main(advance: Advance | None) -> Summary:
+    async def main(advance: Advance | None) -> LoadSummary:
         return await reaching.watch(LoadRun(load, options, say, advance).perform)
 
     shown = shows_progress() and not settings.as_json
@@ -265,7 +269,7 @@ def _measure(options: dict[str, Any], values: Sequence[bytes], settings: Setting
     return 128 + signal.SIGINT if summary.interrupted else 0
 
 
-def _print(summary: Summary, settings: Settings) -> None:
+def _print(summary: LoadSummary, settings: Settings) -> None:
     late = summary.latency
     if summary.interrupted:
         lost = summary.sent - summary.acknowledged

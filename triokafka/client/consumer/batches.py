@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from triokafka.client.consumer.fetch_buffer import FetchedData
+from triokafka.client.consumer.completed_fetch import CompletedFetch
 from triokafka.records import ConsumerRecord, RecordDecoder
 from triokafka.structs import TopicPartition
 
@@ -32,7 +32,7 @@ class FetchedBatch:
         "topic_partition",
     )
 
-    def __init__(self, data: FetchedData, next_offset: int, size: int, leader_epoch: int) -> None:
+    def __init__(self, data: CompletedFetch, next_offset: int, size: int, leader_epoch: int) -> None:
         self.topic_partition: TopicPartition = data.partition
         self.start_offset = data.position
         self.next_offset = next_offset

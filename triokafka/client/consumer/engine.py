@@ -21,7 +21,7 @@ from triokafka.client.consumer.membership.departure import LEAVE_TIMEOUT
 from triokafka.client.consumer.membership.group_membership import GroupMembership
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
 from triokafka.client.consumer.rebalance.composition import compose_group
-from triokafka.client.consumer.record_wait import RecordWait, Wakeup
+from triokafka.client.consumer.record_wait import ConsumerWakeup, RecordWait
 from triokafka.client.consumer.subscribed_topics import SubscribedTopics
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.topic_lists import TopicLists
@@ -58,7 +58,7 @@ class Engine:
             RESET_POLICIES[options.auto_offset_reset], exclude_internal_topics=options.exclude_internal_topics
         )
         self.failure_tracker = FailureTracker()
-        wakeup = Wakeup()
+        wakeup = ConsumerWakeup()
         self.notify = wakeup.notify
         self._tasks = BackgroundTasks(self._fail)
         self.fetcher = Fetcher(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.batches import FetchedBatch
+from triokafka.client.consumer.completed_fetch import CompletedFetch, end_of
 from triokafka.client.consumer.deserialization import record_converter
-from triokafka.client.consumer.fetch_buffer import FetchedData, end_of
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.listener import Records, intercept_records
 from triokafka.client.consumer.subscription import SubscriptionState
@@ -44,7 +44,7 @@ class _RecordRun(NamedTuple):
 
     partition: TopicPartition
     records: list[ConsumerRecord]
-    data: FetchedData
+    data: CompletedFetch
     start: int
     end: int
 
@@ -77,8 +77,8 @@ class FetchCollector:
         )
         self._max_bytes = options.max_poll_bytes
         self._bytes_left = 0
-        self._opened: FetchedData | None = None
-        self.waiting: FetchedData | None = None
+        self._opened: CompletedFetch | None = None
+        self.waiting: CompletedFetch | None = None
         """Data whose next batch is too large for the last call to decompress."""
         self._runs: deque[_RecordRun] = deque()  # the first one is being iterated over
 
@@ -130,7 +130,7 @@ class FetchCollector:
                 break
         return taken
 
-    def _open(self, data: FetchedData) -> None:
+    def _open(self, data: CompletedFetch) -> None:
         """Keep at most one decompressed batch: a pause or a seek may have left others half read."""
         if self._opened is not data:
             if self._opened is not None:
@@ -192,7 +192,7 @@ class FetchCollector:
             return batch
         return None
 
-    def _undamaged(self, data: FetchedData, read: Callable[[], T]) -> T:
+    def _undamaged(self, data: CompletedFetch, read: Callable[[], T]) -> T:
         """Return the result of ``read``; with ``corrupt_batch_policy="skip"`` pass over damaged batches."""
         while True:
             try:
@@ -212,7 +212,7 @@ class FetchCollector:
                 logger.warning("skipped offsets %d to %d of %s: %s", data.position, behind - 1, data.partition, error)
                 data.rewind(behind)
 
-    def _advance(self, data: FetchedData, *, nothing_in_hand: bool) -> None:
+    def _advance(self, data: CompletedFetch, *, nothing_in_hand: bool) -> None:
         self._subscription.hand_out(data.partition, data.position, data.leader_epoch)
         if nothing_in_hand:
             # Only gaps and control batches were skipped: the user has nothing to finish.
@@ -222,7 +222,7 @@ class FetchCollector:
             if self._opened is data:
                 self._opened = None
 
-    def _take_from(self, data: FetchedData, limit: int, taken: list[_RecordRun]) -> int:
+    def _take_from(self, data: CompletedFetch, limit: int, taken: list[_RecordRun]) -> int:
         count = 0
         while count < limit and self._bytes_left > 0:
             start = data.position
@@ -246,7 +246,7 @@ class FetchCollector:
             taken.append(_RecordRun(data.partition, records, data, start, data.position))
         return count
 
-    def _deserialize(self, records: list[ConsumerRecord], data: FetchedData, start: int) -> list[ConsumerRecord]:
+    def _deserialize(self, records: list[ConsumerRecord], data: CompletedFetch, start: int) -> list[ConsumerRecord]:
         """Convert keys and values. The next call begins at a record that cannot be converted."""
         assert self._convert is not None
         converted: list[ConsumerRecord] = []

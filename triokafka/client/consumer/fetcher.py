@@ -15,8 +15,9 @@ import trio
 
 from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.completed_fetch import CompletedFetch
 from triokafka.client.consumer.failure_tracker import FailureTracker
-from triokafka.client.consumer.fetch_buffer import FetchBuffer, FetchedData
+from triokafka.client.consumer.fetch_buffer import FetchBuffer
 from triokafka.client.consumer.fetch_counters import FetchCounters
 from triokafka.client.consumer.fetch_log import FetchLog
 from triokafka.client.consumer.fetch_plan import FetchPlanner, FetchRound
@@ -326,7 +327,7 @@ class Fetcher:
         aborted = None
         if self._isolation:
             aborted = [(entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ()]
-        data = FetchedData(
+        data = CompletedFetch(
             partition,
             state.version,
             target.fetch_offset,
@@ -385,9 +386,9 @@ class Fetcher:
     def _put_error(
         self, partition: TopicPartition, state: PartitionState, target: FetchTarget, error: KafkaError
     ) -> None:
-        self.buffer.add(FetchedData(partition, state.version, target.fetch_offset, b"", error=error))
+        self.buffer.add(CompletedFetch(partition, state.version, target.fetch_offset, b"", error=error))
 
-    def meet_error(self, data: FetchedData) -> None:
+    def meet_error(self, data: CompletedFetch) -> None:
         """Handle an error that is next in the buffer: reset the position if that is the policy, else raise.
 
         The error is removed, so that the partition is fetched again.

@@ -22,7 +22,7 @@ from triokafka.world import World
 T = TypeVar("T")
 
 
-class Wakeup:
+class ConsumerWakeup:
     """Wakes the caller that waits for records."""
 
     __slots__ = ("_changed",)
@@ -57,7 +57,7 @@ class RecordWait:
         topics: SubscribedTopics,
         rebalancer: Rebalancer,
         failures: FailureTracker,
-        wakeup: Wakeup,
+        wakeup: ConsumerWakeup,
         *,
         membership: Callable[[], GroupMembership | None],
         is_open: Callable[[], bool],

@@ -154,8 +154,7 @@ class ClientMetrics:
         self._all = _TrafficSensors(group)
         self._nodes: dict[str, _NodeSensors] = {}
         self._parts: list[Callable[[dict[str, list[float]], dict[str, list[float]]], None]] = []
-        traffic.on_due = self.drain
-        traffic.quiet_seconds = min(_QUIET_SECONDS, window_seconds / _PORTIONS_OF_A_WINDOW)
+        traffic.drain_to(self.drain, quiet_seconds=min(_QUIET_SECONDS, window_seconds / _PORTIONS_OF_A_WINDOW))
 
     def watch(self, network: NetworkClient) -> None:
         """Show the connections of the client's network."""

@@ -128,7 +128,7 @@ class MetricsPusher:
         self._values = values
         self._resource = dict(resource)
         self._running = False
-        traffic.on_open = self._connected
+        traffic.notify_open(self._connected)
 
     def _connected(self, api_versions: Mapping[int, Any]) -> None:
         if TELEMETRY_API in api_versions and not self._running and self._tasks.is_open:

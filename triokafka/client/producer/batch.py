@@ -51,8 +51,7 @@ class ProducerBatch:
     of bytes that the buffer pool lent for it. ``attempts`` counts the requests that carried it, ``last_error`` is why
     the last one failed, and ``leader_epoch`` is the partition's at that time. ``renumbered`` batches got another
     sequence number after their first one. ``escaped`` is an error of a callback that must end the producer's block.
-    ``on_observed`` is called once for each failed record whose failure reached the user. ``new_event`` makes the event
-    that `wait` needs.
+    ``new_event`` makes the event that `wait` needs.
 
     A batch is settled exactly once, as a whole. After a split its pieces are settled instead; `piece_for` finds them.
     """
@@ -63,6 +62,7 @@ class ProducerBatch:
         "_count",
         "_event",
         "_observed",
+        "_on_observed",
         "append",
         "attempts",
         "base_offset",
@@ -78,7 +78,6 @@ class ProducerBatch:
         "log_append_time",
         "new_event",
         "number",
-        "on_observed",
         "on_wire",
         "pieces",
         "producer_epoch",
@@ -134,7 +133,7 @@ class ProducerBatch:
         self._callbacks: list[tuple[int, RecordDelivery, DeliveryCallback]] = []
         self._event: Event | None = None
         self._observed: set[int] | None = None
-        self.on_observed: Callable[[], None] | None = None
+        self._on_observed: Callable[[], None] | None = None
 
     # ---------------------------------------------------------------- filling
 
@@ -330,14 +329,18 @@ class ProducerBatch:
             # A callback that raises must not keep the others from running.
             logger.exception("a delivery callback for %s failed", self.topic_partition)
 
+    def notify_observed(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once for each failed record whose failure reaches the user from now on."""
+        self._on_observed = callback
+
     def note_observed(self, index: int) -> None:
         """Remember that this record's failure reached the user."""
         if self._observed is None:
             self._observed = set()
         if index not in self._observed:
             self._observed.add(index)
-            if self.on_observed is not None:
-                self.on_observed()
+            if self._on_observed is not None:
+                self._on_observed()
 
     @property
     def unobserved_failures(self) -> int:

@@ -31,8 +31,7 @@ class IncompleteBatches:
     ``on_failed`` gets every batch that is given up, once it is settled. ``on_escaped`` gets an error of a callback that
     is no `Exception`, once its batch is settled.
 
-    A transactional producer gets every new batch's queue in ``on_admitted``, and ``on_all_released`` when no batch is
-    left. While ``abort_error`` is set, the transaction is being aborted: batches fail with it instead of a retry.
+    From `begin_abort` to `end_abort` a transaction is being aborted: batches fail instead of a retry.
     """
 
     def __init__(
@@ -51,13 +50,20 @@ class IncompleteBatches:
         self.unreleased: dict[ProducerBatch, PartitionQueue] = {}
         self._failure_listeners = [on_failed]
         self._troubled: dict[TopicPartition, PartitionQueue] = {}
-        self.on_admitted: Callable[[PartitionQueue], None] | None = None
-        self.on_all_released: Callable[[], None] | None = None
-        self.abort_error: Exception | None = None
+        self._on_admitted: Callable[[PartitionQueue], None] | None = None
+        self._on_all_released: Callable[[], None] | None = None
+        self._abort_error: Exception | None = None
 
     def add_failure_listener(self, listener: Callable[[ProducerBatch], None]) -> None:
         """Call ``listener``, too, with every batch that is given up. It must not block."""
         self._failure_listeners.append(listener)
+
+    def watch(self, on_admitted: Callable[[PartitionQueue], None], on_all_released: Callable[[], None]) -> None:
+        """Call ``on_admitted`` with the queue of each new batch, and ``on_all_released`` when no batch is left: for the
+        one `Transactions` of a producer.
+        """
+        self._on_admitted = on_admitted
+        self._on_all_released = on_all_released
 
     def all(self) -> list[ProducerBatch]:
         """Return the batches without an outcome, the oldest first."""
@@ -75,8 +81,8 @@ class IncompleteBatches:
         self.active[queue.topic_partition] = queue
         self.unsettled[batch] = None
         self.unreleased[batch] = queue
-        if self.on_admitted is not None:
-            self.on_admitted(queue)
+        if self._on_admitted is not None:
+            self._on_admitted(queue)
 
     # ---------------------------------------------------------------- outcomes
 
@@ -142,8 +148,8 @@ class IncompleteBatches:
 
         A ``delay`` in seconds replaces the back-off.
         """
-        if self.abort_error is not None:
-            self.fail(batch, self.abort_error)
+        if self._abort_error is not None:
+            self.fail(batch, self._abort_error)
             return
         queue = self.unreleased[batch]
         batch.retry_at = now + (delay or self.settings.retry_backoff.delay(batch.attempts, chance))
@@ -152,8 +158,8 @@ class IncompleteBatches:
 
     def split(self, batch: ProducerBatch, pieces: list[ProducerBatch], starts: list[int]) -> None:
         """Replace a batch that was too large for the broker by smaller ones at its place (KIP-126)."""
-        if self.abort_error is not None:
-            self.fail(batch, self.abort_error)
+        if self._abort_error is not None:
+            self.fail(batch, self._abort_error)
             return
         queue = self.unreleased[batch]
         if self.idempotent:
@@ -209,11 +215,16 @@ class IncompleteBatches:
                 self._unqueue(batch)
             self.fail(batch, error)
 
-    def drop_unsent(self, error: Exception) -> None:
-        """Fail all unsettled batches that no request carries."""
+    def begin_abort(self, error: Exception) -> None:
+        """Fail all unsettled batches that no request carries, and later those whose request ends without success."""
+        self._abort_error = error
         for batch in [batch for batch in self.unsettled if not batch.on_wire]:
             self._unqueue(batch)
             self.fail(batch, error)
+
+    def end_abort(self) -> None:
+        """Retry failed batches again; does nothing without an abort."""
+        self._abort_error = None
 
     def _unqueue(self, batch: ProducerBatch) -> None:
         queue = self.unreleased[batch]
@@ -242,8 +253,8 @@ class IncompleteBatches:
         buffer, reserved = batch.release()
         if reserved:
             self.pool.release(buffer, reserved)
-        if self.on_all_released is not None and not self.unreleased:
-            self.on_all_released()
+        if self._on_all_released is not None and not self.unreleased:
+            self._on_all_released()
 
     def discard(self, batch: ProducerBatch) -> None:
         """Drop a batch without records: writing its first one failed."""

@@ -31,7 +31,7 @@ class UnhandledFailures:
             return
         self._beyond += batch.unobserved_failures
         self._error_beyond = batch.error
-        batch.on_observed = self._observed_beyond
+        batch.notify_observed(self._observed_beyond)
 
     def _observed_beyond(self) -> None:
         self._beyond -= 1

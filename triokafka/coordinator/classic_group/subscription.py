@@ -16,7 +16,7 @@ from triokafka.protocol.primitives import Array, Bytes, String
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
-class ConsumerProtocolSubscription(Message, versions="0"):
+class SubscriptionHead(Message, versions="0"):
     """The head of the consumer protocol's subscription; a two-byte version number precedes it.
 
     All versions start with these fields. Like Kafka, this reads nothing that newer versions added: some clients name a
@@ -36,7 +36,7 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
                 return None
             if int.from_bytes(one[:2], "big", signed=True) < 0:
                 return None
-            topics.update(ConsumerProtocolSubscription.decode_prefix(one, 0, 2).topics)
+            topics.update(SubscriptionHead.decode_prefix(one, 0, 2).topics)
         except ProtocolError:
             return None
     return frozenset(topics)

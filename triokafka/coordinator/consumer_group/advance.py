@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from triokafka.coordinator.consumer_group.assign import compute_target
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
-from triokafka.coordinator.consumer_group.member import JOINING, MemberProfile, Partitions, Progress
+from triokafka.coordinator.consumer_group.member import JOINING, MemberProfile, MemberProgress, Partitions
 from triokafka.coordinator.consumer_group.patterns import look_up
 from triokafka.coordinator.consumer_group.reconcile import reconcile
 from triokafka.coordinator.consumer_group.records import (
@@ -68,7 +68,7 @@ class Speaker(NamedTuple):
 
     known_as: str | None
     profile: MemberProfile | None
-    progress: Progress
+    progress: MemberProgress
     target: Partitions
     starts_over: bool = False
     free_holders: frozenset[str | None] = frozenset({None})
@@ -79,7 +79,7 @@ class Speaker(NamedTuple):
         """Return the state of a new member, of a known one, or of a static member that returned under a new id. The
         last keeps its state but must enter its epoch again."""
         if known_as is None:
-            return cls(None, None, Progress(), {})
+            return cls(None, None, MemberProgress(), {})
         progress = group.progress_of(known_as)
         if known_as != member_id:
             progress = progress._replace(epoch=JOINING, previous_epoch=JOINING)
@@ -87,7 +87,9 @@ class Speaker(NamedTuple):
 
     def starting_over(self) -> Speaker:
         """Return the same member after it gave up everything and starts over."""
-        return Speaker(self.known_as, self.profile, Progress(), self.target, True, frozenset({None, self.known_as}))
+        return Speaker(
+            self.known_as, self.profile, MemberProgress(), self.target, True, frozenset({None, self.known_as})
+        )
 
 
 class Step(NamedTuple):
@@ -95,7 +97,7 @@ class Step(NamedTuple):
 
     changes: list[ConsumerGroupChange]
     profile: MemberProfile
-    progress: Progress
+    progress: MemberProgress
 
 
 def advance(

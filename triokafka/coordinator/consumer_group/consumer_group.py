@@ -13,9 +13,9 @@ from triokafka.coordinator.consumer_group.member import (
     LEAVING_FOR_NOW,
     NO_PARTITIONS,
     MemberProfile,
+    MemberProgress,
     MemberState,
     Partitions,
-    Progress,
 )
 from triokafka.coordinator.consumer_group.records import (
     ConsumerGroupChange,
@@ -66,7 +66,7 @@ class ConsumerGroup:
         self.has_topics_record = False
         """Whether the log has a subscription metadata record, which Kafka wrote up to 4.0."""
         self.profiles: dict[str, MemberProfile] = {}
-        self.progress: dict[str, Progress] = {}
+        self.progress: dict[str, MemberProgress] = {}
         self.targets: dict[str, Partitions] = {}
         self.patterns: dict[str, PatternMatch] = {}
         self.static_members: dict[str, str] = {}
@@ -133,7 +133,7 @@ class ConsumerGroup:
             else:
                 del self._classic_protocols[name]
 
-    def _replay_progress(self, member_id: str, progress: Progress | None) -> None:
+    def _replay_progress(self, member_id: str, progress: MemberProgress | None) -> None:
         before = self.progress.pop(member_id, None)
         if before is not None:
             for held in before.held():
@@ -178,9 +178,9 @@ class ConsumerGroup:
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
-    def progress_of(self, member_id: str) -> Progress:
+    def progress_of(self, member_id: str) -> MemberProgress:
         """Return a member's reconciliation state; the initial state when none is stored."""
-        return self.progress.get(member_id) or Progress()
+        return self.progress.get(member_id) or MemberProgress()
 
     def target_of(self, member_id: str) -> Partitions:
         """Return a member's target partitions."""
@@ -301,14 +301,14 @@ class ConsumerGroup:
             raise UnknownMemberIdError(f"group {self.group_id!r} has no member {member_id!r}")
         return member_id
 
-    def _progress_of_speaker(self, member_id: str, instance_id: str | None) -> Progress:
+    def _progress_of_speaker(self, member_id: str, instance_id: str | None) -> MemberProgress:
         if member_id not in self.profiles:
             raise UnknownMemberIdError(f"group {self.group_id!r} has no member {member_id!r}")
         if instance_id is not None and self.static_members.get(instance_id, member_id) != member_id:
             raise FencedInstanceIdError(f"instance {instance_id!r} of group {self.group_id!r} is now another member")
         return self.progress_of(member_id)
 
-    def _refuse_epoch(self, member_id: str, member_epoch: int, progress: Progress) -> None:
+    def _refuse_epoch(self, member_id: str, member_epoch: int, progress: MemberProgress) -> None:
         if self.profiles[member_id].classic is not None:
             raise IllegalGenerationError(
                 f"member {member_id} of group {self.group_id!r} is in generation {progress.epoch}, not {member_epoch}"

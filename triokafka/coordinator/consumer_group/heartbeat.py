@@ -13,8 +13,8 @@ from triokafka.coordinator.consumer_group.member import (
     LEAVING,
     LEAVING_FOR_NOW,
     MemberProfile,
+    MemberProgress,
     Partitions,
-    Progress,
     partitions_of,
 )
 from triokafka.coordinator.consumer_group.records import ConsumerGroupChange
@@ -81,12 +81,12 @@ class Beat(NamedTuple):
         )
 
 
-class Outcome(NamedTuple):
+class HeartbeatOutcome(NamedTuple):
     """The changes that a heartbeat writes, and the member after they are written."""
 
     changes: list[ConsumerGroupChange]
     profile: MemberProfile
-    progress: Progress
+    progress: MemberProgress
     includes_assignment: bool
     """Whether the response includes the member's assignment."""
 
@@ -128,7 +128,7 @@ def leaves(request: ConsumerGroupHeartbeatRequest) -> bool:
     return request.member_epoch in (LEAVING, LEAVING_FOR_NOW)
 
 
-def heartbeat(group: ConsumerGroup, beat: Beat, at: Circumstances) -> Outcome:
+def heartbeat(group: ConsumerGroup, beat: Beat, at: Circumstances) -> HeartbeatOutcome:
     """Decide the consequences of a heartbeat.
 
     Raises:
@@ -144,7 +144,7 @@ def heartbeat(group: ConsumerGroup, beat: Beat, at: Circumstances) -> Outcome:
     profile = _updated(speaker.profile, beat)
     step = advance(group, beat.member_id, speaker, profile, beat.owned, at)
     tells = beat.is_full or step.progress.assigned_partitions != speaker.progress.assigned_partitions
-    return Outcome(step.changes, profile, step.progress, tells)
+    return HeartbeatOutcome(step.changes, profile, step.progress, tells)
 
 
 def _known_as(group: ConsumerGroup, beat: Beat, max_size: int) -> str | None:

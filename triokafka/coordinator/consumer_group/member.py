@@ -76,7 +76,7 @@ class MemberProfile(NamedTuple):
         return self.topic_names == other.topic_names and self.pattern == other.pattern
 
 
-class Progress(NamedTuple):
+class MemberProgress(NamedTuple):
     """A member's reconciliation state: its epoch, the partitions that it owns, and those that it must revoke.
 
     ``assigned`` maps topic id to partition to the member's epoch when it received the partition. A commit from an

@@ -25,8 +25,8 @@ from triokafka.coordinator.consumer_group.embedded import owned_by, read_assignm
 from triokafka.coordinator.consumer_group.member import (
     ClassicTraits,
     MemberProfile,
+    MemberProgress,
     Partitions,
-    Progress,
     partitions_of,
 )
 from triokafka.coordinator.consumer_group.records import (
@@ -195,9 +195,9 @@ def _with_owned(
     }
 
 
-def _settled(epoch: int, partitions: Partitions) -> Progress:
+def _settled(epoch: int, partitions: Partitions) -> MemberProgress:
     assigned = {topic_id: dict.fromkeys(sorted(numbers), epoch) for topic_id, numbers in partitions.items()}
-    return Progress(epoch, epoch, assigned=assigned)
+    return MemberProgress(epoch, epoch, assigned=assigned)
 
 
 def joined(member_id: str, epoch: int, protocol: str) -> JoinGroupResponse:

@@ -10,7 +10,7 @@ from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import Circumstances
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.describe import describe as describe_group
-from triokafka.coordinator.consumer_group.heartbeat import Beat, Outcome
+from triokafka.coordinator.consumer_group.heartbeat import Beat, HeartbeatOutcome
 from triokafka.coordinator.consumer_group.heartbeat import heartbeat as decide
 from triokafka.coordinator.consumer_group.leaving import leave as decide_leave
 from triokafka.coordinator.consumer_group.member import Partitions
@@ -75,7 +75,7 @@ def heartbeat(
     effects.answer(reply, _answer(beat, outcome, shard.heartbeat_interval_ms(group_id)))
 
 
-def _answer(beat: Beat, outcome: Outcome, heartbeat_interval_ms: int) -> ConsumerGroupHeartbeatResponse:
+def _answer(beat: Beat, outcome: HeartbeatOutcome, heartbeat_interval_ms: int) -> ConsumerGroupHeartbeatResponse:
     response = ConsumerGroupHeartbeatResponse(
         member_id=beat.member_id,
         member_epoch=outcome.progress.epoch,

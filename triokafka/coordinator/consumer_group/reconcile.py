@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from triokafka.coordinator.consumer_group.member import MemberState, Partitions, Progress
+from triokafka.coordinator.consumer_group.member import MemberProgress, MemberState, Partitions
 from triokafka.errors import FencedMemberEpochError
 
 IsHeld = Callable[[UUID, int], bool]
@@ -18,8 +18,8 @@ IsHeld = Callable[[UUID, int], bool]
 
 
 def reconcile(
-    progress: Progress, *, target_epoch: int, target: Partitions, owned: Partitions | None, is_held: IsHeld
-) -> Progress:
+    progress: MemberProgress, *, target_epoch: int, target: Partitions, owned: Partitions | None, is_held: IsHeld
+) -> MemberProgress:
     """Return the member's next state, or ``progress`` itself when there is nothing to change.
 
     Args:
@@ -48,8 +48,13 @@ def reconcile(
 
 
 def _next(
-    progress: Progress, epoch: int, target_epoch: int, target: Partitions, owned: Partitions | None, is_held: IsHeld
-) -> Progress:
+    progress: MemberProgress,
+    epoch: int,
+    target_epoch: int,
+    target: Partitions,
+    owned: Partitions | None,
+    is_held: IsHeld,
+) -> MemberProgress:
     kept, revoking = _split(progress.assigned, target)
     if revoking and _still_owns(owned, revoking):
         return _moved(progress, epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
@@ -85,12 +90,12 @@ def _still_owns(owned: Partitions | None, revoking: Mapping[UUID, Mapping[int, i
 
 
 def _moved(
-    progress: Progress,
+    progress: MemberProgress,
     epoch: int,
     state: MemberState,
     assigned: Mapping[UUID, Mapping[int, int]],
     revoking: Mapping[UUID, Mapping[int, int]],
-) -> Progress:
+) -> MemberProgress:
     # Within one epoch the previous epoch stays, so that a heartbeat repeated from it is still recognised.
     previous = progress.epoch if epoch != progress.epoch else progress.previous_epoch
-    return Progress(epoch, previous, state, assigned, revoking)
+    return MemberProgress(epoch, previous, state, assigned, revoking)

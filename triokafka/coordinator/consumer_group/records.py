@@ -9,9 +9,9 @@ from uuid import UUID
 from triokafka.coordinator.consumer_group.member import (
     ClassicTraits,
     MemberProfile,
+    MemberProgress,
     MemberState,
     Partitions,
-    Progress,
     partitions_of,
 )
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
@@ -65,7 +65,7 @@ class ProgressChange(NamedTuple):
 
     group_id: str
     member_id: str
-    value: Progress | None
+    value: MemberProgress | None
 
 
 class PatternMatch(NamedTuple):
@@ -114,7 +114,7 @@ def _value(change: ConsumerGroupChange) -> VersionedMessage | None:
                     for topic_id in sorted(partitions)
                 ]
             )
-        case ProgressChange(_, _, Progress() as progress):
+        case ProgressChange(_, _, MemberProgress() as progress):
             return stored.ConsumerGroupCurrentMemberAssignmentValue(
                 member_epoch=progress.epoch,
                 previous_member_epoch=progress.previous_epoch,
@@ -231,7 +231,7 @@ def _decode_progress(key: bytes, value: bytes | None) -> ConsumerGroupChange:
         return ProgressChange(named.group_id, named.member_id, None)
     found = stored.ConsumerGroupCurrentMemberAssignmentValue.decode_versioned(value)
     state = MemberState(found.state) if found.state in _KNOWN_STATES else MemberState.UNKNOWN
-    progress = Progress(
+    progress = MemberProgress(
         epoch=found.member_epoch,
         previous_epoch=found.previous_member_epoch,
         state=state,

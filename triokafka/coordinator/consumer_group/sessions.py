@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
-from triokafka.coordinator.consumer_group.member import MemberState, Progress
+from triokafka.coordinator.consumer_group.member import MemberProgress, MemberState
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.runtime.timer_queue import TimerKey
 
@@ -57,8 +57,8 @@ def end(group_id: str, member_id: str, effects: GroupEffects) -> None:
 def watch_revocation(
     group_id: str,
     member_id: str,
-    before: Progress | None,
-    after: Progress,
+    before: MemberProgress | None,
+    after: MemberProgress,
     rebalance_timeout_ms: int,
     effects: GroupEffects,
 ) -> None:

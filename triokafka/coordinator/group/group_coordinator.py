@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from triokafka.coordinator.group.admin_requests import AdminRequests
 from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings, no_settings
+from triokafka.coordinator.group.group_admin_requests import GroupAdminRequests
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.group_shards import GroupShards
 from triokafka.coordinator.group.members import KnownMember, end_session, known_members
@@ -50,7 +50,7 @@ class GroupCoordinator:
         self.counters = self._shards.counters
         self.membership = MembershipRequests(self._shards)
         self.offsets = OffsetRequests(self._shards)
-        self.admin = AdminRequests(self._shards)
+        self.admin = GroupAdminRequests(self._shards)
         self.transactions = TransactionRequests(self._shards)
 
     def check_coordinates(self, group_id: str) -> None:

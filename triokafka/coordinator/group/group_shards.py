@@ -23,7 +23,7 @@ T = TypeVar("T")
 _LONGEST_MESSAGE: Final = 1_000
 
 
-class Operation(Protocol):
+class GroupOperation(Protocol):
     """What a request does to the shard of its group."""
 
     def __call__(self, *, shard: GroupShard, effects: GroupEffects) -> None:
@@ -60,14 +60,14 @@ class GroupShards:
         """Run a read-only operation on the shard of the group. Raises like `CoordinatorRuntime.write`."""
         return self.runtime.read(self.runtime.partition_for(group_id), operation)
 
-    def begin(self, group_id: str, operation: Operation) -> None:
+    def begin(self, group_id: str, operation: GroupOperation) -> None:
         """Run an operation on the shard of the group. The operation's reply arrives later. Raises like
         `CoordinatorRuntime.write`.
         """
         partition = self.runtime.partition_for(group_id)
         self.runtime.write(partition, lambda shard, effects: operation(shard=shard, effects=effects))
 
-    async def ask(self, group_id: str, operation: Operation, reply: Reply[T]) -> T:
+    async def ask(self, group_id: str, operation: GroupOperation, reply: Reply[T]) -> T:
         """Run an operation as `begin` does, wait for its reply, and return the reply's value or raise its error."""
         self.begin(group_id, operation)
         return await answer_to(reply)

@@ -27,16 +27,14 @@ T = TypeVar("T")
 
 
 class MarkerWriter(Completions, Protocol):
-    """Writes the markers of decided transactions, and calls ``completed`` when all of one are written."""
-
-    completed: Callable[[Completion], None]
+    """Writes the markers of decided transactions."""
 
     @property
     def without_leader(self) -> int:
         """The number of markers whose partition has no leader."""
 
-    async def run(self) -> None:
-        """Write until cancelled."""
+    async def run(self, completed: Callable[[Completion], None]) -> None:
+        """Write until cancelled. ``completed`` is called when all markers of a transaction are written."""
 
 
 class TransactionCoordinator:
@@ -68,7 +66,6 @@ class TransactionCoordinator:
         self._world = world
         self._new_producer_id = new_producer_id
         self._markers = markers
-        markers.completed = self._completed
         coordinator_type = transaction_coordinator_type(self.config, markers, transaction_version)
         self._task: CoordinatorTask[TransactionShard, TransactionChange] = CoordinatorTask(
             world, log, coordinator_type, partitions=self.config.state_log_num_partitions
@@ -82,7 +79,7 @@ class TransactionCoordinator:
 
     async def run(self) -> None:
         """Serve until cancelled: the shards, and the markers of decided transactions."""
-        await run_together(self._markers.run, self._task.run)
+        await run_together(partial(self._markers.run, self._completed), self._task.run)
 
     async def initialize(
         self, transactional_id: str, *, timeout_ms: int, expected: ProducerIdAndEpoch | None

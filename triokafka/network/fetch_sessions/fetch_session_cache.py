@@ -44,7 +44,7 @@ class WantedPartition(NamedTuple):
         return (self.topic, self.partition)
 
 
-class PartitionOutcome(Protocol):
+class ReadPartition(Protocol):
     """The result of reading one partition: the part that a session compares with the previous result."""
 
     @property
@@ -72,7 +72,7 @@ class PartitionOutcome(Protocol):
         """The broker that the fetcher should read from instead; -1 for none (KIP-392)."""
 
 
-Outcome = TypeVar("Outcome", bound=PartitionOutcome)
+Outcome = TypeVar("Outcome", bound=ReadPartition)
 
 
 class _Cached:
@@ -85,7 +85,7 @@ class _Cached:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def news(self, outcome: PartitionOutcome) -> bool:
+    def news(self, outcome: ReadPartition) -> bool:
         """Return whether the response must include the partition."""
         return bool(
             len(outcome.records)
@@ -96,7 +96,7 @@ class _Cached:
             or outcome.preferred_read_replica >= 0
         )
 
-    def told(self, outcome: PartitionOutcome) -> None:
+    def told(self, outcome: ReadPartition) -> None:
         """Note that the client receives ``outcome``. After an error, the next success is always included."""
         self.high_watermark = -1 if outcome.error_code else outcome.high_watermark
         self.log_start_offset = outcome.log_start_offset

@@ -8,7 +8,7 @@ from typing import Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
-from triokafka.security.java_replacement import Replacement
+from triokafka.security.java_replacement import JavaReplacement
 
 _RULE: Final = re.compile(
     r"DEFAULT|RULE:\[(?P<count>\d+):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
@@ -24,7 +24,7 @@ class _Rule(NamedTuple):
     components: int = 0
     format: str | None = None
     match: re.Pattern[str] | None = None
-    replacement: Replacement | None = None
+    replacement: JavaReplacement | None = None
     everywhere: bool = False
     case: str = ""
 
@@ -88,7 +88,7 @@ def _parse(text: str) -> Iterable[_Rule]:
             try:
                 match = re.compile(found["match"]) if found["match"] else None
                 pattern = re.compile(found["pattern"]) if found["pattern"] else None
-                replacement = None if pattern is None else Replacement(pattern, found["replacement"])
+                replacement = None if pattern is None else JavaReplacement(pattern, found["replacement"])
             except re.error as error:
                 raise ConfigurationError(
                     f"sasl.kerberos.principal.to.local.rules: {found[0]!r} has no pattern: {error}"

@@ -27,7 +27,7 @@ _FINAL: Final = frozenset((400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411
 _LONGEST_REASON: Final = 300
 
 
-class Endpoint(NamedTuple):
+class OAuthEndpoint(NamedTuple):
     """Where to ask, and how patiently; ``option`` is the option with the URL, for messages."""
 
     url: str
@@ -65,7 +65,9 @@ def check_scheme(url: str, option: str) -> None:
         raise ConfigurationError(f"{option}: {url} is not a URL that begins with http://, https:// or file:///")
 
 
-async def document(world: World, endpoint: Endpoint, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
+async def document(
+    world: World, endpoint: OAuthEndpoint, headers: Mapping[str, str], body: bytes | None = None
+) -> bytes:
     """Return the document. Waits for the provider; the event loop runs on. Cancellation leaves nothing behind.
 
     Raises:
@@ -90,7 +92,7 @@ async def document(world: World, endpoint: Endpoint, headers: Mapping[str, str],
         backoff_ms = min(2 * backoff_ms, endpoint.retry_backoff_max_ms)
 
 
-async def _attempt(world: World, endpoint: Endpoint, headers: Mapping[str, str], body: bytes | None) -> bytes:
+async def _attempt(world: World, endpoint: OAuthEndpoint, headers: Mapping[str, str], body: bytes | None) -> bytes:
     from triokafka.world.http import fetch  # slow to import
 
     context: ssl.SSLContext | None = None

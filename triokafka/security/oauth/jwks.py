@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from triokafka.errors import ConfigurationError
-from triokafka.security.oauth.endpoint import Endpoint, EndpointError, document
+from triokafka.security.oauth.endpoint import EndpointError, OAuthEndpoint, document
 from triokafka.security.oauth.token_claims import ClaimRules, check_claims_of_broker
 from triokafka.security.oauth.verification_keys import (
     UnknownKeyError,
@@ -65,7 +65,7 @@ class JwksValidator:
         ConfigurationError: the package for signatures is missing.
     """
 
-    def __init__(self, world: World, endpoint: Endpoint, rules: ClaimRules, *, refresh_ms: float) -> None:
+    def __init__(self, world: World, endpoint: OAuthEndpoint, rules: ClaimRules, *, refresh_ms: float) -> None:
         require_jose()
         self._world = world
         self._endpoint = endpoint

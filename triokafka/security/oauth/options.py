@@ -14,7 +14,7 @@ from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.security.oauth.allowed import Allowed, allowed
 from triokafka.security.oauth.assertion import ALGORITHMS, Assertion, AssertionFile, SignedAssertion
-from triokafka.security.oauth.endpoint import Endpoint, check_scheme
+from triokafka.security.oauth.endpoint import OAuthEndpoint, check_scheme
 from triokafka.security.oauth.refresh_window import RefreshWindow
 from triokafka.security.oauth.retrieved_tokens import (
     AssertionGrant,
@@ -49,7 +49,7 @@ _JAAS_NAMES: Final = {
 }
 
 
-class OAuthOptions(NamedTuple):
+class OAuthSettings(NamedTuple):
     """The options of one client or listener.
 
     ``get`` returns the value of an option by Kafka's name (a text, a number, a function, or None), ``named`` the user's
@@ -108,7 +108,7 @@ class OAuthOptions(NamedTuple):
         )
 
 
-def retrieved_tokens(options: OAuthOptions) -> RetrievedTokens | None:
+def retrieved_tokens(options: OAuthSettings) -> RetrievedTokens | None:
     """Return the tokens of a client with a token endpoint; None without one.
 
     Raises:
@@ -132,7 +132,7 @@ def retrieved_tokens(options: OAuthOptions) -> RetrievedTokens | None:
     return RetrievedTokens(endpoint, _grant(options, endpoint, allow), window=window, rules=_claim_names(options))
 
 
-def jwks_endpoint(options: OAuthOptions) -> Endpoint | None:
+def jwks_endpoint(options: OAuthSettings) -> OAuthEndpoint | None:
     """Return where a listener finds the keys for signed tokens; None without one. Raises `ConfigurationError`."""
     url = options.text(JWKS_URL)
     if url is None:
@@ -142,7 +142,7 @@ def jwks_endpoint(options: OAuthOptions) -> Endpoint | None:
     )
 
 
-def claim_rules(options: OAuthOptions) -> ClaimRules:
+def claim_rules(options: OAuthSettings) -> ClaimRules:
     """Return what a listener expects of a token's claims. Raises `ConfigurationError`."""
     audiences = options.text("sasl.oauthbearer.expected.audience") or ""
     return _claim_names(options)._replace(
@@ -162,19 +162,19 @@ def extensions(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _claim_names(options: OAuthOptions) -> ClaimRules:
+def _claim_names(options: OAuthSettings) -> ClaimRules:
     principal = options.text("sasl.oauthbearer.sub.claim.name", "sub")
     scope = options.text("sasl.oauthbearer.scope.claim.name", "scope")
     return ClaimRules(principal_claim=principal or "sub", scope_claim=scope or "scope")
 
 
-def _endpoint(options: OAuthOptions, name: str, url: str, allow: Allowed, *, backoff: str) -> Endpoint:
+def _endpoint(options: OAuthSettings, name: str, url: str, allow: Allowed, *, backoff: str) -> OAuthEndpoint:
     option = options.named(name)
     check_scheme(url, option)
     allow.check_url(url, option)
     first = options.number(f"{backoff}.ms", 100, 0)
     longest = options.number(f"{backoff}.max.ms", 10_000, 0)
-    return Endpoint(
+    return OAuthEndpoint(
         url, option, retry_backoff_ms=first, retry_backoff_max_ms=max(first, longest), tls=_tls(options.jaas)
     )
 
@@ -203,7 +203,7 @@ def _revealed(value: str | None) -> str | None:
     return None if value is None else reveal(value)
 
 
-def _grant(options: OAuthOptions, endpoint: Endpoint, allow: Allowed) -> Grant:
+def _grant(options: OAuthSettings, endpoint: OAuthEndpoint, allow: Allowed) -> Grant:
     name = "sasl.oauthbearer.jwt.retriever.class"
     retriever = (options.text(name) or _RETRIEVERS[0]).rpartition(".")[2]
     if retriever not in _RETRIEVERS:
@@ -229,7 +229,7 @@ def _grant(options: OAuthOptions, endpoint: Endpoint, allow: Allowed) -> Grant:
     return SecretGrant(client_id, secret, scope, options.flag("sasl.oauthbearer.header.urlencode"))
 
 
-def _assertion(options: OAuthOptions, allow: Allowed) -> Assertion:
+def _assertion(options: OAuthSettings, allow: Allowed) -> Assertion:
     def file(name: str) -> str | None:
         path = options.text(_ASSERTION + name)
         if path is not None:

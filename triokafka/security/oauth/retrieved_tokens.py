@@ -16,7 +16,7 @@ import trio
 from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
 from triokafka.named_tuple import NamedTuple
 from triokafka.security.oauth.assertion import Assertion
-from triokafka.security.oauth.endpoint import Endpoint, EndpointError, document
+from triokafka.security.oauth.endpoint import EndpointError, OAuthEndpoint, document
 from triokafka.security.oauth.refresh_window import RefreshWindow
 from triokafka.security.oauth.token_claims import ClaimRules, check_claims_of_client
 from triokafka.security.oauth.token_request import (
@@ -91,7 +91,7 @@ class RetrievedTokens:
         rules: the names of claims that a token must have.
     """
 
-    def __init__(self, endpoint: Endpoint, grant: Grant, *, window: RefreshWindow, rules: ClaimRules) -> None:
+    def __init__(self, endpoint: OAuthEndpoint, grant: Grant, *, window: RefreshWindow, rules: ClaimRules) -> None:
         self._endpoint = endpoint
         self._grant = grant
         self._window = window

@@ -13,7 +13,7 @@ from triokafka.spark.planning.data_loss import report_loss
 from triokafka.spark.planning.offsets import EARLIEST, LATEST, Offsets
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.planning.resolve import resolve, settle
-from triokafka.spark.planning.tasks import OffsetRange, Task, merge, split, tasks
+from triokafka.spark.planning.tasks import Task, TaskRange, merge, split, tasks
 from triokafka.structs import TopicPartition
 
 
@@ -42,7 +42,7 @@ async def plan_batch(brokers: Brokers, options: ReadOptions) -> list[Task]:
 
 def _checked(
     options: ReadOptions, first: Offsets, last: Offsets, earliest: Offsets, latest: Offsets
-) -> Iterator[OffsetRange]:
+) -> Iterator[TaskRange]:
     """Yield the ranges; with ``failOnDataLoss=false``, cut to the offsets that the logs have."""
     for one, start in first.items():
         end = last[one]
@@ -60,10 +60,10 @@ def _checked(
                     f"Could not read records in offset [{start}, {end}) for topic partition {one}: {option} asks for"
                     f" offset {offset}, and the log starts at {earliest[one]} and ends at {latest[one]}",
                 )
-        yield OffsetRange(one.topic, one.partition, max(start, earliest[one]), min(end, latest[one]))
+        yield TaskRange(one.topic, one.partition, max(start, earliest[one]), min(end, latest[one]))
 
 
-def _late(options: ReadOptions, found: list[OffsetRange], starts: Offsets, ends: Offsets) -> list[Task]:
+def _late(options: ReadOptions, found: list[TaskRange], starts: Offsets, ends: Offsets) -> list[Task]:
     """Return late-bound tasks, sized by the present offsets, whose outer bounds stay `EARLIEST` and `LATEST`."""
     whole = {one.topic_partition: one for one in found}
     pieces = split(found, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
@@ -74,7 +74,7 @@ def _late(options: ReadOptions, found: list[OffsetRange], starts: Offsets, ends:
         if one.size <= 0 and (starts[partition] == EARLIEST or ends[partition] == LATEST)
     ]
 
-    def opened(piece: OffsetRange) -> OffsetRange:
+    def opened(piece: TaskRange) -> TaskRange:
         one = whole[piece.topic_partition]
         start, end = starts[piece.topic_partition], ends[piece.topic_partition]
         if (start, end) == (EARLIEST, LATEST):
@@ -88,5 +88,5 @@ def _late(options: ReadOptions, found: list[OffsetRange], starts: Offsets, ends:
     return [tuple(map(opened, task)) for task in merge(sorted(pieces, key=_place), options.max_partitions)]
 
 
-def _place(one: OffsetRange) -> tuple[TopicPartition, int]:
+def _place(one: TaskRange) -> tuple[TopicPartition, int]:
     return one.topic_partition, one.start

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from triokafka.errors import KafkaError
 from triokafka.spark.planning.offsets import Offsets, format_offsets, names
-from triokafka.spark.planning.tasks import OffsetRange
+from triokafka.spark.planning.tasks import TaskRange
 from triokafka.structs import TopicPartition
 
 
@@ -25,7 +25,7 @@ class Loss(NamedTuple):
 class Ranges(NamedTuple):
     """The ranges of a batch, by partition in order, and the losses found."""
 
-    ranges: list[OffsetRange]
+    ranges: list[TaskRange]
     losses: list[Loss]
 
 
@@ -74,7 +74,7 @@ def batch_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> Ranges:
                 )
             )
         elif first < until:
-            ranges.append(OffsetRange(one.topic, one.partition, first, until))
+            ranges.append(TaskRange(one.topic, one.partition, first, until))
     return Ranges(ranges, losses)
 
 

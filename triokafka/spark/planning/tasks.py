@@ -16,7 +16,7 @@ from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.structs import TopicPartition
 
 
-class OffsetRange(NamedTuple):
+class TaskRange(NamedTuple):
     """The offsets of one partition from ``start`` (inclusive) to ``end`` (exclusive)."""
 
     topic: str
@@ -41,11 +41,11 @@ class OffsetRange(NamedTuple):
         return f"[{self.start}, {self.end}) of {self.topic_partition}"
 
 
-Task = tuple[OffsetRange, ...]
+Task = tuple[TaskRange, ...]
 """The ranges that one Spark task reads."""
 
 
-def tasks(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[Task]:
+def tasks(options: ReadOptions, ranges: Iterable[TaskRange]) -> list[Task]:
     """Return the tasks for the given ranges; empty ranges get none."""
     return merge(
         split(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition),
@@ -54,8 +54,8 @@ def tasks(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[Task]:
 
 
 def split(
-    ranges: Iterable[OffsetRange], *, min_partitions: int | None = None, max_records: int | None = None
-) -> list[OffsetRange]:
+    ranges: Iterable[TaskRange], *, min_partitions: int | None = None, max_records: int | None = None
+) -> list[TaskRange]:
     """Split ranges of more than ``max_records`` offsets, and large ones until there are about ``min_partitions``."""
     found = [one for one in ranges if one.size > 0]
     if max_records is not None:
@@ -65,7 +65,7 @@ def split(
     return [piece for one, parts in _parts(found, min_partitions) for piece in _cut(one, parts)]
 
 
-def _parts(ranges: Sequence[OffsetRange], min_partitions: int) -> Iterator[tuple[OffsetRange, int]]:
+def _parts(ranges: Sequence[TaskRange], min_partitions: int) -> Iterator[tuple[TaskRange, int]]:
     """Yield each range with its number of pieces: in proportion to its size; small ranges stay whole."""
     total = sum(one.size for one in ranges)
     # Ranges that stay whole are left out of the proportion, so that they do not reduce the pieces of large ones.
@@ -81,7 +81,7 @@ def _share(size: int, total: int, parts: int) -> int:
     return max(math.floor(size / total * parts + 0.5), 1)
 
 
-def _cut(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
+def _cut(one: TaskRange, parts: int) -> Iterator[TaskRange]:
     """Yield pieces of about equal size; the last ones get the remainder."""
     start, parts = one.start, min(parts, one.size)  # at most one piece per offset
     for part in range(parts):
@@ -91,14 +91,14 @@ def _cut(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
         start = end
 
 
-def merge(ranges: Sequence[OffsetRange], max_tasks: int | None) -> list[Task]:
+def merge(ranges: Sequence[TaskRange], max_tasks: int | None) -> list[Task]:
     """Merge ranges until there are at most ``max_tasks`` tasks of about equal size.
 
     Assigns the largest range first, each to the smallest task. Adjacent pieces of one partition in a task are joined.
     """
     if max_tasks is None or len(ranges) <= max_tasks:
         return [(one,) for one in ranges]
-    bins: list[list[OffsetRange]] = [[] for _ in range(max_tasks)]
+    bins: list[list[TaskRange]] = [[] for _ in range(max_tasks)]
     emptiest = [(0, number) for number in range(max_tasks)]
     for one in sorted(ranges, key=lambda found: (-found.size, found)):
         size, number = heapq.heappop(emptiest)
@@ -107,8 +107,8 @@ def merge(ranges: Sequence[OffsetRange], max_tasks: int | None) -> list[Task]:
     return sorted(tuple(_joined(sorted(found))) for found in bins)
 
 
-def _joined(ranges: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
-    before: OffsetRange | None = None
+def _joined(ranges: Iterable[TaskRange]) -> Iterator[TaskRange]:
+    before: TaskRange | None = None
     for one in ranges:
         if before is not None and before.topic_partition == one.topic_partition and before.end == one.start:
             before = before._replace(end=one.end)

@@ -24,7 +24,7 @@ from triokafka.spark.planning.brokers import without_frames
 from triokafka.spark.planning.data_loss import report_loss
 from triokafka.spark.planning.offsets import EARLIEST, LATEST, names
 from triokafka.spark.planning.read_options import ReadOptions
-from triokafka.spark.planning.tasks import OffsetRange, Task
+from triokafka.spark.planning.tasks import Task, TaskRange
 from triokafka.spark.reading.worker_memory import keep_freed_memory, keep_what_is_loaded
 from triokafka.spark.schema import arrow_schema
 from triokafka.structs import TopicPartition
@@ -75,11 +75,11 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
         keep_what_is_loaded()  # at the end, since Spark imports more with the first batch
 
 
-def _rounds(task: Task) -> Iterator[list[OffsetRange]]:
+def _rounds(task: Task) -> Iterator[list[TaskRange]]:
     """Yield the ranges in lists with at most one per partition, which one reader can read together."""
     left = list(task)
     while left:
-        first: dict[TopicPartition, OffsetRange] = {}
+        first: dict[TopicPartition, TaskRange] = {}
         for one in left:
             first.setdefault(one.topic_partition, one)
         left = [one for one in left if first[one.topic_partition] is not one]
@@ -87,7 +87,7 @@ def _rounds(task: Task) -> Iterator[list[OffsetRange]]:
 
 
 @asynccontextmanager
-async def _open(options: ReadOptions, ranges: list[OffsetRange]) -> AsyncIterator[AsyncIterator[pa.RecordBatch]]:
+async def _open(options: ReadOptions, ranges: list[TaskRange]) -> AsyncIterator[AsyncIterator[pa.RecordBatch]]:
     settings = options.client.keywords()
     settings["default_api_timeout_ms"] = options.poll_timeout_ms
     settings.setdefault("max_partition_fetch_bytes", _FETCH_BYTES)
@@ -109,7 +109,7 @@ async def _open(options: ReadOptions, ranges: list[OffsetRange]) -> AsyncIterato
             yield _batches(reader, options, bounds)
 
 
-async def _bounds(session: RangeSession, one: OffsetRange) -> tuple[int, int]:
+async def _bounds(session: RangeSession, one: TaskRange) -> tuple[int, int]:
     """Return the range's offsets; with late binding, the present beginning and end of the log."""
     if one.start != EARLIEST and one.end != LATEST:
         return one.start, one.end

@@ -14,7 +14,7 @@ from triokafka.broker_stub.replica.fetcher.fetched_data import FetchedData, Next
 from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
-from triokafka.broker_stub.replica.traffic import Traffic
+from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan
 from triokafka.protocol.api.fetch import EpochEndOffset, PartitionData
 
@@ -27,8 +27,8 @@ class Follower:
     def __init__(self) -> None:
         none = Purgatory("none", now_ms=0)
         self.throttled = False
-        self.traffic = Traffic()
-        self.hosted = HostedPartitions(none, none, none, None, lambda: 0.0)
+        self.traffic = ReplicaTraffic()
+        self.hosted = HostedPartitions(none, none, none, None, lambda: 0.0, Partition.isr_refused)
         self.state = FetcherState(max_bytes=1000, backoff_seconds=1.0, throttled=lambda key: self.throttled)
         self.data = FetchedData(self.state, self.hosted, self.traffic, node_id=NODE, wall_ms=lambda: NOW_MS)
 

@@ -189,10 +189,13 @@ class Sent:
 
     def __init__(self) -> None:
         self.committed: list[Partition] = []
-        self.proposals = PendingProposals(NODE, self.committed.append)
+        self.proposals = PendingProposals(NODE)
 
     def request(self) -> AlterPartitionRequest | None:
         return self.proposals.next_request(101)
+
+    def answered(self, response: AlterPartitionResponse) -> bool:
+        return self.proposals.answered(response, self.committed.append)
 
 
 def answer(
@@ -225,7 +228,7 @@ def test_a_proposal_is_sent_with_broker_epochs_and_its_result_applied() -> None:
     assert [(state.broker_id, state.broker_epoch) for state in asked.new_isr_with_epochs] == [(1, 101), (2, 102)]
     assert (asked.leader_epoch, asked.partition_epoch) == (3, 5)
     assert AlterPartitionRequest.decode(request.encode(3), 3) == request  # the version that controllers take
-    assert sent.proposals.answered(answer())
+    assert sent.answered(answer())
     assert sent.committed == [partition] and partition.in_sync_replicas == {NODE, 2}
 
 
@@ -247,7 +250,7 @@ def test_a_refused_replica_may_be_proposed_again() -> None:
     sent = Sent()
     partition = joining(sent)
     sent.request()
-    assert sent.proposals.answered(answer(code=errors.IneligibleReplicaError.code))
+    assert sent.answered(answer(code=errors.IneligibleReplicaError.code))
     assert partition.isr.in_flight is None and partition.isr.maximal == {NODE}
     assert partition.propose_expansion(2) is not None
 
@@ -258,7 +261,7 @@ def test_a_superseded_proposal_waits_for_metadata() -> None:
         sent = Sent()
         partition = joining(sent)
         sent.request()
-        assert sent.proposals.answered(answer(code=error.code))
+        assert sent.answered(answer(code=error.code))
         assert sent.request() is None
         assert partition.isr.maximal == {NODE, 2}
 
@@ -267,7 +270,7 @@ def test_any_other_error_is_retried() -> None:
     sent = Sent()
     joining(sent)
     first = sent.request()
-    assert not sent.proposals.answered(answer(code=errors.NotControllerError.code))
+    assert not sent.answered(answer(code=errors.NotControllerError.code))
     assert sent.request() == first
 
 
@@ -276,5 +279,5 @@ def test_a_result_of_another_leader_epoch_is_ignored() -> None:
     partition = joining(sent)
     sent.request()
     lead(partition, isr=(NODE,), leader_epoch=4, partition_epoch=6)
-    assert sent.proposals.answered(answer())
+    assert sent.answered(answer())
     assert partition.in_sync_replicas == {NODE} and not sent.committed

@@ -10,7 +10,7 @@ from tests.unit.client.admin.test_admin import admin_of
 from tests.unit.client.admin.test_groups import OFFSET_FETCH, classic, coordinated_by, offsets_of
 from triokafka.cli.groups.chosen import listings
 from triokafka.cli.groups.describing import _member_table, _position_row
-from triokafka.cli.groups.positions import Position, describe_all, positions_of, remarks
+from triokafka.cli.groups.positions import GroupPosition, describe_all, positions_of, remarks
 from triokafka.client.admin import GroupDescription, MemberDescription
 from triokafka.errors import GroupIdNotFoundError
 from triokafka.protocol.api.describe_groups import (
@@ -140,10 +140,10 @@ def test_nothing_is_said_about_a_stable_group() -> None:
 
 def test_lag_needs_both_ends() -> None:
     tp = TopicPartition("orders", 0)
-    assert Position(tp, OffsetAndMetadata(4), 9, None).lag == 5
-    assert Position(tp, None, 9, None).lag is None
-    assert Position(tp, OffsetAndMetadata(4), None, None).lag is None
-    row = _position_row("g", Position(tp, OffsetAndMetadata(4, leader_epoch=2), None, None), verbose=True)
+    assert GroupPosition(tp, OffsetAndMetadata(4), 9, None).lag == 5
+    assert GroupPosition(tp, None, 9, None).lag is None
+    assert GroupPosition(tp, OffsetAndMetadata(4), None, None).lag is None
+    row = _position_row("g", GroupPosition(tp, OffsetAndMetadata(4, leader_epoch=2), None, None), verbose=True)
     assert row == ("g", "orders", 0, 2, 4, "unknown", "unknown", None, None, None)
 
 

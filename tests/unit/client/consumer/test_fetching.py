@@ -12,7 +12,7 @@ import triokafka
 from tests.support.scripted_broker import CLOSE
 from tests.support.scripted_reading import ReadableBroker, ReadableCluster, client_of
 from tests.support.simulated import simulated
-from triokafka.client.consumer.fetch_buffer import end_of
+from triokafka.client.consumer.completed_fetch import end_of
 from triokafka.protocol.api.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from triokafka.records import encode_batch
 from triokafka.structs import OffsetAndMetadata, TopicPartition

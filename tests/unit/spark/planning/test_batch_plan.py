@@ -15,7 +15,7 @@ from triokafka.spark.planning.batch_plan import plan_batch
 from triokafka.spark.planning.data_loss import KafkaDataLossError
 from triokafka.spark.planning.offsets import EARLIEST, LATEST, Offsets
 from triokafka.spark.planning.read_options import ReadOptions
-from triokafka.spark.planning.tasks import OffsetRange, Task
+from triokafka.spark.planning.tasks import Task, TaskRange
 from triokafka.structs import TopicPartition
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -68,7 +68,7 @@ async def planned(
 
 
 def task(partition: TopicPartition, start: int, end: int) -> Task:
-    return (OffsetRange(*partition, start, end),)
+    return (TaskRange(*partition, start, end),)
 
 
 def by_partition(a: int, b: int) -> str:
@@ -119,7 +119,7 @@ async def test_late_binding_keeps_the_beginning_and_the_end_open() -> None:
     found = await planned({"offsetsBinding": "late", "endingOffsets": by_partition(-1, 5)}, {A: (4, 4), B: (0, 7)})
     assert found == [task(A, EARLIEST, LATEST), task(B, EARLIEST, 5)]
     assert await planned({"offsetsBinding": "late", "maxPartitions": "1"}) == [
-        (OffsetRange(*A, EARLIEST, LATEST), OffsetRange(*B, EARLIEST, LATEST))
+        (TaskRange(*A, EARLIEST, LATEST), TaskRange(*B, EARLIEST, LATEST))
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from triokafka.spark.planning.data_loss import KafkaDataLossError, report_loss
 from triokafka.spark.planning.stream_plan import AvailableNowTarget, ChangedTargetError, Ranges, batch_ranges, went_back
-from triokafka.spark.planning.tasks import OffsetRange
+from triokafka.spark.planning.tasks import TaskRange
 from triokafka.structs import TopicPartition
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
@@ -26,11 +26,11 @@ def loss(found: Ranges) -> str:
 
 def test_ranges_lie_between_the_two_offsets_and_empty_ones_are_left_out() -> None:
     found = batch_ranges({B: 2, A: 5, C: 1}, {B: 7, A: 6, C: 1}, {})
-    assert found == Ranges([OffsetRange("orders", 0, 5, 6), OffsetRange("orders", 1, 2, 7)], [])
+    assert found == Ranges([TaskRange("orders", 0, 5, 6), TaskRange("orders", 1, 2, 7)], [])
 
 
 def test_a_new_partition_is_read_from_its_beginning() -> None:
-    assert batch_ranges({A: 5}, {A: 5, B: 3}, {B: 0}) == Ranges([OffsetRange("orders", 1, 0, 3)], [])
+    assert batch_ranges({A: 5}, {A: 5, B: 3}, {B: 0}) == Ranges([TaskRange("orders", 1, 0, 3)], [])
 
 
 def test_a_new_partition_that_does_not_begin_at_zero_has_lost_records() -> None:

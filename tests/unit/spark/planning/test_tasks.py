@@ -10,13 +10,13 @@ import random
 import pytest
 
 from triokafka.spark.planning.read_options import ReadOptions
-from triokafka.spark.planning.tasks import OffsetRange, merge, split, tasks
+from triokafka.spark.planning.tasks import TaskRange, merge, split, tasks
 
 Vector = list[tuple[str, int, int]]
 
 
-def ranges(vector: Vector) -> list[OffsetRange]:
-    return [OffsetRange(topic, 1, start, end) for topic, start, end in vector]
+def ranges(vector: Vector) -> list[TaskRange]:
+    return [TaskRange(topic, 1, start, end) for topic, start, end in vector]
 
 
 # KafkaOffsetRangeCalculatorSuite: name, minPartitions, maxRecordsPerPartition, what there is, what comes out.
@@ -161,7 +161,7 @@ def test_pieces_are_without_gaps_whatever_the_numbers() -> None:
     random.seed(7)
     for _ in range(300):
         there = [
-            OffsetRange(f"t{n}", 0, start := random.randrange(1000), start + random.choice((0, 1, 5, 10**3, 10**12)))
+            TaskRange(f"t{n}", 0, start := random.randrange(1000), start + random.choice((0, 1, 5, 10**3, 10**12)))
             for n in range(4)
         ]
         found = split(there, min_partitions=random.randrange(1, 50), max_records=random.choice((None, 10**11)))
@@ -175,13 +175,13 @@ def test_pieces_are_without_gaps_whatever_the_numbers() -> None:
 
 def test_a_range_is_cut_into_no_more_pieces_than_it_has_offsets() -> None:
     """A huge ``minPartitions`` costs neither time nor empty tasks."""
-    found = split([OffsetRange("orders", 0, 5, 8)], min_partitions=2**31 - 1)
+    found = split([TaskRange("orders", 0, 5, 8)], min_partitions=2**31 - 1)
     assert [(one.start, one.end) for one in found] == [(5, 6), (6, 7), (7, 8)]
 
 
 def test_small_ranges_are_put_together_into_tasks_of_like_size() -> None:
     """A task costs Spark some 20 ms, so 40 small partitions cost most of a second."""
-    there = [OffsetRange("t", number, 0, 10) for number in range(40)]
+    there = [TaskRange("t", number, 0, 10) for number in range(40)]
     found = merge(there, 4)
     assert len(found) == 4
     assert {sum(one.size for one in task) for task in found} == {100}
@@ -189,24 +189,24 @@ def test_small_ranges_are_put_together_into_tasks_of_like_size() -> None:
 
 
 def test_the_largest_range_stands_alone() -> None:
-    there = [OffsetRange("t", 0, 0, 1_000), *(OffsetRange("t", number, 0, 3) for number in range(1, 6))]
+    there = [TaskRange("t", 0, 0, 1_000), *(TaskRange("t", number, 0, 3) for number in range(1, 6))]
     assert merge(there, 2) == [(there[0],), tuple(there[1:])]
 
 
 def test_few_ranges_are_left_as_they_are() -> None:
-    there = [OffsetRange("t", 0, 0, 5), OffsetRange("t", 1, 0, 5)]
+    there = [TaskRange("t", 0, 0, 5), TaskRange("t", 1, 0, 5)]
     assert merge(there, 2) == merge(there, None) == [(there[0],), (there[1],)]
 
 
 def test_pieces_of_one_partition_that_meet_again_become_one() -> None:
-    there = [OffsetRange("t", 0, 0, 5), OffsetRange("t", 0, 5, 10), OffsetRange("t", 0, 10, 15)]
-    assert merge(there, 1) == [(OffsetRange("t", 0, 0, 15),)]
+    there = [TaskRange("t", 0, 0, 5), TaskRange("t", 0, 5, 10), TaskRange("t", 0, 10, 15)]
+    assert merge(there, 1) == [(TaskRange("t", 0, 0, 15),)]
 
 
 def test_most_tasks_wins_over_most_records_of_a_task() -> None:
     options = ReadOptions.parse(
         {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "maxPartitions": "2", "maxRecordsPerPartition": "10"}
     )
-    found = tasks(options, [OffsetRange("t", 0, 0, 100), OffsetRange("t", 1, 7, 7)])
+    found = tasks(options, [TaskRange("t", 0, 0, 100), TaskRange("t", 1, 7, 7)])
     assert len(found) == 2
     assert sum(one.size for task in found for one in task) == 100

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from triokafka.spark.planning.read_options import ReadOptions
-from triokafka.spark.planning.tasks import OffsetRange
+from triokafka.spark.planning.tasks import TaskRange
 from triokafka.spark.reading import task as reading
 
 
@@ -28,5 +28,5 @@ def test_fetch_ahead_counts_batches_as_spark_gets_them(
     monkeypatch.setattr(reading, "keep_freed_memory", lambda: None)
     more = {} if given is None else {"fetchAhead": given}
     options = ReadOptions.parse({"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", **more})
-    assert list(reading.read_task(options, (OffsetRange("t", 0, 0, 10),))) == []
+    assert list(reading.read_task(options, (TaskRange("t", 0, 0, 10),))) == []
     assert asked == [gathered]

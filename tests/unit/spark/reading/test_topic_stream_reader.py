@@ -17,7 +17,7 @@ from triokafka.spark.planning import samples
 from triokafka.spark.planning.data_loss import KafkaDataLossError
 from triokafka.spark.planning.offsets import Offsets, offsets_json
 from triokafka.spark.planning.read_options import ReadOptions
-from triokafka.spark.planning.tasks import OffsetRange
+from triokafka.spark.planning.tasks import TaskRange
 from triokafka.spark.reading import topic_stream_reader as stream
 from triokafka.spark.reading.topic_reader import RangePartition
 from triokafka.spark.reading.topic_stream_reader import TopicStreamReader
@@ -355,7 +355,7 @@ def test_tasks_of_a_plan_without_ids_are_still_read() -> None:
         b"\x94\x93\x94)\x81\x94}\x94\x8c\x06ranges\x94\x8c\x1etriokafka.spark.planning.tasks\x94\x8c\x0bOffsetRange"
         b"\x94\x93\x94(\x8c\x06orders\x94K\x00K\x05K\tt\x94\x81\x94\x85\x94sb."
     )
-    assert pickle.loads(old) == RangePartition((OffsetRange("orders", 0, 5, 9),))
+    assert pickle.loads(old) == RangePartition((TaskRange("orders", 0, 5, 9),))
     assert pickle.loads(old).ranges[0].topic_id is None
 
 

@@ -185,7 +185,6 @@ class CleanerPass:
         files = OpenFiles(self._storage)
         stats = self.stats
         target = self._log.new_cleaned_segment(group[0].base_offset, files, now_ms=self._now_ms)
-        transactions.keep_aborted = target.indexes.transactions.append
         group_end = min(self._ends[group[-1].base_offset], end)
         # Recovery after a crash finds the segments after a group by the group's end offset.
         ends = {end, group_end} if len(group) > 1 else {end}
@@ -207,6 +206,8 @@ class CleanerPass:
                     yield CleanerProgress(size, len(out))
             stats.segments_before += len(group)
             stats.segments_after += 1
+            for transaction in transactions.take_still_aborted():
+                target.indexes.transactions.append(transaction)
             if changed:
                 target.seal()
                 target.keep_age_of(group[-1])

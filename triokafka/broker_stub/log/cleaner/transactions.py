@@ -6,7 +6,7 @@ long as a batch of its transaction is left: readers need it to learn the outcome
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.records.batch import BatchInfo
@@ -18,8 +18,6 @@ _COMMIT = 1
 class CleanedTransactions:
     """Tracks the transactions of a log while a pass reads its batches in offset order.
 
-    ``keep_aborted`` is called with every aborted transaction that still has batches, once its marker is read.
-
     Args:
         aborted: the aborted transactions of the part of the log that is read.
     """
@@ -29,7 +27,7 @@ class CleanedTransactions:
         self._aborted: dict[int, AbortedTransaction] = {}  # transactions that have begun, by producer id
         self._seen: set[int] = set()  # producers with a batch of an aborted transaction
         self._committed: set[int] = set()  # producers with a batch of another transaction
-        self.keep_aborted: Callable[[AbortedTransaction], None] = lambda transaction: None
+        self._still_aborted: list[AbortedTransaction] = []
 
     def read_data(self, batch: BatchInfo) -> bool:
         """Process a data batch; return whether it belongs to an aborted transaction."""
@@ -57,13 +55,18 @@ class CleanedTransactions:
             if transaction is None or batch.producer_id not in self._seen:
                 return True
             self._seen.discard(batch.producer_id)
-            self.keep_aborted(transaction)
+            self._still_aborted.append(transaction)
             return False
         if kind == _COMMIT:
             if batch.producer_id not in self._committed:
                 return True
             self._committed.discard(batch.producer_id)
         return False
+
+    def take_still_aborted(self) -> list[AbortedTransaction]:
+        """Return the aborted transactions that still have batches and whose markers were read since the last call."""
+        taken, self._still_aborted = self._still_aborted, []
+        return taken
 
     def _begin_up_to(self, offset: int) -> None:
         while self._coming and self._coming[-1].first_offset <= offset:

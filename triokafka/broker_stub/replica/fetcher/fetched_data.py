@@ -14,7 +14,7 @@ from typing import Final
 from triokafka import errors
 from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchPosition
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
-from triokafka.broker_stub.replica.traffic import Traffic
+from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchTarget
 from triokafka.protocol.api.fetch import PartitionData
 from triokafka.structs import TopicPartition
@@ -57,7 +57,7 @@ class FetchedData:
         self,
         state: FetcherState,
         hosted: HostedPartitions,
-        traffic: Traffic,
+        traffic: ReplicaTraffic,
         *,
         node_id: int,
         wall_ms: Callable[[], int],

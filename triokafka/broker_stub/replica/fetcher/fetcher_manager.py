@@ -12,8 +12,8 @@ from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.replica.fetcher.fetcher_config import FetcherConfig
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
 from triokafka.broker_stub.replica.replication_quota import ReplicationQuota
-from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.errors import KafkaError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import Node, TopicPartition
@@ -39,7 +39,7 @@ class FetcherManager:
     """
 
     def __init__(
-        self, node_id: int, world: World, hosted: HostedPartitions, traffic: Traffic, quota: ReplicationQuota
+        self, node_id: int, world: World, hosted: HostedPartitions, traffic: ReplicaTraffic, quota: ReplicationQuota
     ) -> None:
         self._node_id = node_id
         self._world = world

@@ -13,7 +13,7 @@ TRANSACTION: Final = 1
 """Key types of FindCoordinator."""
 
 
-class Outcome(Enum):
+class CallOutcome(Enum):
     """What the task does after an answer."""
 
     DONE = auto()
@@ -33,7 +33,7 @@ class CoordinatorCall(NamedTuple):
     """
 
     request: Request[Any]
-    answered: Callable[[Any], Outcome]
+    answered: Callable[[Any], CallOutcome]
     key: str
     key_type: int = TRANSACTION
     min_version: int | None = None

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from triokafka.client.producer.sequences import ProducerIdentity
-from triokafka.client.producer.transactions.coordinator_call import GROUP, CoordinatorCall, Outcome
+from triokafka.client.producer.transactions.coordinator_call import GROUP, CallOutcome, CoordinatorCall
 from triokafka.client.producer.transactions.transaction_state import TRANSITIONS, TransactionState
 from triokafka.errors import (
     BrokerResponseError,
@@ -80,7 +80,7 @@ _NOT_A_MEMBER: Final = (
 )
 
 
-class PendingOffsets:
+class TransactionOffsets:
     """Offsets of one group that become part of the transaction. ``remaining`` are those without an answer."""
 
     def __init__(self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -122,7 +122,7 @@ class TransactionManager:
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._adding_group: str | None = None
-        self._offsets: deque[PendingOffsets] = deque()
+        self._offsets: deque[TransactionOffsets] = deque()
 
     # ---------------------------------------------------------------- states
 
@@ -215,10 +215,10 @@ class TransactionManager:
 
     def add_offsets(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> PendingOffsets:
+    ) -> TransactionOffsets:
         """Make a group's offsets part of the transaction. Raises as `check_can_send`."""
         self.check_can_send()
-        pending = PendingOffsets(group, offsets)
+        pending = TransactionOffsets(group, offsets)
         if not pending.done:
             self._offsets.append(pending)
         return pending
@@ -304,7 +304,7 @@ class TransactionManager:
     def _call(
         self,
         request: InitProducerIdRequest | AddPartitionsToTxnRequest | AddOffsetsToTxnRequest | EndTxnRequest,
-        answered: Callable[..., Outcome],
+        answered: Callable[..., CallOutcome],
         *,
         min_version: int | None = None,
         max_version: int | None = None,
@@ -324,16 +324,16 @@ class TransactionManager:
         )
         return self._call(request, self._initialized)
 
-    def _initialized(self, response: InitProducerIdResponse) -> Outcome:
+    def _initialized(self, response: InitProducerIdResponse) -> CallOutcome:
         error = _error_of(response.error_code, f"a producer id for the transactional id {self.transactional_id!r}")
         if error is None:
             self._set_identity(response.producer_id, response.producer_epoch)
             self._enter(_S.READY)
-            return Outcome.DONE
+            return CallOutcome.DONE
         if (outcome := _retry_after(error)) is not None:
             return outcome
         self._fail_by(error)
-        return Outcome.DONE
+        return CallOutcome.DONE
 
     def _set_identity(self, producer_id: int, epoch: int) -> None:
         self.identity = ProducerIdentity(producer_id, epoch)
@@ -356,7 +356,7 @@ class TransactionManager:
         )
         return self._call(request, self._partitions_added, max_version=_LAST_VERSION_OF_CLIENTS)
 
-    def _partitions_added(self, response: AddPartitionsToTxnResponse) -> Outcome:
+    def _partitions_added(self, response: AddPartitionsToTxnResponse) -> CallOutcome:
         failures: dict[TopicPartition, BrokerResponseError] = {}
         for topic in response.results_by_topic_v3_and_below:
             for result in topic.results_by_partition:
@@ -368,24 +368,24 @@ class TransactionManager:
         if not failures:
             self._added.update(adding)
             self._started = True
-            return Outcome.DONE
+            return CallOutcome.DONE
         self._put_back(adding)
         errors = list(failures.values())
         serious = [error for error in errors if not isinstance(error, OperationNotAttemptedError)] or errors
         for error in serious:
             if isinstance(error, UnknownTopicOrPartitionError):
-                return Outcome.RETRY  # a new topic is not known everywhere yet
+                return CallOutcome.RETRY  # a new topic is not known everywhere yet
             if (outcome := _retry_after(error)) is not None:
                 return outcome
             if self._fails_producer(error):
-                return Outcome.DONE
+                return CallOutcome.DONE
         refused = [p for p, error in failures.items() if isinstance(error, TopicAuthorizationFailedError)]
         if refused:
             topics = ", ".join(sorted({partition.topic for partition in refused}))
             self.fail_transaction(TopicAuthorizationFailedError(f"the principal may not write to {topics}"))
         else:
             self.fail_transaction(serious[0])
-        return Outcome.DONE
+        return CallOutcome.DONE
 
     def _put_back(self, partitions: Iterable[TopicPartition]) -> None:
         """The coordinator did not add the partitions: add them later, unless the transaction is aborted."""
@@ -394,7 +394,7 @@ class TransactionManager:
 
     # ---------------------------------------------------------------- offsets
 
-    def _offsets_call(self, pending: PendingOffsets) -> CoordinatorCall:
+    def _offsets_call(self, pending: TransactionOffsets) -> CoordinatorCall:
         group = pending.group
         if not self.implicit and group.group_id not in self._groups:
             return self._group_call(group.group_id)
@@ -439,21 +439,21 @@ class TransactionManager:
         )
         return self._call(request, lambda response: self._group_added(group_id, response))
 
-    def _group_added(self, group_id: str, response: AddOffsetsToTxnResponse) -> Outcome:
+    def _group_added(self, group_id: str, response: AddOffsetsToTxnResponse) -> CallOutcome:
         self._adding_group = None
         error = _error_of(response.error_code, f"adding group {group_id!r} to the transaction")
         if error is None:
             self._groups.add(group_id)
             self._started = True
-            return Outcome.DONE
+            return CallOutcome.DONE
         if (outcome := _retry_after(error)) is not None:
             return outcome
         if not self._fails_producer(error):
             self.fail_transaction(error)
-        return Outcome.DONE
+        return CallOutcome.DONE
 
-    def _offsets_answered(self, pending: PendingOffsets, response: TxnOffsetCommitResponse) -> Outcome:
-        outcome = Outcome.DONE
+    def _offsets_answered(self, pending: TransactionOffsets, response: TxnOffsetCommitResponse) -> CallOutcome:
+        outcome = CallOutcome.DONE
         for topic in response.topics:
             for result in topic.partitions:
                 partition = TopicPartition(topic.name, result.partition_index)
@@ -463,19 +463,19 @@ class TransactionManager:
                 if error is None:
                     pending.remaining.pop(partition, None)
                 elif isinstance(error, (*_COORDINATOR_MOVED, RequestTimedOutError)):
-                    outcome = Outcome.FIND_AGAIN
+                    outcome = CallOutcome.FIND_AGAIN
                 elif (retry := _retry_after(error)) is not None or isinstance(error, UnknownTopicOrPartitionError):
-                    outcome = retry or Outcome.RETRY
+                    outcome = retry or CallOutcome.RETRY
                 else:
                     self._offset_refused(pending, error)
-                    return Outcome.DONE
+                    return CallOutcome.DONE
         if pending.done and self._offsets and self._offsets[0] is pending:
             self._offsets.popleft()
-        elif outcome is Outcome.DONE and not pending.done:
-            outcome = Outcome.RETRY  # the answer leaves partitions out
+        elif outcome is CallOutcome.DONE and not pending.done:
+            outcome = CallOutcome.RETRY  # the answer leaves partitions out
         return outcome
 
-    def _offset_refused(self, pending: PendingOffsets, error: BrokerResponseError) -> None:
+    def _offset_refused(self, pending: TransactionOffsets, error: BrokerResponseError) -> None:
         if isinstance(error, _NOT_A_MEMBER):
             reason = CommitFailedError(
                 f"group {pending.group.group_id!r} has gone on without this member, so its offsets cannot be part of"
@@ -490,7 +490,7 @@ class TransactionManager:
 
     # ---------------------------------------------------------------- EndTxn
 
-    def _ended(self, response: EndTxnResponse) -> Outcome:
+    def _ended(self, response: EndTxnResponse) -> CallOutcome:
         committing = self.state is _S.COMMITTING
         what = "committing" if committing else "aborting"
         error = _error_of(response.error_code, f"{what} the transaction of {self.transactional_id!r}")
@@ -502,19 +502,19 @@ class TransactionManager:
                 # The next transaction registers its partitions differently, and needs an epoch of its own.
                 upgraded = not self.implicit and self._transaction_version() >= _IMPLICIT_LEVEL
             self._complete(committing, bump=upgraded or (self._bump_wanted and not self.implicit))
-            return Outcome.DONE
+            return CallOutcome.DONE
         if (outcome := _retry_after(error)) is not None:
             return outcome
         self.end_sent = False
         if self._fails_producer(error) or isinstance(error, _ID_LOST):
             if self.state is _S.ABORTING:
                 self.error = error  # `_end` takes a new epoch
-            return Outcome.DONE
+            return CallOutcome.DONE
         if committing and isinstance(error, TransactionAbortableError):
             self.fail_transaction(error)
         else:
             self.fail(error)
-        return Outcome.DONE
+        return CallOutcome.DONE
 
     def _complete(self, committed: bool, *, bump: bool) -> None:
         """The transaction has ended. ``bump``: the next one needs a new epoch, which the coordinator must give."""
@@ -560,12 +560,12 @@ def _error_of(code: int, what: str) -> BrokerResponseError | None:
     return kind(f"{what}: {kind.__name__}. {kind.advice}".rstrip())
 
 
-def _retry_after(error: BrokerResponseError) -> Outcome | None:
+def _retry_after(error: BrokerResponseError) -> CallOutcome | None:
     """Return how to retry after an error of a coordinator, None when a retry does not help."""
     if isinstance(error, _COORDINATOR_MOVED):
-        return Outcome.FIND_AGAIN
+        return CallOutcome.FIND_AGAIN
     if isinstance(error, ConcurrentTransactionsError):
-        return Outcome.RETRY_SOON
+        return CallOutcome.RETRY_SOON
     if isinstance(error, (CoordinatorLoadInProgressError, RequestTimedOutError)):
-        return Outcome.RETRY
+        return CallOutcome.RETRY
     return None

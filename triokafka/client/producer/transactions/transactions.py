@@ -13,9 +13,9 @@ from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.call_times import CallTimes
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall
-from triokafka.client.producer.transactions.coordinator_task import CoordinatorTask
-from triokafka.client.producer.transactions.manager import PendingOffsets, TransactionManager
+from triokafka.client.producer.transactions.manager import TransactionManager, TransactionOffsets
 from triokafka.client.producer.transactions.transaction_state import TransactionState
+from triokafka.client.producer.transactions.transaction_task import TransactionTask
 from triokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, TransactionAbortedError
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
@@ -50,7 +50,7 @@ class Transactions:
         times: CallTimes,
     ) -> None:
         self.manager = TransactionManager(transactional_id, timeout_ms, lambda: client.finalized_feature(_FEATURE))
-        self.task = CoordinatorTask(
+        self.task = TransactionTask(
             client, accumulator.settings.retry_backoff, self._next_call, self._after_answer, self.manager.fail
         )
         self._accumulator = accumulator
@@ -69,8 +69,7 @@ class Transactions:
         # A queue keeps its sequence numbers while it is referred to.
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._blocked: dict[TopicPartition, PartitionQueue] = {}
-        self._batches.on_admitted = self._admitted
-        self._batches.on_all_released = self._all_released
+        self._batches.watch(self._admitted, self._all_released)
         self._batches.add_failure_listener(self._batch_failed)
 
     # ---------------------------------------------------------------- batches
@@ -105,12 +104,12 @@ class Transactions:
     def _drop_unsent(self) -> None:
         """Fail the batches that are not on the wire, and those that come back from it without success."""
         reason = self.manager.error
-        self._batches.abort_error = error = TransactionAbortedError(
+        error = TransactionAbortedError(
             "the record was not sent, because its transaction was aborted"
             + (f": {reason!r}" if reason is not None else "")
         )
         error.__cause__ = reason
-        self._batches.drop_unsent(error)
+        self._batches.begin_abort(error)
         self._blocked.clear()
 
     # ---------------------------------------------------------------- the task
@@ -135,8 +134,8 @@ class Transactions:
         if manager.identity_changes != self._identity_changes:
             self._identity_changes = manager.identity_changes
             self._renumber()
-        if manager.state in (_S.READY, _S.IN_TRANSACTION) and self._batches.abort_error is not None:
-            self._batches.abort_error = None
+        if manager.state in (_S.READY, _S.IN_TRANSACTION):
+            self._batches.end_abort()
         unblocked = [partition for partition in self._blocked if manager.is_added(partition)]
         for partition in unblocked:
             self._blocked.pop(partition).sequences.waits_for_transaction = False
@@ -323,7 +322,7 @@ class Transactions:
             failure.add_note(f"the transaction could not be committed, because of: {reason!r}")
             raise
 
-    async def send_offsets(self, pending: PendingOffsets) -> None:
+    async def send_offsets(self, pending: TransactionOffsets) -> None:
         """Wait until the coordinators have the offsets."""
         self.task.wake()
         await trio.lowlevel.checkpoint()

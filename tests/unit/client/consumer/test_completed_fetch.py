@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from triokafka.client.consumer.fetch_buffer import FetchedData
+from triokafka.client.consumer.completed_fetch import CompletedFetch
 from triokafka.records import encode_batch
 from triokafka.records.arrow import ArrowBuilder
 from triokafka.records.builder import Record
@@ -29,7 +29,7 @@ def test_a_full_builder_leaves_the_next_batch_compressed() -> None:
     rows: list[Record] = [(1, b"key", bytes(97), [])] * 50
     records = b"".join(encode_batch(rows, base_offset=50 * number, compression="zstd") for number in range(3))
     decompressor = CountingDecompressor()
-    data = FetchedData(TopicPartition("t", 0), 0, 0, records, decompressor=decompressor)
+    data = CompletedFetch(TopicPartition("t", 0), 0, 0, records, decompressor=decompressor)
     for number in range(1, 4):
         builder = ArrowBuilder(["value"], most_bytes=1)
         assert data.take_columns(builder, 1_000) == 50
@@ -41,7 +41,7 @@ def test_a_full_builder_leaves_the_next_batch_compressed() -> None:
 def test_data_that_ends_with_what_is_not_handed_out_is_read_to_its_end(most_bytes: int) -> None:
     aborted = encode_batch([(1, b"k", b"v", [])], base_offset=1, producer_id=7, producer_epoch=0, transactional=True)
     records = encode_batch([(1, b"k", b"v", [])]) + aborted
-    data = FetchedData(TopicPartition("t", 0), 0, 0, records, aborted=[(7, 1)])
+    data = CompletedFetch(TopicPartition("t", 0), 0, 0, records, aborted=[(7, 1)])
     taken = []
     while not data.exhausted:
         taken.append(data.take_columns(ArrowBuilder(["value"], most_bytes=most_bytes), 1_000))

@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from triokafka.backoff import Backoff
-from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall, Outcome
+from triokafka.client.producer.transactions.coordinator_call import CallOutcome, CoordinatorCall
 from triokafka.errors import KafkaError, ProtocolError, UnencodableValueError
 from triokafka.network.network_client import NetworkClient
 
@@ -20,7 +20,7 @@ _CONNECTION: Final = "transactions"
 _SOON_SECONDS: Final = 0.02
 
 
-class CoordinatorTask:
+class TransactionTask:
     """Sends calls until cancelled.
 
     ``next_call`` returns the next call, None when there is none until `wake`. ``on_answer`` is called after every
@@ -58,19 +58,19 @@ class CoordinatorTask:
                 continue
             outcome = await self._send(call)
             self._on_answer()
-            if outcome is Outcome.DONE:
+            if outcome is CallOutcome.DONE:
                 failures = 0
                 self.last_error = None
                 continue
-            if outcome is Outcome.FIND_AGAIN:
+            if outcome is CallOutcome.FIND_AGAIN:
                 self._client.forget_coordinator(call.key, call.key_type)
-            if outcome is Outcome.RETRY_SOON:
+            if outcome is CallOutcome.RETRY_SOON:
                 await trio.sleep(_SOON_SECONDS)
                 continue
             failures += 1
             await trio.sleep(self._backoff.delay(failures, self._client.world.random.random()))
 
-    async def _send(self, call: CoordinatorCall) -> Outcome:
+    async def _send(self, call: CoordinatorCall) -> CallOutcome:
         client = self._client
         try:
             node = await client.find_coordinator(call.key, call.key_type)
@@ -86,7 +86,7 @@ class CoordinatorTask:
             is_answer = isinstance(error, ProtocolError) and not isinstance(error, UnencodableValueError)
             if error.retriable or is_answer:
                 logger.debug("%s for %r failed; retrying: %s", call.name, call.key, error)
-                return Outcome.FIND_AGAIN
+                return CallOutcome.FIND_AGAIN
             self._on_fatal(error)
-            return Outcome.DONE
+            return CallOutcome.DONE
         return call.answered(response)

@@ -17,7 +17,7 @@ from triokafka.structs import Node
 logger = logging.getLogger(__name__)
 
 
-class Fetcher:
+class QuorumFetcher:
     """Sends Fetch and FetchSnapshot to the leader, and takes the answers into the log.
 
     A controller says that it has records only once they are on disk: it fetches again after the sync.

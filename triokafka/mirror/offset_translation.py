@@ -24,7 +24,7 @@ class Run(NamedTuple):
     records: int
 
 
-class OffsetMap:
+class OffsetTranslation:
     """The offsets of one partition. At most `MAX_BLOCKS` blocks; the oldest is dropped for a new one.
 
     ``floor`` is the lowest source offset that can be translated; ``next_offset`` the first one that is not mirrored.
@@ -44,7 +44,7 @@ class OffsetMap:
         next_offset: int,
         blocks: Mapping[int, Sequence[Run]],
         extent: tuple[int, int] | None = None,
-    ) -> OffsetMap:
+    ) -> OffsetTranslation:
         """Return the map that was stored as these values and blocks; ``extent`` is that of `extent`, if it was stored.
 
         Runs beyond ``next_offset`` are dropped: they were stored before a crash kept ``next_offset`` from being stored.

@@ -10,7 +10,7 @@ from typing import Final
 _KIB_PER_MIB: Final = 1024
 
 
-class Meter:
+class LoadMeter:
     """Measures time and processor time (of all threads) between `start` and `stop`."""
 
     def __init__(self) -> None:

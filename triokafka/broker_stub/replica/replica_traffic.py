@@ -11,7 +11,7 @@ _TOO_LARGE: Final = (MessageSizeTooLargeError.code, RecordListTooLargeError.code
 
 
 class TopicTraffic:
-    """The part of one topic in the totals of `Traffic`, without replication."""
+    """The part of one topic in the totals of `ReplicaTraffic`, without replication."""
 
     __slots__ = ("bytes_in", "bytes_out", "failed_fetches", "failed_produces", "fetches", "produces", "records_in")
 
@@ -21,7 +21,7 @@ class TopicTraffic:
 
 
 @dataclass(slots=True)
-class Traffic:
+class ReplicaTraffic:
     """Totals since the start, over all topics.
 
     ``bytes_in`` and ``records_in`` count appends of clients. ``bytes_out`` counts records in responses to consumers,

@@ -27,7 +27,7 @@ _GROUPS_AT_ONCE: Final = 100
 """Groups to describe before other tasks may run."""
 
 
-class AdminRequests:
+class GroupAdminRequests:
     """DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups, one method per API."""
 
     def __init__(self, shards: GroupShards) -> None:

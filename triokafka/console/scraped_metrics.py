@@ -30,7 +30,7 @@ def from_endpoint(endpoint: HttpEndpoint) -> MetricsSource:
     return read
 
 
-class BrokerMetrics:
+class ScrapedMetrics:
     """Samples sources, which have the names of their brokers, until `run` is cancelled."""
 
     def __init__(self, sources: Mapping[str, MetricsSource], world: World, limits: ConsoleLimits) -> None:

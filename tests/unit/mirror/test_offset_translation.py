@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from triokafka.mirror import offset_map
-from triokafka.mirror.offset_map import OffsetMap
+from triokafka.mirror.offset_translation import OffsetTranslation
 from triokafka.mirror.positions import MirrorPositionsError, decode_positions, encode_changes
 from triokafka.structs import TopicPartition
 
@@ -17,7 +17,7 @@ PARTITION = TopicPartition("orders", 3)
 
 
 def test_contiguous_records_are_one_run() -> None:
-    offsets = OffsetMap(0)
+    offsets = OffsetTranslation(0)
     offsets.add(0, 100, 10)
     offsets.add(10, 110, 5)
     assert len(offsets) == 1
@@ -26,14 +26,14 @@ def test_contiguous_records_are_one_run() -> None:
 
 def test_offset_in_a_gap_is_the_next_record() -> None:
     """Markers and compacted records have no counterpart."""
-    offsets = OffsetMap(0)
+    offsets = OffsetTranslation(0)
     offsets.add(0, 0, 3)
     offsets.add(7, 3, 2)
     assert [offsets.translate(n) for n in (3, 5, 7, 8, 9)] == [3, 3, 3, 4, 5]
 
 
 def test_offset_that_is_not_mirrored_yet_or_too_old_is_unknown() -> None:
-    offsets = OffsetMap(5)
+    offsets = OffsetTranslation(5)
     assert offsets.translate(5) is None
     offsets.add(6, 0, 2)
     assert offsets.translate(4) is None
@@ -45,7 +45,7 @@ def test_offset_that_is_not_mirrored_yet_or_too_old_is_unknown() -> None:
 
 def test_records_that_are_repeated_replace_the_old_ones() -> None:
     """After a crash the records behind the stored progress are mirrored again, at the end of the target's log."""
-    offsets = OffsetMap(0)
+    offsets = OffsetTranslation(0)
     offsets.add(0, 0, 10)
     offsets.add(6, 14, 4)
     assert [offsets.translate(n) for n in (5, 6, 9, 10)] == [5, 14, 17, 18]
@@ -89,7 +89,7 @@ STEPS = st.lists(
 def test_map_is_the_list_of_all_pairs(steps: list[tuple[Any, ...]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offset_map, "BLOCK", 3)  # so that there are many blocks
-        offsets, model, downstream = OffsetMap(0), Model(), 0
+        offsets, model, downstream = OffsetTranslation(0), Model(), 0
         disk: dict[bytes, bytes] = {}
         stored = Model()
         for kind, *numbers in steps:
@@ -115,7 +115,7 @@ def test_map_is_the_list_of_all_pairs(steps: list[tuple[Any, ...]]) -> None:
             ]
 
 
-def store(disk: dict[bytes, bytes], offsets: OffsetMap, *, until: int | None = None) -> None:
+def store(disk: dict[bytes, bytes], offsets: OffsetTranslation, *, until: int | None = None) -> None:
     for key, value in encode_changes(PARTITION, None, offsets)[:until]:
         if value is None:
             disk.pop(key, None)
@@ -126,7 +126,7 @@ def store(disk: dict[bytes, bytes], offsets: OffsetMap, *, until: int | None = N
 def test_blocks_without_the_next_offset_are_cut_to_the_older_one() -> None:
     """A crash between the records of one store: blocks come first."""
     disk: dict[bytes, bytes] = {}
-    offsets = OffsetMap(0)
+    offsets = OffsetTranslation(0)
     offsets.add(0, 0, 5)
     store(disk, offsets)
     offsets.add(5, 9, 5)
@@ -138,7 +138,7 @@ def test_blocks_without_the_next_offset_are_cut_to_the_older_one() -> None:
 
 def test_oldest_block_goes_when_there_are_too_many() -> None:
     disk: dict[bytes, bytes] = {}
-    offsets = OffsetMap(0)
+    offsets = OffsetTranslation(0)
     count = offset_map.BLOCK * (offset_map.MAX_BLOCKS + 2)
     for number in range(count):
         offsets.add(2 * number, number, 1)
@@ -157,7 +157,7 @@ def test_oldest_block_goes_when_there_are_too_many() -> None:
 def test_position_that_the_stored_blocks_do_not_cover_is_unknown() -> None:
     """Whatever prefix of the topic's log was deleted, a translation is the right one or none."""
     log: list[tuple[bytes, bytes | None]] = []
-    offsets, after = OffsetMap(0), OffsetMap(0)
+    offsets, after = OffsetTranslation(0), OffsetTranslation(0)
     count = 3 * offset_map.BLOCK
     for number in range(count + 40):
         after.add(2 * number, number, 1)
@@ -185,7 +185,7 @@ def test_position_that_the_stored_blocks_do_not_cover_is_unknown() -> None:
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_missing_block_leaves_what_comes_after_it(missing: int) -> None:
     disk: dict[bytes, bytes] = {}
-    offsets = OffsetMap(0)
+    offsets = OffsetTranslation(0)
     for number in range(2 * offset_map.BLOCK + 5):
         offsets.add(2 * number, number, 1)
     store(disk, offsets)
@@ -198,7 +198,7 @@ def test_missing_block_leaves_what_comes_after_it(missing: int) -> None:
 
 def test_progress_that_was_stored_without_its_extent_is_read() -> None:
     disk: dict[bytes, bytes] = {}
-    offsets = OffsetMap(0)
+    offsets = OffsetTranslation(0)
     offsets.add(0, 0, 10)
     store(disk, offsets)
     for key, value in disk.items():
@@ -208,7 +208,7 @@ def test_progress_that_was_stored_without_its_extent_is_read() -> None:
 
 
 def test_rewind_forgets_what_the_source_lost() -> None:
-    offsets = OffsetMap(0)
+    offsets = OffsetTranslation(0)
     offsets.add(0, 0, 10)
     offsets.rewind(4)
     assert offsets.next_offset == 4
