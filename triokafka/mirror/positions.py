@@ -44,7 +44,7 @@ class StoredPosition:
     extent: tuple[int, int] | None = None
     """Which runs the map had; None if it was not stored (before 1.0)."""
 
-    def offset_map(self) -> OffsetTranslation:
+    def offset_translation(self) -> OffsetTranslation:
         """Return the offset map as it was stored."""
         return OffsetTranslation.restore(self.floor, self.next_offset, self.blocks, self.extent)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triokafka.mirror import offset_map
+from triokafka.mirror import offset_translation
 from triokafka.mirror.offset_translation import OffsetTranslation
 from triokafka.mirror.positions import MirrorPositionsError, decode_positions, encode_changes
 from triokafka.structs import TopicPartition
@@ -88,7 +88,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_map_is_the_list_of_all_pairs(steps: list[tuple[Any, ...]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offset_map, "BLOCK", 3)  # so that there are many blocks
+        patch.setattr(offset_translation, "BLOCK", 3)  # so that there are many blocks
         offsets, model, downstream = OffsetTranslation(0), Model(), 0
         disk: dict[bytes, bytes] = {}
         stored = Model()
@@ -107,7 +107,7 @@ def test_map_is_the_list_of_all_pairs(steps: list[tuple[Any, ...]]) -> None:
                 store(disk, offsets)
                 stored.pairs, stored.next = dict(model.pairs), model.next
             elif disk:
-                offsets = decode_positions(disk)[PARTITION].offset_map()
+                offsets = decode_positions(disk)[PARTITION].offset_translation()
                 model.pairs, model.next = dict(stored.pairs), stored.next
             assert offsets.next_offset == model.next
             assert [offsets.translate(n) for n in range(model.next + 1)] == [
@@ -131,7 +131,7 @@ def test_blocks_without_the_next_offset_are_cut_to_the_older_one() -> None:
     store(disk, offsets)
     offsets.add(5, 9, 5)
     store(disk, offsets, until=1)
-    restored = decode_positions(disk)[PARTITION].offset_map()
+    restored = decode_positions(disk)[PARTITION].offset_translation()
     assert restored.next_offset == 5
     assert [restored.translate(n) for n in (4, 5, 6)] == [4, 5, None]
 
@@ -139,17 +139,17 @@ def test_blocks_without_the_next_offset_are_cut_to_the_older_one() -> None:
 def test_oldest_block_goes_when_there_are_too_many() -> None:
     disk: dict[bytes, bytes] = {}
     offsets = OffsetTranslation(0)
-    count = offset_map.BLOCK * (offset_map.MAX_BLOCKS + 2)
+    count = offset_translation.BLOCK * (offset_translation.MAX_BLOCKS + 2)
     for number in range(count):
         offsets.add(2 * number, number, 1)
         if number % 50 == 0:
             store(disk, offsets)
     store(disk, offsets)
-    assert len(offsets) <= offset_map.BLOCK * offset_map.MAX_BLOCKS
-    assert len(disk) <= offset_map.MAX_BLOCKS + 1
+    assert len(offsets) <= offset_translation.BLOCK * offset_translation.MAX_BLOCKS
+    assert len(disk) <= offset_translation.MAX_BLOCKS + 1
     assert offsets.translate(offsets.floor - 1) is None
     assert offsets.translate(2 * count - 1) == count
-    restored = decode_positions(disk)[PARTITION].offset_map()
+    restored = decode_positions(disk)[PARTITION].offset_translation()
     assert restored.floor == offsets.floor
     assert restored.translate(offsets.floor + 7) == offsets.translate(offsets.floor + 7)
 
@@ -158,7 +158,7 @@ def test_position_that_the_stored_blocks_do_not_cover_is_unknown() -> None:
     """Whatever prefix of the topic's log was deleted, a translation is the right one or none."""
     log: list[tuple[bytes, bytes | None]] = []
     offsets, after = OffsetTranslation(0), OffsetTranslation(0)
-    count = 3 * offset_map.BLOCK
+    count = 3 * offset_translation.BLOCK
     for number in range(count + 40):
         after.add(2 * number, number, 1)
         if number < count:
@@ -169,7 +169,7 @@ def test_position_that_the_stored_blocks_do_not_cover_is_unknown() -> None:
         disk = {key: value for key, value in log[deleted:] if value is not None}
         if PARTITION not in decode_positions(disk):
             continue
-        restored = decode_positions(disk)[PARTITION].offset_map()
+        restored = decode_positions(disk)[PARTITION].offset_translation()
         assert restored.next_offset == offsets.next_offset
         for again in range(2):
             for upstream in range(0, 2 * count, 7):
@@ -178,7 +178,7 @@ def test_position_that_the_stored_blocks_do_not_cover_is_unknown() -> None:
                 restored.add(2 * number, number, 1)
             assert restored.translate(2 * count + 20) == after.translate(2 * count + 20)
             store(disk, restored)
-            restored = decode_positions(disk)[PARTITION].offset_map()
+            restored = decode_positions(disk)[PARTITION].offset_translation()
             assert again or len(restored) >= 40
 
 
@@ -186,12 +186,12 @@ def test_position_that_the_stored_blocks_do_not_cover_is_unknown() -> None:
 def test_missing_block_leaves_what_comes_after_it(missing: int) -> None:
     disk: dict[bytes, bytes] = {}
     offsets = OffsetTranslation(0)
-    for number in range(2 * offset_map.BLOCK + 5):
+    for number in range(2 * offset_translation.BLOCK + 5):
         offsets.add(2 * number, number, 1)
     store(disk, offsets)
     del disk[next(key for key in disk if b'"block":%d' % missing in key)]
-    restored = decode_positions(disk)[PARTITION].offset_map()
-    first = 2 * offset_map.BLOCK * (missing + 1)
+    restored = decode_positions(disk)[PARTITION].offset_translation()
+    first = 2 * offset_translation.BLOCK * (missing + 1)
     assert restored.translate(first - 1 if missing < 2 else 0) is None
     assert restored.translate(first + 4) == (None if missing == 2 else offsets.translate(first + 4))
 
@@ -203,7 +203,7 @@ def test_progress_that_was_stored_without_its_extent_is_read() -> None:
     store(disk, offsets)
     for key, value in disk.items():
         disk[key] = value.replace(b',"extent":[0,1]', b"")
-    restored = decode_positions(disk)[PARTITION].offset_map()
+    restored = decode_positions(disk)[PARTITION].offset_translation()
     assert [restored.translate(n) for n in (0, 9, 10)] == [0, 9, 10]
 
 
