@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from benchmarks import plots
 from benchmarks.report import as_document as as_document
 from benchmarks.report import save
+from benchmarks.verdict import Verdict, at_most
 from triokafka.assignors import BUILT_IN, Assignment, MemberSubscription, PartitionAssignor
 from triokafka.assignors.assignor import Members, PartitionRacks
 
@@ -43,15 +44,6 @@ class Row(NamedTuple):
     again_seconds: float
     moved: int
     """Partitions that moved the second time although their owner was still there."""
-
-
-class Verdict(NamedTuple):
-    """What was aimed at, and what was measured."""
-
-    aim: str
-    target: float
-    found: float
-    met: bool
 
 
 class Findings(NamedTuple):
@@ -120,7 +112,7 @@ def run(sizes: Sequence[int] = (10, 30, 100, 300, _TARGET_SIZE), rounds: int = 3
         if row.members == _TARGET_SIZE:
             aim = f"s for {row.members:,} members of {row.partitions:,} partitions, {row.kind}, {row.strategy}"
             worst = max(row.fresh_seconds, row.again_seconds)
-            targets.append(Verdict(aim, _TARGETS[row.kind], worst, worst <= _TARGETS[row.kind]))
+            targets.append(at_most(aim, _TARGETS[row.kind], worst))
     return Findings(rows, targets, [])
 
 

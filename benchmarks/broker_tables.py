@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from benchmarks import plots
+from benchmarks.verdict import Verdict, at_least
 
 LATENCY_RATE: Final = 1_000
 
@@ -68,15 +69,6 @@ class InProcessRow(NamedTuple):
     worst_ms: float
 
 
-class Verdict(NamedTuple):
-    """What was aimed at, and what was measured."""
-
-    aim: str
-    target: float
-    found: float
-    met: bool
-
-
 class Findings(NamedTuple):
     """All of a run."""
 
@@ -100,24 +92,29 @@ def verdicts(
         if ours is None or theirs is None:
             continue
         label = f"{cell[0]} B, {cell[1]} partitions, {cell[2]} connections"
-        found.append(_at_least(f"{label}: produce / noida-db", 0.8, ours, theirs, lambda r: r.produced_per_second))
-        found.append(_at_least(f"{label}: consume / noida-db", 1.0, ours, theirs, lambda r: r.consumed_per_second))
+        found.append(
+            _ratio(f"{label}: produce / noida-db", 0.8, ours, theirs, lambda r: r.produced_per_second)
+        )
+        found.append(
+            _ratio(f"{label}: consume / noida-db", 1.0, ours, theirs, lambda r: r.consumed_per_second)
+        )
     starts = {row.broker: row for row in starting}
     kafka, ours_started = starts.get("Apache Kafka"), starts.get("triokafka")
     if kafka is not None and ours_started is not None:
         label = f"with {ours_started.records:,} records, Apache Kafka's / ours"
-        found.append(_at_least("start-up, Apache Kafka's / ours", 10, kafka, ours_started, lambda r: r.empty_seconds))
-        found.append(_at_least(f"start-up {label}", 10, kafka, ours_started, lambda r: r.full_seconds))
-        found.append(_at_least("memory, Apache Kafka's / ours", 5, kafka, ours_started, lambda r: r.empty_mib))
-        found.append(_at_least(f"memory {label}", 5, kafka, ours_started, lambda r: r.full_mib))
+        found.append(
+            _ratio("start-up, Apache Kafka's / ours", 10, kafka, ours_started, lambda r: r.empty_seconds)
+        )
+        found.append(_ratio(f"start-up {label}", 10, kafka, ours_started, lambda r: r.full_seconds))
+        found.append(_ratio("memory, Apache Kafka's / ours", 5, kafka, ours_started, lambda r: r.empty_mib))
+        found.append(_ratio(f"memory {label}", 5, kafka, ours_started, lambda r: r.full_mib))
     for row in in_process:
         found.append(Verdict("running_broker ready, ms", 20, row.median_ms, row.median_ms < 20))
     return found
 
 
-def _at_least(aim: str, target: float, one: Any, other: Any, figure: Callable[[Any], float]) -> Verdict:
-    ratio = figure(one) / figure(other)
-    return Verdict(aim, target, ratio, ratio >= target)
+def _ratio(aim: str, target: float, one: Any, other: Any, figure: Callable[[Any], float]) -> Verdict:
+    return at_least(aim, target, figure(one) / figure(other))
 
 
 def show(found: Findings) -> None:

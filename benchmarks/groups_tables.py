@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from benchmarks import plots
+from benchmarks.verdict import Verdict, at_least, at_most
 
 _MICRO: Final = 1_000_000
 _ENOUGH_TO_TELL: Final = 500_000
@@ -80,15 +81,6 @@ class LoadingRow(NamedTuple):
     """Private memory beyond that of the same broker without offsets."""
 
 
-class Verdict(NamedTuple):
-    """What was aimed at, and what was measured."""
-
-    aim: str
-    target: float
-    found: float
-    met: bool
-
-
 class Findings(NamedTuple):
     """All of a run."""
 
@@ -108,12 +100,12 @@ def verdicts(
     for row in offsets:
         if row.broker == ours and row.what == "commit" and row.size >= 100:
             rate = _MICRO / row.cpu_micros_per_offset
-            found.append(_at_least(f"offsets committed a CPU second, {row.size} in a request", 100_000, rate))
+            found.append(at_least(f"offsets committed a CPU second, {row.size} in a request", 100_000, rate))
     for loaded in loading:
         if loaded.broker == ours and loaded.records >= _ENOUGH_TO_TELL:
             aim = f"CPU seconds to load 1,000,000 records, of {loaded.keys:,} keys"
-            found.append(_at_most(aim, 5, loaded.load_cpu_micros))
-            found.append(_at_most(f"ms that others wait while {loaded.records:,} records load", 100, loaded.worst_ms))
+            found.append(at_most(aim, 5, loaded.load_cpu_micros))
+            found.append(at_most(f"ms that others wait while {loaded.records:,} records load", 100, loaded.worst_ms))
     for protocol in dict.fromkeys(row.protocol for row in groups):
         rows = sorted(
             (row for row in groups if row.broker == ours and row.protocol == protocol), key=lambda r: r.members
@@ -122,21 +114,13 @@ def verdicts(
             first, last = rows[-2:]
             growth = (last.form_cpu / first.form_cpu) / (last.members / first.members)
             aim = f"CPU a member of {last.members:,} over that of {first.members:,}, {protocol} protocol"
-            found.append(_at_most(aim, 1.3, growth))
+            found.append(at_most(aim, 1.3, growth))
             found.append(
-                _at_most(
+                at_most(
                     f"ms that others wait while {last.members:,} join, {protocol} protocol", 250, last.form_worst_ms
                 )
             )
     return found
-
-
-def _at_least(aim: str, target: float, found: float) -> Verdict:
-    return Verdict(aim, target, found, found >= target)
-
-
-def _at_most(aim: str, target: float, found: float) -> Verdict:
-    return Verdict(aim, target, found, found <= target)
 
 
 def show(found: Findings) -> None:

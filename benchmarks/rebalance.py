@@ -24,6 +24,7 @@ from benchmarks.clients.brokers import in_memory_broker
 from benchmarks.rebalance_play import MODES, Cost, add_one
 from benchmarks.report import as_document as as_document
 from benchmarks.report import save
+from benchmarks.verdict import Verdict, at_most
 from triokafka.testing import Simulation, run_simulation, running_broker
 
 PARTITIONS: Final = 1_000
@@ -66,15 +67,6 @@ class Row(NamedTuple):
         )
 
 
-class Verdict(NamedTuple):
-    """What was aimed at, and what was measured."""
-
-    aim: str
-    target: float
-    found: float
-    met: bool
-
-
 class Findings(NamedTuple):
     """All of a run."""
 
@@ -109,7 +101,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
             for what in ("messages", "bytes"):
                 growth = (getattr(large, what) / large.members) / (getattr(small, what) / small.members)
                 aim = f"{what} a member of {large.members} over those of {small.members}, {mode}, {where}"
-                found.append(Verdict(aim, _GROWTH, growth, growth <= _GROWTH))
+                found.append(at_most(aim, _GROWTH, growth))
     return found
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_output import without_waiting
-from triokafka.cli import produce as produce_module
+from triokafka.cli import produce_run
 from triokafka.cli import reaching as reaching_module
 from triokafka.cli.app import run
 from triokafka.cli.line_reader import Item
@@ -425,7 +425,7 @@ class TestProduceAndConsume:
         self, tool: Tool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """As ``triokafka produce t < /dev/zero``."""
-        monkeypatch.setattr(produce_module, "_LONGEST_LINE", 100_000)
+        monkeypatch.setattr(produce_run, "_LONGEST_LINE", 100_000)
         largest = ("-X", "max.request.size=200000")
         done = tool(
             "produce", "endless", *largest, stdin=f"one\n{'x' * 150_000}\n{'x' * 2_000_000}\nthree\n{'x' * 300_000}"
@@ -604,7 +604,7 @@ class TestNobodyThere:
         self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Otherwise it would be silent for as long as ``delivery_timeout_ms``, which is two minutes."""
-        monkeypatch.setattr(produce_module, "_PATIENCE", 0.2)
+        monkeypatch.setattr(produce_run, "_PATIENCE", 0.2)
         broker = BrokerProcess(None)
         bootstrap = broker.start()
 

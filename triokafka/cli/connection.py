@@ -235,3 +235,8 @@ def read_properties_text(path: str) -> dict[str, str]:
         return resolved(parse_properties(text, source=path), parse_properties)
 
     return configured(read, text_of_file(path))
+
+
+def pairs_or_empty(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """Parse several NAME=VALUE; a name alone has an empty value."""
+    return pairs(option, [text if "=" in text else f"{text}=" for text in texts])

@@ -147,7 +147,11 @@ class FlowState:
                 committed[partition] = _of(flow)._replace(epochs=epochs, stored_offset=-1)
         self._stored = committed | {
             partition: _Known(
-                position.topic_id, position.remote_id, position.offset_translation(), position.epochs, position.next_offset
+                position.topic_id,
+                position.remote_id,
+                position.offset_translation(),
+                position.epochs,
+                position.next_offset,
             )
             for partition, position in stored.items()
         }

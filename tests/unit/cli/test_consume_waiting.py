@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triokafka.cli.consume import _Run, _Start
+from triokafka.cli.consume_run import ConsumedTopics, ConsumeRun
 from triokafka.cli.consume_start import StartPosition
 from triokafka.cli.formatters import make_formatter
 
@@ -13,38 +13,40 @@ from triokafka.cli.formatters import make_formatter
     ("start", "more", "assigned", "expected"),
     [
         (
-            _Start("orders", None, None, None, waits=False),
+            ConsumedTopics("orders", None, None, None, waits=False),
             {},
             True,
             "waiting for new records of orders …; --from-beginning prints those that are there already",
         ),
         (
-            _Start("orders", None, 2, StartPosition("earliest"), waits=False),
+            ConsumedTopics("orders", None, 2, StartPosition("earliest"), waits=False),
             {},
             True,
             "waiting for records of orders, partition 2 …",
         ),
         (
-            _Start("orders", None, None, None, waits=False),
+            ConsumedTopics("orders", None, None, None, waits=False),
             {"group_id": "audit"},
             True,
             "waiting for new records of orders …",
         ),
         (
-            _Start(None, "ord.*", None, None, waits=False),
+            ConsumedTopics(None, "ord.*", None, None, waits=False),
             {},
             False,
             "waiting for partitions of topics that match ord.* …",
         ),
         (
-            _Start("orders", None, None, None, waits=False),
+            ConsumedTopics("orders", None, None, None, waits=False),
             {"group_id": "audit"},
             False,
             "waiting for partitions of orders …; group audit has not assigned any to this consumer yet",
         ),
     ],
 )
-def test_line_names_what_the_run_waits_for(start: _Start, more: dict[str, str], assigned: bool, expected: str) -> None:
+def test_line_names_what_the_run_waits_for(
+    start: ConsumedTopics, more: dict[str, str], assigned: bool, expected: str
+) -> None:
     options = {"default_api_timeout_ms": 5_000, "auto_offset_reset": "latest", **more}
-    run = _Run(start, options, make_formatter("default", {}), skips_errors=False)
+    run = ConsumeRun(start, options, make_formatter("default", {}), skips_errors=False)
     assert run._waiting(assigned=assigned) == expected
