@@ -1174,7 +1174,7 @@ def for_code(code: int) -> type[BrokerResponseError]:
 
 
 class ErrorCategory(StrEnum):
-    """What a transactional program does about an error (KIP-1050)."""
+    """The reaction of a transactional program to an error (KIP-1050)."""
 
     RETRIABLE = "retriable"
     """Repeat the call."""
@@ -1213,7 +1213,7 @@ _INVALID_CONFIGURATION: Final = (
 
 
 def category_of(error: Exception) -> ErrorCategory:
-    """Return what a transactional program does about ``error``. Errors of no other category are abortable."""
+    """Return the reaction of a transactional program to ``error``. Errors of no other category are abortable."""
     if isinstance(error, _APPLICATION_RECOVERABLE):
         return ErrorCategory.APPLICATION_RECOVERABLE
     if isinstance(error, _INVALID_CONFIGURATION):

@@ -62,7 +62,7 @@ class LoopThread:
         return True
 
     def start(self, work: Callable[..., Awaitable[None]], *arguments: Any, name: str) -> None:
-        """Run ``work`` as a task of the loop. What it raises is logged.
+        """Run ``work`` as a task of the loop. Its errors are logged.
 
         Raises:
             IllegalStateError: the loop has ended.

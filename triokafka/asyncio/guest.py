@@ -1,6 +1,6 @@
 """Trio beside asyncio, in the thread of the asyncio loop.
 
-A call between the two costs no change of threads here, which is most of what a single `send` takes through the loop
+A call between the two costs no change of threads here, which is most of the cost of a single `send` through the loop
 thread. The asyncio loop watches Trio's sockets through the descriptor of `SteppedRun`, and its next deadline through a
 timer; there is no polling.
 """
@@ -80,7 +80,7 @@ class GuestLoop:
             self._work_on_steps(None)
 
     def start(self, work: Callable[..., Awaitable[None]], *arguments: Any, name: str) -> None:
-        """Run ``work`` as a task of Trio. What it raises is logged.
+        """Run ``work`` as a task of Trio. Its errors are logged.
 
         Raises:
             IllegalStateError: the asyncio loop is closed.

@@ -1,7 +1,7 @@
 """The audit log of authorization: one line per decision, in the words and under the logger of Kafka.
 
-Denials of what a client asked for are logged at INFO, allowed accesses at DEBUG. A client that is denied in a loop
-cannot fill the disk: each second has at most `LINES_PER_SECOND` lines, and one line counts those that were left out.
+Denials of requested accesses are logged at INFO, allowed accesses at DEBUG. A client that is denied in a loop cannot
+fill the disk: each second has at most `LINES_PER_SECOND` lines, and one line counts those that were left out.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _DENIED: Final[dict[ResourceType, type[errors.BrokerResponseError]]] = {
 
 
 NOT_ASKED: Final = -(2**31)
-"""What a response says about authorized operations when the request did not ask."""
+"""The authorized operations in a response whose request did not ask for them."""
 
 _SUPPORTED: Final[dict[ResourceType, tuple[AclOperation, ...]]] = {
     ResourceType.TOPIC: (
@@ -78,12 +78,13 @@ def cluster(operation: AclOperation) -> Access:
 
 
 def or_cluster(operation: AclOperation) -> Access:
-    """An operation on the cluster that allows the same for every item of a request; the handler asks."""
+    """A permission on the cluster that stands for the same permission on every item of a request; the handler checks
+    it."""
     return Access(operation, ResourceType.CLUSTER, lambda request: (CLUSTER_NAME,))
 
 
 class Authorizer(ABC):
-    """Decides what a principal may do: the plug-in interface behind ``authorizer.class.name``.
+    """Decides which operations a principal may perform: the plug-in interface behind ``authorizer.class.name``.
 
     The methods are synchronous and must be quick: a broker asks for every resource of every request, on its event loop.
     An exception fails the request with an unknown error, so nothing is allowed by accident.

@@ -1,8 +1,8 @@
 """The broker of a node: constructs its parts, and starts and stops them in order.
 
 Start: bind the listeners, lock and open the logs, replay the metadata log (`BrokerMetadataPublisher` applies every
-image), register with the controller, accept connections, and then import what has not been needed so far. A stop goes
-the same way backwards. No request is handled here.
+image), register with the controller, accept connections, and then import the modules that no request has needed so far.
+A stop does the reverse. No request is handled here.
 """
 
 from __future__ import annotations
@@ -451,7 +451,7 @@ class Broker:
         self.publisher.logs_offline(topic_partitions, reason)
 
     def clock_jumped(self) -> None:
-        """Do what is due after a jump of the world's clock; see `Node.clock_jumped`."""
+        """Process the deadlines that a jump of the world's clock has passed; see `Node.clock_jumped`."""
         for runtime in self.coordinators.runtimes():
             runtime.clock_jumped()
         self.replicas.clock_jumped()

@@ -364,7 +364,7 @@ class Node:
         """End at once and leave everything as a process that is killed does; for tests.
 
         Connections break in the middle of responses, the controller is not told, nothing is flushed, checkpointed or
-        marked as closed cleanly: what was written stays, and the next start recovers it. Call it inside the block, in
+        marked as closed cleanly: the next start recovers the written data. Call it inside the block, in
         the task that entered it; leaving the block does nothing more.
         """
         await self._stop(cleanly=False)
@@ -432,7 +432,7 @@ class Node:
         publisher.unsubscribe(published)
 
     def clock_jumped(self, seconds: float) -> None:
-        """Do what is due after a jump of the world's clock by ``seconds`` on all nodes.
+        """Process the deadlines that a jump of the world's clock by ``seconds`` has passed, on all nodes.
 
         Deadlines of groups and waiting requests end, connections that were idle for too long are closed, retention,
         flushes and compaction that time decides happen soon. Brokers keep their registrations, and the quorum its

@@ -304,7 +304,8 @@ class NodeMetadata:
             raise self._start_error.fresh_copy()
 
     async def close(self) -> None:
-        """Close the log. A disk failure is only logged: what was committed was synced. A second call does nothing."""
+        """Close the log. A disk failure is only logged: committed records are synced already. A second call does
+        nothing."""
         parts = self._opened
         if parts is None or parts.closed:
             return

@@ -177,7 +177,7 @@ class NodeStorage:
         self.logs.abandon()
 
     def clock_jumped(self) -> None:
-        """Do what is due after a jump of the world's clock."""
+        """Process the deadlines that a jump of the world's clock has passed."""
         self.logs.clock_jumped()
         self.cleaner.clock_jumped()
 

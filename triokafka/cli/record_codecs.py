@@ -36,7 +36,7 @@ _JAVA_FORMATS: Final[Mapping[str, str]] = {
 _JAVA_STRUCTS: Final[Mapping[str, str]] = {"Float": ">f", "Double": ">d", "Boolean": ">?"}
 
 Decode = Callable[[bytes], Any]
-"""Returns what is printed: bytes, text, or an object for JSON. Raises an error with a message for unreadable bytes."""
+"""Returns the printed form: bytes, text, or an object for JSON. Raises an error with a message for unreadable bytes."""
 Encode = Callable[[bytes], bytes]
 """Returns a key or value from its text. Raises `ValueError` for unreadable text."""
 

@@ -58,7 +58,7 @@ async def process_transactions(
         consumer: has a ``group_id``, ``enable_auto_commit=False`` and is subscribed or assigned; with
             ``isolation_level="read_committed"`` if its input comes from transactions. Not used otherwise meanwhile.
         producer: has a ``transactional_id``, and is not used otherwise meanwhile.
-        handle: async. What it raises aborts the transaction, and the call raises it. It must not commit or abort.
+        handle: async. An exception aborts the transaction, and the call raises it. It must not commit or abort.
         max_records: most records of one transaction; by default ``max_poll_records`` of the consumer.
         max_attempts: how many transactions in a row may be aborted.
 

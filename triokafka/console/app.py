@@ -150,7 +150,7 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
         return found
 
     async def answer(ask: Callable[[ClusterView], Awaitable[Any]]) -> Response:
-        """Return what the view says, or why it does not."""
+        """Return the view's answer, or its error."""
         try:
             return _json(await ask((await session()).view))
         except (KafkaError, ExceptionGroup, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What the page may change, when changes are allowed. Every function takes the JSON that the page sends."""
+"""The changes that the page may make, when changes are allowed. Every function takes the JSON that the page sends."""
 
 from __future__ import annotations
 

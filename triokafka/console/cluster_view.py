@@ -1,4 +1,4 @@
-"""What the page shows of a cluster, as JSON. Answers of brokers are reused for a second."""
+"""The cluster as the page shows it, in JSON. Answers of brokers are reused for a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what a broker's metrics endpoint exports, as far as the console charts it. Pure.
+"""Reads the metrics of a broker's endpoint that the console charts. Pure.
 
 The names are those of the JMX exporter's rules for Kafka, which this package's brokers use as well.
 """

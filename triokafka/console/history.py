@@ -1,4 +1,4 @@
-"""What the page shows over time: lag of groups, and their rebalances. Bounded. Pure."""
+"""The history that the page shows: lag of groups, and their rebalances. Bounded. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Serves the console's application on one address, with a bounded number of connections.
 
-A browser that does not take what it was sent within ``send.timeout.ms`` is disconnected: without that, a reader that
-stands still would hold its live tail, and the end of the process, for ever.
+A browser that does not read its data within ``send.timeout.ms`` is disconnected: without that, a reader that stands
+still would hold its live tail, and the end of the process, for ever.
 """
 
 from __future__ import annotations

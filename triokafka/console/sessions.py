@@ -1,4 +1,4 @@
-"""Who uses the page: one view of the cluster for all, or one for each person who has logged in.
+"""The sessions of the page: one view of the cluster for all, or one for each person who has logged in.
 
 A person logs in with a user of the cluster's SASL mechanism: the page then sees and changes what that user may.
 """

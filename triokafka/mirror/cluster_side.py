@@ -32,7 +32,7 @@ class _Reachability(Hooks):
 class ClusterSide:
     """The source or the target. ``admin`` is open inside the ``async with`` block.
 
-    Its clients let no broker create topics: what was deleted in the source stays deleted, and `TopicReplication`
+    Its clients let no broker create topics: topics that were deleted in the source stay deleted, and `TopicReplication`
     creates topics of the target with their partitions and configurations.
     """
 

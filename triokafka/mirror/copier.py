@@ -1,6 +1,6 @@
 """Copies records: reads partitions of the source, writes them to the target, and stores how far it came.
 
-At least once: progress is stored after the target acknowledged the records, so a crash repeats what came in between.
+At least once: progress is stored after the target acknowledged the records, so a crash repeats the records in between.
 With ``exactly_once`` records and progress are in one transaction. Either way a topic of the target has the progress,
 and the source is only read.
 
@@ -80,7 +80,7 @@ class Copier:
         """Copy until cancelled, or until `FlowState.is_finished`; then the progress is stored.
 
         Raises:
-            KafkaError: the session failed. What the target has is stored, or will be repeated.
+            KafkaError: the session failed. Records that the target has are stored as progress, or will be repeated.
         """
         options = self._options
         writing = {"transactional_id": options.transactional_id} if options.exactly_once else {}

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Counts:
-    """What a flow did since its process started."""
+    """The counts of a flow since its process started."""
 
     records: int = 0
     bytes: int = 0
@@ -208,7 +208,8 @@ class FlowState:
         }
 
     def compare(self, partition: TopicPartition, end: OffsetAndMetadata | None) -> bool:
-        """Go back to where the leader's log still has what was mirrored. Return whether to compare again from there.
+        """Go back to the last mirrored offset that the leader's log still has. Return whether to compare again from
+        there.
 
         ``end`` is the leader's answer about the epoch of `epochs_to_compare`: the newest epoch up to it, and where that
         ends; None if the leader does not know.
@@ -322,7 +323,7 @@ class FlowState:
     # ---------------------------------------------------------------- for the offset syncs
 
     def publish_syncs(self) -> None:
-        """Note that what is stored takes effect, and make its syncs visible to `take_syncs`."""
+        """Make the stored progress effective, and its syncs visible to `take_syncs`."""
         for partition, flow in self.flows.items():
             flow.committed_offset = flow.stored_offset
             if flow.due_sync is not None:

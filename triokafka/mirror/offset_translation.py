@@ -97,7 +97,7 @@ class OffsetTranslation:
         self.next_offset = max(self.next_offset, next_offset)
 
     def rewind(self, next_offset: int) -> None:
-        """Go back to ``next_offset``: the source lost what came after it."""
+        """Go back to ``next_offset``: the source lost the records after it."""
         self._cut(next_offset)
         self.next_offset = next_offset
         self.floor = min(self.floor, next_offset)

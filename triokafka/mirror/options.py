@@ -1,4 +1,4 @@
-"""What a flow copies, from where to where, and how."""
+"""The options of a flow: its clusters, topics and groups, and the settings of copying."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reads what a flow, or MirrorMaker 2, has stored: progress by partition, and translated positions of groups."""
+"""Reads the state that a flow, or MirrorMaker 2, has stored: progress by partition, and translated positions of
+groups."""
 
 from __future__ import annotations
 

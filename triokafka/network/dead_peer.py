@@ -94,7 +94,7 @@ class DeadPeerDetector:
     def look(
         self, silent_since: float, now: float, *, share: float, patience: float, has_others: bool
     ) -> tuple[Verdict, float]:
-        """Return what to do about a response that is overdue since ``silent_since``, and when to check again.
+        """Return the action for a response that is overdue since ``silent_since``, and when to check again.
 
         Args:
             silent_since: when the oldest response became due, or the connection last received bytes.

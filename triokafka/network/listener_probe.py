@@ -27,7 +27,7 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class ListenerKind(enum.Enum):
-    """What a listener is, as far as one connection shows."""
+    """The kind of a listener, as far as one connection shows."""
 
     TLS = "TLS"
     NO_TLS = "Kafka's protocol without TLS"

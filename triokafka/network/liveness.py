@@ -46,7 +46,7 @@ class Liveness:
         return not self.is_watched or now - self.heard_at < self._detector.recent
 
     def look(self, oldest: InFlightRequest, progress: int, now: float, *, has_others: bool) -> tuple[Verdict, float]:
-        """Return what to do about the ``oldest`` request in flight, and when to check again.
+        """Return the action for the ``oldest`` request in flight, and when to check again.
 
         Args:
             oldest: the request.

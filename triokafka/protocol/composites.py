@@ -1,7 +1,7 @@
 """The constructs that put wire types together: structures of fields, structures that may be null, tagged sections.
 
-`Structure` is what a declaration becomes in one version; codecs are generated from it, and it parses and builds by
-itself as their reference.
+`Structure` is a declaration in one version; codecs are generated from it, and it parses and builds by itself as their
+reference.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class KafkaConsumer:
 
         Arguments:
             autocommit: whether to commit, if ``enable_auto_commit`` is on.
-            timeout_ms: time limit for all of this; ``request_timeout_ms`` by default. What is left continues in the
+            timeout_ms: time limit for all of this; ``request_timeout_ms`` by default. Unfinished work continues in the
                 background.
         """
         if self._calls.closed or self._closing:

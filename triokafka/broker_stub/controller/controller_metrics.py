@@ -1,4 +1,5 @@
-"""What the metrics of a controller need: elections counted from committed changes, and the times of the event queue.
+"""The figures behind the metrics of a controller: elections counted from committed changes, and the times of the event
+queue.
 
 Every controller of the quorum counts, since each follows the metadata. Gauges are computed from the image on request.
 """

@@ -47,8 +47,8 @@ K = TypeVar("K", bound=Coordinator)
 class CoordinatorEntry(Generic[K]):
     """A coordinator, with its key type in FindCoordinator and its topic.
 
-    Creating a coordinator imports it, which is a tenth of what a broker does before its first answer. So the broker
-    creates it when the topic exists, when a request needs it, or else soon after the start.
+    Creating a coordinator imports it, which takes a tenth of a broker's start. So the broker creates it when the topic
+    exists, when a request needs it, or else soon after the start.
 
     Args:
         create: imports and returns the coordinator.

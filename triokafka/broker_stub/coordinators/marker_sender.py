@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class MarkerSender:
-    """Sends what a `MarkerQueue` says, one request per broker at a time; see there.
+    """Sends the requests of a `MarkerQueue`, one per broker at a time.
 
     Args:
         local: writes the markers of partitions that this broker leads.

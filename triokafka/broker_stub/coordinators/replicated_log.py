@@ -30,7 +30,7 @@ class ReplicatedCoordinatorLog:
     """Appends to and reads from the partitions of ``topic``.
 
     Args:
-        codec: compression of what is appended, by Kafka's number (``offsets.topic.compression.codec``).
+        codec: the compression of appended records, by Kafka's number (``offsets.topic.compression.codec``).
         read_bytes: bytes read at once while loading (``offsets.load.buffer.size``), limited so that others do not wait.
     """
 

@@ -70,7 +70,7 @@ class LogTruncation:
         state = self._state
         state.durability.cut_at(offset)
         state.log_start_offset = min(state.log_start_offset, offset)
-        # On disk before the cut: otherwise recovery after a crash would trust what is written there next.
+        # On disk before the cut: otherwise recovery after a crash would trust the bytes that are written there next.
         if self._before_cut is not None:
             self._before_cut(offset)
 

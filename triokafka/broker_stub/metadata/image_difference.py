@@ -25,7 +25,7 @@ K = TypeVar("K")
 def difference_records(before: MetadataImage, after: MetadataImage) -> Iterator[Struct]:
     """Yield the records whose replay on ``before`` leads to ``after``, apart from offset and epoch.
 
-    What is equal in both has no record. A topic that was deleted and created again is removed first.
+    Equal parts have no record. A topic that was deleted and created again is removed first.
     """
     for name in _keys_of(before.features, after.features):
         level = after.features.get(name, 0)

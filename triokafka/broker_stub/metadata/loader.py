@@ -1,8 +1,9 @@
 """The committed image of one node: following the metadata log from committed records to published changes.
 
-A node that does not lead replays what the quorum has committed (`MetadataLoader.next_change`). The active controller
-has replayed its own records when it staged them, so it brings the finished change (`MetadataLoader.publish_own`).
-Either way there is one image, and every change goes through one publisher, in the order of the log.
+A node that does not lead replays the records that the quorum has committed (`MetadataLoader.next_change`). The active
+controller has replayed its own records when it staged them, so it brings the finished change
+(`MetadataLoader.publish_own`). Either way there is one image, and every change goes through one publisher, in the order
+of the log.
 
 Pure: a caller runs the steps and waits where it likes.
 """

@@ -25,7 +25,7 @@ class NodeMetrics:
 
     Args:
         controller: the node's controller role; None without it.
-        traffic: what the node sends to the other nodes of the quorum, and receives from them; None without others.
+        traffic: the node's traffic with the other nodes of the quorum; None without others.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ async def prometheus_text(samples: Iterable[Sample], world: World) -> str:
     """As `as_prometheus_text`, for tens of thousands of samples: with a checkpoint after every two milliseconds of
     work, so that other tasks can run.
 
-    ``samples`` may be an iterator that computes them: what it has not read yet may change in between.
+    ``samples`` may be an iterator that computes them: samples that are not read yet may change in between.
     """
     families, rest, texts = _Families(), iter(samples), list[str]()
 

@@ -49,14 +49,15 @@ class SaslOptions(NamedTuple):
 
 
 class SaslStep(NamedTuple):
-    """What to do about a frame: send ``parts``, and then close the connection if there is a ``refusal``."""
+    """The reaction to a frame: send ``parts``, and then close the connection if there is a ``refusal``."""
 
     parts: Sequence[Buffer]
     refusal: str | None = None
     delayed: bool = False
     """Whether the refusal waits for ``connection.failed.authentication.delay.ms`` (KIP-306)."""
     evaluate: Callable[[], bytes | SaslAuthenticationFailedError] | None = None
-    """What to run in a thread, because it may wait; `SaslSession.evaluated` takes the result and returns the step."""
+    """A function to run in a thread, because it may wait; `SaslSession.evaluated` takes the result and returns the
+    step."""
 
 
 class _State(enum.Enum):

@@ -1,4 +1,4 @@
-"""What the state machine of the quorum wants done: requests to send, responses to give, events to report."""
+"""The effects of the state machine of the quorum: requests to send, responses to give, events to report."""
 
 from __future__ import annotations
 

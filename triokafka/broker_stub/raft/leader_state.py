@@ -1,4 +1,4 @@
-"""The state of the leader: how far every replica is, what is committed, and whether a majority still follows."""
+"""The state of the leader: the progress of every replica, the high watermark, and whether a majority still follows."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class Leader:
     # Commitment
 
     def update_high_watermark(self, flushed_offset: int) -> bool:
-        """Compute what is committed, if this leader's log is on disk before ``flushed_offset``.
+        """Compute the high watermark, if this leader's log is on disk before ``flushed_offset``.
 
         Returns whether the high watermark has advanced.
         """

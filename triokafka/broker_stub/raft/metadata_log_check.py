@@ -3,8 +3,8 @@
 Every batch is read: its checksum has to match, its offset has to continue the log, and epochs never decrease. Offset
 and epoch of a batch are not part of its checksum, so one changed bit in them shows in no other way.
 
-What a snapshot contains is not needed from the log. Damage below the newest snapshot therefore loses nothing: the log
-then begins at the end of the snapshot, and the damaged file is kept beside it.
+The log does not need the records that a snapshot contains. Damage below the newest snapshot therefore loses nothing:
+the log then begins at the end of the snapshot, and the damaged file is kept beside it.
 """
 
 from __future__ import annotations

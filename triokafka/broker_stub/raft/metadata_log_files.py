@@ -48,7 +48,7 @@ class MetadataLogFiles:
         committed: the checkpointed offset up to which all records are known to be committed and on this disk.
         repair: truncate the log at its damage and keep the cut bytes in a file, instead of raising.
         can_vote: this node may be a voter. The log of one that never is has acknowledged nothing: it is repaired, and
-            the leader sends again what is missing.
+            the leader sends the missing records again.
 
     Raises:
         DamagedLogError: the log is damaged, beyond a torn tail. The message names the file, the position and the

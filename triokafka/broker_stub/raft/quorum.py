@@ -386,7 +386,7 @@ class Quorum:
     # Answers of others
 
     def learn(self, leader_id: int | None, epoch: int, endpoints: Endpoints, now: float) -> bool:
-        """Follow what a peer says about epoch and leader; return False if it contradicts what this node knows."""
+        """Adopt a peer's epoch and leader; return False if they contradict those that this node knows."""
         if not self._is_consistent(leader_id, epoch):
             if now - self._complained_at >= COMPLAINT_PAUSE:  # any stranger can cause it
                 self._complained_at = now

@@ -1,4 +1,4 @@
-"""What a node of the quorum measures: elections, commits, appended and fetched records, idle time. Pure.
+"""Measurements of a node of the quorum: elections, commits, appended and fetched records, idle time. Pure.
 
 Averages, maxima and rates are over Kafka's window of two samples of 30 seconds. Times are seconds on the monotonic
 clock.

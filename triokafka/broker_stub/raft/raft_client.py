@@ -329,7 +329,7 @@ class RaftClient:
         self._rescheduled.set()
 
     def _pump(self) -> None:
-        """Let the state machine do what is due, and carry out its effects. Its events may call this again."""
+        """Let the state machine do its due work, and carry out its effects. Its events may call this again."""
         if self._stopped:
             return
         self._pump_again = True

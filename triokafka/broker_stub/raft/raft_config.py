@@ -12,7 +12,7 @@ from triokafka.structs import Node
 
 
 class RaftConfig(NamedTuple):
-    """What a node of the quorum needs to know.
+    """The configuration of a node of the quorum.
 
     Args:
         node_id: ``node.id``.

@@ -172,7 +172,7 @@ class RaftCore:
     # Time
 
     def poll(self, now: float) -> float:
-        """Do what is due; return when to call again at the latest."""
+        """Do the due work; return the time of the next call at the latest."""
         quorum = self.quorum
         fetch_server = self._used.fetch_server
         if self._halted:
@@ -552,7 +552,7 @@ class RaftCore:
         self.quorum.commit(now)
 
     def write_failed(self, error: KafkaStorageError, now: float) -> None:
-        """Drop what is not on disk, as after a crash, and lead no more: the epoch's records must stay what they were.
+        """Drop the records that are not on disk, as after a crash, and resign: the records of an epoch must not change.
 
         If that fails, too, the node does nothing further until its next start.
         """

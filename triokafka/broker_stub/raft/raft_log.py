@@ -56,7 +56,7 @@ class SnapshotWriter(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Delete what was written. Does nothing after `finish`."""
+        """Delete the written part. Does nothing after `finish`."""
         ...
 
 

@@ -92,7 +92,7 @@ class SnapshotFileWriter:
         self._finished(self._snapshot_id)
 
     def abandon(self) -> None:
-        """Delete what was written. Does nothing after `finish`, or after a failure."""
+        """Delete the written part. Does nothing after `finish`, or after a failure."""
         file, self._file = self._file, None
         if file is None:
             return

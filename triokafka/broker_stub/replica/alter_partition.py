@@ -1,6 +1,7 @@
 """Proposals of new in-sync sets to the controller: AlterPartition requests in batches, one in flight (KIP-497).
 
-`PendingProposals` decides what is sent and what a result means; it is pure. `AlterPartitionSender` is its task.
+`PendingProposals` chooses the proposals to send and applies the results; it is pure. `AlterPartitionSender` is its
+task.
 """
 
 from __future__ import annotations

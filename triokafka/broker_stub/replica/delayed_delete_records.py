@@ -1,4 +1,4 @@
-"""What a DeleteRecords request waits for: that every replica has deleted the records."""
+"""A DeleteRecords request waits until every replica has deleted the records."""
 
 from __future__ import annotations
 

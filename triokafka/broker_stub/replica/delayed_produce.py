@@ -1,4 +1,4 @@
-"""What a Produce request waits for: replicas, or a flush of the leader's log."""
+"""A Produce request waits for replicas, or for a flush of the leader's log."""
 
 from __future__ import annotations
 

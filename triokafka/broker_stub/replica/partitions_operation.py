@@ -1,4 +1,4 @@
-"""A request that waits until each of its partitions has reached what it asks for."""
+"""A request that waits until each of its partitions meets its condition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PartitionsOperation(DelayedOperation, Generic[P]):
 
     Args:
         timeout_ms: how long it may take.
-        outcomes: what the waiting handler builds the response from.
+        outcomes: the results by partition, from which the waiting handler builds the response.
         partitions: the partition of a name; raises `BrokerResponseError` for one that is not here.
         settled: the code of a partition, None while it has to wait.
     """

@@ -26,7 +26,7 @@ class RackAwareSelector:
         self._rack_of = rack_of
 
     def __call__(self, partition: Partition, offset: int, rack: str) -> int | None:
-        """See `ReplicaSelector`. Of several followers, the one that is furthest wins."""
+        """See `ReplicaSelector`. Chooses the follower with the highest log end offset."""
         if rack == self._own_rack:
             return None
         candidates: Mapping[int, int] = {

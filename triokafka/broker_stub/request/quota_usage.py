@@ -26,7 +26,7 @@ class QuotaUsage:
     """Amounts that clients used of one quota.
 
     Args:
-        config: the windows of the quota. All windows but one are the burst: what a client that was quiet may use at
+        config: the windows of the quota. All windows but one are the burst: the amount that an idle client may use at
             once, without a throttle time.
         limit: the quota, per second; it may change.
     """

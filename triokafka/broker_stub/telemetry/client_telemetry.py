@@ -1,4 +1,5 @@
-"""Client telemetry of one broker (KIP-714): which client is to push what, whether a push may come now, and its values.
+"""Client telemetry of one broker (KIP-714): which metrics each client pushes, whether a push may come now, and the
+pushed values.
 
 Pure. Instances are soft state of this broker, and bounded: the one that was used longest ago makes room. A subscription
 is a resource of type client metrics in the metadata, with ``metrics``, ``interval.ms`` and ``match``.
@@ -34,7 +35,7 @@ _SOFTWARE_UNKNOWN: Final = ("unknown", "unknown")
 
 
 class ClientFacts(NamedTuple):
-    """What the ``match`` of a subscription compares."""
+    """The facts about a client that the ``match`` of a subscription may name."""
 
     client_instance_id: UUID
     client_id: str
@@ -63,7 +64,8 @@ def parse_match(text: str) -> dict[str, str]:
 
 
 def subscription_for(facts: ClientFacts, configs: Iterable[Mapping[str, str]]) -> Subscription:
-    """Return what a client is to push: the metrics of all matching resources, at the shortest of their intervals."""
+    """Return the subscription of a client: the metrics of all matching resources, at the shortest of their
+    intervals."""
     metrics: set[str] = set()
     intervals: list[int] = []
     for config in configs:
@@ -87,7 +89,7 @@ class ClientInstance:
         self.subscription = subscription
         self.got_at = self.pushed_at = float("-inf")
         self.may_ask_again = False
-        """Whether the last push was refused with an error that a new subscription mends."""
+        """Whether the last push was refused with an error after which the client asks for a new subscription."""
         self.terminating = False
         self.series: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
 

@@ -1,4 +1,4 @@
-"""What the handlers of client telemetry need of a request: the client's facts, and the cluster's subscriptions."""
+"""Parts of a request that the handlers of client telemetry use: the client's facts, and the cluster's subscriptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def subscriptions(context: RequestContext) -> list[Mapping[str, str]]:
 
 
 def facts_of(instance_id: UUID, context: RequestContext) -> ClientFacts:
-    """Return what subscriptions match of the client that sent a request."""
+    """Return the facts about the client that sent a request, for the ``match`` of subscriptions."""
     host, port = context.peer[:2]
     software, version = context.services.telemetry.software_of((host, port))
     return ClientFacts(instance_id, context.client_id, software, version, host, str(port))

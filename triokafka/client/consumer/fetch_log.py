@@ -1,4 +1,4 @@
-"""What a consumer fetched and returned since its metrics last looked."""
+"""Counts of fetched and returned records of a consumer since its metrics last read them."""
 
 from __future__ import annotations
 

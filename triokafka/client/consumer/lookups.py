@@ -67,8 +67,8 @@ class Lookups:
         """Return where leader epochs end in the logs of the present leaders (KIP-320); None if a leader does not know.
 
         ``leader_epoch`` of an answer is the largest epoch of the log that is not newer than the given one. A reader
-        whose last record had that epoch, and whose position is above ``offset``, has read what the log does not have:
-        it was truncated.
+        whose last record had that epoch, and whose position is above ``offset``, has read records that the log does not
+        have: it was truncated.
 
         Raises:
             UnsupportedVersionError: a leader is older than Apache Kafka 2.3.

@@ -1,4 +1,4 @@
-"""Leader epochs of what was read, to be compared with the logs of later leaders (KIP-320). Pure."""
+"""Leader epochs of the records that were read, to be compared with the logs of later leaders (KIP-320). Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ReadEpochs(NamedTuple):
     before: int = -1
 
     def same_until(self, epoch: int, end_offset: int) -> OffsetAndMetadata | None:
-        """Return the offset up to which a leader's log surely equals what was read, and the epoch there; None if that
-        is unknown.
+        """Return the offset up to which a leader's log is known to equal the records that were read, and the epoch
+        there; None if that is unknown.
 
         If the offset is below the position, the log was truncated, and the epoch has to be compared in turn.
 

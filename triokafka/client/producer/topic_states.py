@@ -79,7 +79,7 @@ class TopicStates:
         return known
 
     def _checked(self, topic: Any, partition: Any) -> TopicState | None:
-        """Return the topic's state if it is known; refuse what is no topic and no partition."""
+        """Return the topic's state if it is known; raise for an invalid topic or partition."""
         known = self.by_name.get(topic) if isinstance(topic, str) else None
         if known is None:
             _check_topic(topic)

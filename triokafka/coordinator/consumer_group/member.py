@@ -55,7 +55,7 @@ class ClassicTraits(NamedTuple):
 
 
 class MemberProfile(NamedTuple):
-    """What a member reported about itself.
+    """The facts that a member reported about itself.
 
     ``topic_names`` are the topics that it subscribes to by name, ``pattern`` is its regular expression (empty for
     none). ``rebalance_timeout_ms`` is the time that it may take to revoke partitions.

@@ -24,7 +24,7 @@ _LONGEST_MESSAGE: Final = 1_000
 
 
 class GroupOperation(Protocol):
-    """What a request does to the shard of its group."""
+    """A request's change to the shard of its group."""
 
     def __call__(self, *, shard: GroupShard, effects: GroupEffects) -> None:
         """Run the operation on ``shard``, without waiting."""

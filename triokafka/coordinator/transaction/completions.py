@@ -1,4 +1,4 @@
-"""Transactions whose outcome is decided: what the marker writer must do, and the interface to hand it over."""
+"""Transactions whose outcome is decided: the work of the marker writer, and the interface that receives it."""
 
 from __future__ import annotations
 

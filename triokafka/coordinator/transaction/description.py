@@ -1,4 +1,4 @@
-"""ListTransactions and DescribeTransactions: what the shards of a broker know (KIP-664, KIP-994, KIP-1152)."""
+"""ListTransactions and DescribeTransactions: over the shards of a broker (KIP-664, KIP-994, KIP-1152)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def initialize(
     """Answer with the producer id and its new epoch, once they are stored.
 
     Args:
-        expected: what the producer has, to go on with it.
+        expected: the producer's present id and epoch, which it continues to use.
         new_producer_id: an unused id, should one be needed.
 
     Raises:

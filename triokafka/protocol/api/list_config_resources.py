@@ -1,4 +1,4 @@
-"""ListConfigResources (API key 74): what has a configuration (KIP-714, KIP-1142).
+"""ListConfigResources (API key 74): the resources that have a configuration (KIP-714, KIP-1142).
 
 Versions 0–1; flexible. v0: client metrics only. v1: any type.
 """

@@ -39,7 +39,7 @@ _REPEAT_SECONDS: Final = 60.0
 
 
 class NextStep(enum.Enum):
-    """What the fetcher does with a partition next."""
+    """The fetcher's next step for a partition."""
 
     CONTINUE = "continue"
     LOOK_UP = "look up the offsets of the leader"

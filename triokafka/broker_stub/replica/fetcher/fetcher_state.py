@@ -54,7 +54,7 @@ class FetchPosition:
         self.last_fetched_epoch = log.leader_epochs.latest
 
     def target(self, max_bytes: int) -> FetchTarget:
-        """Return what to fetch: the same object as the last time if nothing has changed."""
+        """Return the partitions to fetch: the same object as the last time if nothing has changed."""
         found, log_start_offset = self._target, self.partition.log.log_start_offset
         if (
             found is None
@@ -142,7 +142,7 @@ class FetcherState:
     # -- requests
 
     def plan(self, now: float) -> FetchPlan | None:
-        """Return what to fetch now; None when no partition may be fetched."""
+        """Return the request to send now; None when no partition may be fetched."""
         targets: dict[TopicPartition, FetchTarget] = {}
         for topic_partition, position in self._positions.items():
             if position.delayed_until > now or (not position.in_sync and self._throttled(topic_partition)):

@@ -1,4 +1,4 @@
-"""The task of one fetcher: sends fetches to one leader, one at a time, and applies what comes back."""
+"""The task of one fetcher: sends fetches to one leader, one at a time, and applies the responses."""
 
 from __future__ import annotations
 

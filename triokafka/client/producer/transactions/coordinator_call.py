@@ -14,7 +14,7 @@ TRANSACTION: Final = 1
 
 
 class CallOutcome(Enum):
-    """What the task does after an answer."""
+    """The task's next step after an answer."""
 
     DONE = auto()
     """Go on with the next request."""

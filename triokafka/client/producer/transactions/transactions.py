@@ -215,7 +215,7 @@ class Transactions:
         manager.begin()
 
     async def commit(self) -> None:
-        """Send what is buffered, and commit. See `Transaction.commit`."""
+        """Send the buffered records, and commit. See `Transaction.commit`."""
         self._check_usable()
         manager = self.manager
         manager.begin_commit()
@@ -242,8 +242,8 @@ class Transactions:
     async def _prepare_end(self) -> None:
         """Wait until EndTxn is sent or the commit has failed.
 
-        Records are settled within ``delivery_timeout_ms``. What the coordinators have not answered ``max_block_ms``
-        later fails the transaction, for example offsets whose `send_offsets` was cancelled.
+        Records are settled within ``delivery_timeout_ms``. Requests that the coordinators have not answered
+        ``max_block_ms`` later fail the transaction, for example offsets whose `send_offsets` was cancelled.
         """
         manager = self.manager
 
@@ -280,7 +280,7 @@ class Transactions:
         )
 
     async def abort(self, *, closing: bool = False) -> None:
-        """Drop what was not sent, and abort. See `Transaction.abort`. ``closing``: within ``close_timeout_ms``."""
+        """Drop the unsent records, and abort. See `Transaction.abort`. ``closing``: within ``close_timeout_ms``."""
         if not closing:
             self._check_usable()
         manager = self.manager
