@@ -87,7 +87,7 @@ class Hooks:
     def on_fetch(self, node: Node, partitions: int, size: int, seconds: float) -> None:
         """A broker has answered a fetch with ``size`` bytes of records of several partitions; 0 without records.
 
-        ``seconds`` is the time since the request was made; brokers hold a fetch back until there is something.
+        ``seconds`` is the time since the request was made; brokers delay the response until data is available.
         """
 
     def on_heartbeat(self, group_id: str, seconds: float, error: Exception | None) -> None:

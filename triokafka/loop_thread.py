@@ -133,7 +133,7 @@ class LoopThread:
     def iterate(
         self, make: Callable[[], AbstractAsyncContextManager[AsyncIterator[T]]], *, ahead: int = 2
     ) -> Iterator[T]:
-        """The items of an asynchronous iteration, worked out in the loop while the caller uses the ones before.
+        """The items of an asynchronous iteration, computed in the loop while the caller uses the previous ones.
 
         At most ``ahead`` items wait for the caller. An error of the iteration is raised after the items before it. The
         iteration is cancelled when the returned iterator is closed, or garbage collected.

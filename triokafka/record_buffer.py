@@ -109,7 +109,7 @@ class RecordBuffer:
     def _take_of(
         self, partition: TopicPartition, limit: int | None
     ) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
-        """Return the next records raw, and as the consumer returns them."""
+        """Return the next records twice: as received, and as the consumer returns them."""
         records, begin = self._records[partition], self._begin[partition]
         left = len(records) - begin
         if begin == 0 and (limit is None or left <= limit):
@@ -178,7 +178,7 @@ class RecordBuffer:
         return found
 
     def partitions(self) -> set[TopicPartition]:
-        """Return the partitions of which records have crossed over."""
+        """Return the partitions whose records have reached the buffer."""
         return set(self._ends)
 
     def drop(self, partition: TopicPartition) -> None:

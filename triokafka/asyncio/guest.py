@@ -49,7 +49,7 @@ class GuestLoop:
         self._has_waited = False
         self._end_of_loop = _EndOfLoop()
         self.on_crash: set[Callable[[], object]] = set()
-        """Called if an interruption (`KeyboardInterrupt`) hits Trio itself, after which no task goes on."""
+        """Called if an interruption (`KeyboardInterrupt`) hits Trio itself, after which no task continues."""
 
     # ---------------------------------------------------------------- calls
 

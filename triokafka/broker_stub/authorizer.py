@@ -96,7 +96,7 @@ class Authorizer(ABC):
         return False
 
     def configure(self, properties: Mapping[str, str]) -> None:  # noqa: B027 - an authorizer may need no options
-        """Receive all options of the node by their dotted names, once, before the first question.
+        """Receive all options of the node by their dotted names, once, before the first decision.
 
         Raise an exception to stop the node's start.
         """
@@ -113,7 +113,7 @@ class Authorizer(ABC):
     def allows_somewhere(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether there is any resource of this type to which ``principal`` may do this (KIP-679).
 
-        An authorizer that cannot tell says no; then the permission for the cluster is needed.
+        An authorizer that cannot find out returns False; then the permission for the cluster is needed.
         """
         return False
 

@@ -74,11 +74,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_MS: Final = 2_000
-"""How long requests in progress get to finish when the broker stops."""
+"""The time for requests in progress to finish when the broker stops, in milliseconds."""
 
 
 class MetadataSource(Protocol):
-    """Where a broker's metadata comes from: the metadata log of its node."""
+    """The source of a broker's metadata: the metadata log of its node."""
 
     @property
     def publisher(self) -> MetadataPublisher:
@@ -385,7 +385,7 @@ class Broker:
         """Register with the controller, and serve.
 
         Raises:
-            KafkaError: the controller did not let the broker in.
+            KafkaError: the controller refused the registration.
         """
         start = self.tasks.start
         replicas = self.replicas

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_MS: Final = 2_000
-"""How long requests in progress get to finish when the controller stops, and how long the quorum gets to elect another
-leader."""
+"""The time for requests in progress to finish when the controller stops, and how much time the quorum has to elect
+another leader."""
 
 
 class Node:

@@ -1,7 +1,7 @@
 """The data directories of a node: its logs and the cleaner, for the broker that hosts partitions in them.
 
-`NodeStorage` tells the broker what happens to its logs, and creates logs ahead of a change of the metadata. Nothing of
-the network is here.
+`NodeStorage` reports changes of logs to the broker, and creates logs ahead of a change of the metadata. It uses no
+network.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ logger = logging.getLogger(__name__)
 
 
 class NodeTasks:
-    """Runs the tasks of a node. None of them should end by itself; the first that fails stops the node from serving.
+    """Runs the tasks of a node. The tasks run until they are cancelled; the first that fails stops the node from
+    serving.
 
     Args:
         stop_serving: is called when a task fails.

@@ -119,7 +119,7 @@ class RangeSession:
         return first.offset, last.offset
 
     def is_gone(self, topic: str) -> bool:
-        """Whether the topic did not exist, by the last metadata. New leaders may say so for a moment."""
+        """Whether the topic did not exist, by the last metadata. New leaders may report this for a moment."""
         return isinstance(self.network.metadata.error_for(topic), UnknownTopicOrPartitionError)
 
     def begin(
@@ -145,7 +145,7 @@ class RangeSession:
     def is_unsure(self, topic: str) -> bool:
         """Whether fetched data of a topic may belong to another topic of the same name; `look_again` finds out.
 
-        Brokers before Kafka 3.1 are asked by name; since 2.8 their metadata has ids all the same.
+        Fetches from brokers before Kafka 3.1 name the topic; their metadata has ids since 2.8.
         """
         return self.fetcher.by_name and self.watch.knows(topic)
 

@@ -88,7 +88,7 @@ class RangeValidation:
         return bool(self._doubts)
 
     def passed_over(self, partition: TopicPartition) -> None:
-        """Let the reader continue in the present log."""
+        """Let the reader continue in the current log."""
         self.recreated.pop(partition, None)
         self.truncated.pop(partition, None)
 

@@ -110,7 +110,8 @@ def _sasl_settings(options: Options) -> SaslSettings:
 
 
 def _login_module(options: Options, mechanism: str, *, has_credentials: bool) -> LoginModule | None:
-    """Return the login module of the text or the JAAS file; that of the environment gives way to credentials."""
+    """Return the login module of the text or the JAAS file; credentials take precedence over the JAAS file of the
+    environment."""
     if options["sasl_jaas_config"] is not None:
         given = parse_jaas(options["sasl_jaas_config"], source="sasl_jaas_config")
         if mechanism not in LOGIN_MODULES.get(given.name, ()):

@@ -22,7 +22,7 @@ class _Answer(NamedTuple):
         return now - self.at <= max(_FRESH, (20 if being_renewed else 10) * self.took)
 
     def is_old(self, now: float) -> bool:
-        """Whether it is time to renew it ahead."""
+        """Whether the answer should be renewed before it expires."""
         return now - self.at > max(_FRESH, 5 * self.took)
 
 
@@ -70,5 +70,5 @@ class Answers:
             return known.value
 
     def forget(self) -> None:
-        """Ask again from now on, because something was changed."""
+        """Forget all answers, because something was changed."""
         self._known.clear()

@@ -86,7 +86,7 @@ class ClusterView:
         }
 
     async def broker_configs(self, node_id: int) -> dict[str, Any]:
-        """One broker with its configuration, or the reason why the broker does not tell it."""
+        """One broker with its configuration, or the reason why the broker does not return it."""
         cluster = await self._cluster()
         node = next((node for node in cluster.nodes if node.node_id == node_id), None)
         if node is None:
@@ -132,7 +132,7 @@ class ClusterView:
         return listed
 
     async def topics(self, text: str, page: int, internal: bool, problems: bool) -> dict[str, Any]:
-        """A page of topics whose names contain ``text``; with ``problems`` only those with a partition in trouble.
+        """A page of topics whose names contain ``text``; with ``problems`` only those with an unhealthy partition.
 
         Without ``problems`` only the topics of the page are described.
         """
@@ -238,7 +238,7 @@ class ClusterView:
     # ---------------------------------------------------------------- groups
 
     async def _groups(self) -> tuple[list[GroupListing], list[int]]:
-        """All groups by id, and the brokers that did not tell theirs."""
+        """All groups by id, and the brokers that did not list theirs."""
 
         async def ask() -> tuple[list[GroupListing], list[int]]:
             found = await self.admin.list_groups_by_broker(timeout_ms=self._limits.partial_max_ms)

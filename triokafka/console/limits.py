@@ -1,4 +1,4 @@
-"""Bounds of the console, by name: ``triokafka console --set search.max.records=1000000``. Pure."""
+"""The limits of the console, by name: ``triokafka console --set search.max.records=1000000``. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ConsoleLimits:
     max_searches: int = 8
     """Searches that run at a time."""
     answer_max_ms: int = 20_000
-    """Longest wait for an answer of the cluster, if the clients' options do not say it."""
+    """Longest wait for a response of the cluster, unless the clients' options set it."""
     partial_max_ms: int = 4_000
     """Longest wait for brokers that do not answer, where the page shows the rest without them."""
     sample_interval_ms: int = 5_000

@@ -24,7 +24,7 @@ _MOST_ANSWER: Final = 16 << 20
 """Characters of all values of one answer together: with a higher limit, each value is cut earlier."""
 _YIELD_EVERY: Final = 50
 _QUIET_ROUNDS: Final = 12
-"""Rounds of a live tail, of about 1.2 seconds each, after which it says that there is nothing."""
+"""Rounds of a live tail without records, of about 1.2 seconds each, after which it reports that there are none."""
 _HEADERS: Final = 100
 _HEADER: Final = 4_096
 """Headers of one record that the page shows, and characters of each."""

@@ -141,7 +141,7 @@ class _Connections:
             await self._one_ended.wait()
 
     async def end(self) -> None:
-        """Break all connections, also those whose peers take no data."""
+        """Break all connections, also those whose peers read no data."""
         for stream in list(self._streams):
             await trio.aclose_forcefully(stream)
 

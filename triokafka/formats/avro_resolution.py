@@ -27,7 +27,7 @@ _KINDS: Final = {
 
 
 def names_in(schema: Any) -> dict[str, Any]:
-    """Return the named types in a schema, and those that fastavro was given for it."""
+    """Return the named types in a schema, and those that were passed to fastavro with it."""
     if isinstance(schema, list):
         return {name: kind for each in schema for name, kind in names_in(each).items()}
     if not isinstance(schema, dict):

@@ -90,7 +90,7 @@ class Percentiles:
     """Percentiles of the values in the window; NaN without values.
 
     Args:
-        bins: where values are counted. A value is known as exactly as its bin is wide.
+        bins: the bins that count the values. The width of a bin is the precision of its values.
         percentiles: the metrics.
     """
 

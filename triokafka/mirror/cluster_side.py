@@ -1,4 +1,4 @@
-"""One of the two clusters of a flow: makes the clients of it."""
+"""One of the two clusters of a flow, and its clients."""
 
 from __future__ import annotations
 

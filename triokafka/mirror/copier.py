@@ -50,7 +50,7 @@ _TRANSACTION_RECORDS: Final = 100_000
 
 
 class _Sent(NamedTuple):
-    """Records of one fetched batch that are on their way. Without deliveries the batch had no records."""
+    """Records of one fetched batch that were sent to the target. Without deliveries the batch had no records."""
 
     flow: PartitionFlow
     runs: list[tuple[int, int]]
@@ -160,7 +160,7 @@ class Copier:
         }
 
     async def _compare(self, consumer: Consumer, partitions: Mapping[TopicPartition, MirroredPartition]) -> None:
-        """Go back where the source does not have the mirrored records any more (KIP-320)."""
+        """Move positions back where the source has lost mirrored records (KIP-320)."""
         while epochs := self._state.epochs_to_compare(partitions):
             try:
                 ends = await consumer.epoch_ends(epochs)

@@ -35,8 +35,8 @@ class Counts:
 
 
 class PartitionFlow:
-    """One partition on its way. ``offsets`` maps what the target acknowledged, up to ``epochs``; ``read_offset`` is
-    read next, after ``read_epochs``.
+    """One partition that is being mirrored. ``offsets`` maps what the target acknowledged, up to ``epochs``;
+    ``read_offset`` is read next, after ``read_epochs``.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class FlowState:
             flow.offsets.change_all()
 
     def assign(self, wanted: Mapping[TopicPartition, MirroredPartition]) -> None:
-        """Take over the wanted partitions. Those that go are stored; they may come back."""
+        """Use the wanted partitions. The state of removed ones is stored, since they may come back."""
         for partition in [partition for partition in self.flows if partition not in wanted]:
             flow = self.flows.pop(partition)
             self._stored[partition] = _of(flow)

@@ -201,7 +201,7 @@ class Mirror:
         await self._acls.refresh(self._topics.remote)
 
     async def _copy(self) -> None:
-        """Copy in one session. Every session but the first begins with a look at the topics: they may be new ones."""
+        """Copy in one session. Every session but the first begins with a refresh of the topics, which may be new."""
         if self._sessions:
             await self._refresh()
         self._sessions += 1

@@ -1,4 +1,5 @@
-"""The task that refreshes metadata, and the waits for it. `Metadata` decides which refresh is due when."""
+"""The task that refreshes metadata, and the waits for it. `Metadata` decides when a refresh is due, and of which
+topics."""
 
 from __future__ import annotations
 

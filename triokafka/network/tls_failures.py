@@ -8,7 +8,7 @@ from typing import Final
 from triokafka.errors import KafkaConnectionError, KafkaError, SecurityProtocolMismatchError, TlsAuthenticationError
 
 _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
-"""What OpenSSL calls an answer that is not TLS."""
+"""OpenSSL's reasons for an answer that is not TLS."""
 _REFUSALS: Final = (
     "ALERT_BAD_CERTIFICATE",
     "ALERT_CERTIFICATE_EXPIRED",

@@ -85,7 +85,7 @@ class Traffic:
         self._on_open(api_versions)
 
     def drain(self, now: float) -> None:
-        """Give everything to the metrics; at the client's first request there is nothing yet."""
+        """Pass the values to the metrics; at the client's first request there are none."""
         is_first = not self.due
         self.due = now + PORTION_SECONDS
         if is_first:

@@ -25,7 +25,7 @@ _SHORT: Final = {
 """The attributes that RFC 2253 names; others appear by their number and encoding, as Java has it."""
 _RULE: Final = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|(DEFAULT)")
 _MOST_NAME: Final = 4096
-"""Longest name that rules are applied to: bounds the time of a pattern that goes back and forth."""
+"""Longest name that rules are applied to: bounds the time of a pattern that backtracks."""
 
 
 def distinguished_name(name: bytes) -> str:

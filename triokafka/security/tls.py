@@ -125,7 +125,7 @@ class TlsContexts:
         When a changed file cannot be used, the previous context stays in use.
 
         Raises:
-            ConfigurationError: a file cannot be read or does not contain what it should.
+            ConfigurationError: a file cannot be read or has the wrong content.
         """
         settings = self._settings
         if isinstance(settings, ssl.SSLContext):

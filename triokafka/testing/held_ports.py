@@ -6,9 +6,10 @@ import socket
 
 
 class HeldPorts:
-    """Holds ports by sockets that are bound to them and do not listen, so that no other program gets them.
+    """Holds ports with sockets that are bound and do not listen, so that no other program gets the ports.
 
-    Connecting to a held port is refused. A client that tries gets no such port for its own end either.
+    Connecting to a held port is refused. The system does not choose a held port for the local end of a connection
+    either.
     """
 
     def __init__(self) -> None:

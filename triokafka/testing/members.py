@@ -1,4 +1,4 @@
-"""The nodes of a test's cluster seen together: the active controller, and what one node's start and end means for all.
+"""The nodes of a test's cluster as a whole: the active controller, and the effect of one node's start and end on all.
 
 Tests run faster than timeouts: when a test stops a node without a word, the others learn of it at once, and when it
 starts a node, that node does not wait for the end of its last session.

@@ -9,7 +9,7 @@ import trio
 
 
 class Doorbell:
-    """A pipe: any thread rings by writing a byte to ``descriptor``, and one task waits. Leaving the block closes it."""
+    """A pipe that wakes one waiting task: any thread writes a byte to ``descriptor``. Leaving the block closes it."""
 
     def __init__(self) -> None:
         self._heard, self.descriptor = os.pipe()

@@ -46,7 +46,7 @@ class File(ABC):
 
     @property
     def in_use(self) -> bool:
-        """Whether slices of the file are being sent, so that closing it would free nothing."""
+        """Whether slices of the file are being sent: closing it would free no file handle."""
         return False
 
     @abstractmethod

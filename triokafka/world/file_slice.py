@@ -71,7 +71,8 @@ class Descriptor:
         return partial(self.read, offset, size)
 
     def cut_at(self, size: int) -> None:
-        """Prepare for cutting the file: read slices that reach beyond ``size`` into memory, so that they stay valid.
+        """Prepare the truncation of the file: read slices that reach beyond ``size`` into memory, so that they stay
+        valid.
 
         Waits for a thread that sends from one of them.
         """

@@ -19,7 +19,7 @@ from triokafka.world.threads import in_thread
 
 _FIRST_RECEIVE_BYTES: Final = 16 << 10
 _RECEIVE_BYTES: Final = 256 << 10
-"""Encrypted bytes that one receive takes; the buffer begins smaller and grows while the peer fills it."""
+"""Encrypted bytes that one receive takes; the buffer is smaller at first and grows while the peer fills it."""
 _HELLO_BYTES: Final = 1 << 10
 """Bytes that one receive takes before a handshake; a client's first message usually has 200 to 1,800."""
 _HANDSHAKE_RECORD: Final = 22

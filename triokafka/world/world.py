@@ -37,7 +37,7 @@ class World(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """Return seconds on this node's monotonic clock; only differences have a meaning."""
+        """Return seconds on this node's monotonic clock; only differences are meaningful."""
 
     @abstractmethod
     def wall_ms(self) -> int:

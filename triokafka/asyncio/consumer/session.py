@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_RECORDS: Final = 16_384
 """Records of a partition that may wait in the asyncio loop before the partition is paused. Small records that were
-fetched together cross over together: a hand-over costs as much processor time as a thousand of them."""
+fetched together are passed on together: passing them costs as much processor time as a thousand records."""
 _FIRST_RECORDS: Final = 512
 """As `_MOST_RECORDS`, at first: a consumer gets more at once when it has taken all that it had."""
 _COMMIT_SECONDS: Final = 10.0
@@ -424,7 +424,7 @@ class ConsumerSession:
         self._interrupt()
 
     def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
-        """Continue at ``offset``; records of earlier epochs are void."""
+        """Continue at ``offset``; records of earlier epochs are dropped."""
         self._begin_epoch(partition, epoch)
         self.consumer.seek(partition, offset)
         self._seeks += 1

@@ -45,7 +45,7 @@ _OVERHEAD: Final = 82
 _BATCHES_IN_MEMORY: Final = 2048
 """The SDK's ``buffer_memory`` in batches of ``max_batch_size``: 32 MiB with aiokafka's default."""
 _STAGED_SHARE: Final = 8
-"""Records that were not handed over yet may take one part in this number of that memory."""
+"""Divides the buffer memory: records that wait for the loop thread may take one such part of it."""
 
 
 class _Topic(Topic):

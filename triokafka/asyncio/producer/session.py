@@ -268,7 +268,7 @@ class ProducerSession:
         self._progress.set()
 
     def _report(self, outcome: Callable[[], None]) -> None:
-        """Have the asyncio loop settle futures. Outcomes that come close together share one wake-up of that loop."""
+        """Have the asyncio loop settle futures. Outcomes that arrive close together wake that loop once."""
         self._outcomes.append(outcome)
         if len(self._outcomes) == 1:
             self.bridge.post(self._settle_all)

@@ -10,7 +10,7 @@ from triokafka.errors import IllegalStateError, ProducerFencedError
 
 
 class TransactionMethods(Protocol):
-    """The producer, as far as its block uses it."""
+    """The methods of the producer that its transaction block uses."""
 
     async def begin_transaction(self) -> None:
         """Begin a transaction."""

@@ -177,7 +177,8 @@ class ConsumerSession:
         await trio.sleep_until(until)
 
     async def touch(self) -> None:
-        """Do the part of a poll beside fetching: take part in the group, and commit when the interval has passed."""
+        """Do the rest of a poll, besides fetching: serve the group membership, and commit when the interval has
+        passed."""
         consumer = self.consumer
         resting = consumer.assignment() - consumer.paused()
         consumer.pause(*resting)

@@ -39,7 +39,7 @@ class ChunkStaging(Protocol):
 
 
 class ChunkStage(Protocol):
-    """The `Stage` of a topic, as far as its chunks use it."""
+    """The parts of a topic's `Stage` that its chunks use."""
 
     places: dict[int, TopicPartition]
 

@@ -238,7 +238,7 @@ class Staging:
                 )
 
     def begin_flush(self) -> float:
-        """Begin a new era; return the one before."""
+        """Begin a new flush period; return the previous one."""
         with self.lock:
             before, self.era = self.era, self.era + 1
             return before

@@ -2,7 +2,7 @@
 
 All changes of partitions use it: fenced and unfenced brokers, in-sync sets, reassignments, elections, directories. As
 in Kafka, a leader stays while it is in sync and alive. Otherwise the next leader is, in this order: the first assigned
-replica that is in sync and alive; if nobody is in sync, the first eligible leader replica, which misses no records
+replica that is in sync and alive; if no replica is in sync, the first eligible leader replica, which misses no records
 (KIP-966), and after those the last known leader; if the topic or the caller allows it, the first replica alive, which
 may lose records; none. A replica is alive if its broker is active and its log directory online.
 

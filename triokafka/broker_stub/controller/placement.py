@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class UsableBroker(NamedTuple):
-    """A broker that may hold replicas. A fenced broker gets replicas only when the others do not suffice, and never
+    """A broker that may hold replicas. A fenced broker gets replicas only when there are not enough others, and never
     leads.
     """
 

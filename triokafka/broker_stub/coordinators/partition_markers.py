@@ -43,7 +43,7 @@ class PartitionMarkers:
     """Writes markers.
 
     Args:
-        timeout_ms: returns how long the in-sync replicas get to store them.
+        timeout_ms: returns the time limit for the in-sync replicas to store them.
     """
 
     def __init__(

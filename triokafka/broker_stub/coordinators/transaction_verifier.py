@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
 _FIRST_OF_BROKERS: Final = 4
-"""The first version of AddPartitionsToTxn in which brokers ask."""
+"""The first version of AddPartitionsToTxn for requests of brokers."""
 _ADDING_VERSION: Final = 2
 """The transaction version of clients that leave it to the partition's leader to add a partition."""
 

@@ -1,4 +1,4 @@
-"""Registrations and heartbeats: from the values that the controller decides about to messages, and back."""
+"""Conversion of registrations and heartbeats between messages and the values that the controller uses."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Requests of the broker itself go to the controller as they are. A client's request travels in an Envelope with the
 client's principal and address (KIP-590), in the version that the client chose, so that the controller authorizes it and
-charges its quotas. A request that nobody's client sent, such as an automatic topic creation, goes as it is, too.
+charges its quotas. A request of no client, such as an automatic topic creation, goes as it is, too.
 """
 
 from __future__ import annotations

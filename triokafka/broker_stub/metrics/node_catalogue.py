@@ -1,4 +1,4 @@
-"""The metrics of what every node has: its process, its metadata, its part in the quorum; with Kafka's names."""
+"""The metrics that every node has, of its process, its metadata and its part in the quorum; with Kafka's names."""
 
 from __future__ import annotations
 

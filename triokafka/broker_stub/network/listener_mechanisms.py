@@ -128,7 +128,7 @@ def oauth_options(options: ListenerOptions) -> OAuthSettings:
 
 
 def jwks_validator(options: ListenerOptions, world: World) -> JwksValidator | None:
-    """Return the validation of signed tokens; None where a listener has no JWKS, and so takes unsecured ones."""
+    """Return the validation of signed tokens; None for a listener without JWKS, which accepts unsecured tokens."""
     oauth = oauth_options(options)
     endpoint = jwks_endpoint(oauth)
     if endpoint is None:

@@ -137,7 +137,7 @@ class QuorumHistory:
         self._next_offset = min(self._next_offset, end_offset)
 
     def trim_before(self, snapshot_end: int) -> None:
-        """Forget what a snapshot that ends at ``snapshot_end`` has overtaken."""
+        """Drop the entries that a snapshot up to ``snapshot_end`` has replaced."""
         self._voters.trim_before(snapshot_end - 1)
         self._kraft_versions.trim_before(snapshot_end - 1)
 

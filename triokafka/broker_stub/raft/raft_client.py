@@ -404,7 +404,7 @@ class RaftClient:
     async def _write(self) -> None:
         """Store what must be durable, up to the first failure to store the election state.
 
-        Shielded: the result of a write that has begun must be known.
+        Shielded from cancellation: the result of a write that has begun must be known.
         """
         with trio.CancelScope(shield=True):
             while self._has_disk_work:

@@ -476,7 +476,7 @@ class Partition:
         return lowest
 
     def delete_records_before(self, offset: int) -> int:
-        """Raise the log start offset to ``offset`` (-1: the high watermark) and return the offset that was meant.
+        """Raise the log start offset to ``offset`` (-1: the high watermark) and return the resulting offset.
 
         The records are deleted once `low_watermark` has reached it.
 

@@ -244,7 +244,7 @@ class ReplicaReader:
         return self._quota.is_limited and self._holds_back(partition, replica_id)
 
     def _holds_back(self, partition: Partition, replica_id: int) -> bool:
-        """Whether the quota holds back the records for a follower; one in sync gets them always."""
+        """Whether the quota delays the records for a follower; a follower in sync always gets them."""
         return replica_id not in partition.in_sync_replicas and self._quota.holds_back(
             partition.topic_partition, self._world.now()
         )

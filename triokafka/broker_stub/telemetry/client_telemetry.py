@@ -1,8 +1,8 @@
 """Client telemetry of one broker (KIP-714): which metrics each client pushes, whether a push may come now, and the
 pushed values.
 
-Pure. Instances are soft state of this broker, and bounded: the one that was used longest ago makes room. A subscription
-is a resource of type client metrics in the metadata, with ``metrics``, ``interval.ms`` and ``match``.
+Pure. Instances are soft state of this broker, and bounded: the least recently used one is removed for a new one. A
+subscription is a resource of type client metrics in the metadata, with ``metrics``, ``interval.ms`` and ``match``.
 """
 
 from __future__ import annotations

@@ -111,7 +111,8 @@ async def process_partitions(
 
 
 class _Processing:
-    """One run of `process_partitions`. It replaces the user's rebalance listener meanwhile, and calls it in turn."""
+    """One run of `process_partitions`. It takes the place of the user's rebalance listener, and passes all calls on to
+    it."""
 
     def __init__(
         self,

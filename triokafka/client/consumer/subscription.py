@@ -247,7 +247,7 @@ class SubscriptionState:
         return True
 
     def hand_out(self, partition: TopicPartition, position: int, leader_epoch: int = -1) -> None:
-        """Move the position: records below it are with the user now, and the ones before them are finished."""
+        """Move the position: the user has the records below it now, and has finished the previous ones."""
         state = self._partitions[partition]
         if leader_epoch >= 0 and (leader_epoch != state.position_epoch or state.epoch_from is None):
             state.epoch_from, state.epoch_before = state.position, state.position_epoch

@@ -177,7 +177,7 @@ class ClientMetrics:
         return self.registry.values()
 
     def close(self) -> None:
-        """Give the last values to the reporters, and close those. The values stay readable, and wait for a reader."""
+        """Give the last values to the reporters, and close those. The values can still be read."""
         if self.registry.has_reporters:
             self.drain()
         self.registry.close()

@@ -110,7 +110,7 @@ class MetricsPusher:
 
     Args:
         values: returns the metrics.
-        tasks: where the task runs, once a broker has the APIs.
+        tasks: runs the pushing task, once a broker has the APIs.
         resource: attributes of the client, for example its group.
     """
 

@@ -22,7 +22,7 @@ class CommitLevel(IntEnum):
     ALL = -1
     """Once the high watermark has passed it."""
     LEADER = 1
-    """Once this broker, the leader, has appended it. The next leader may not have it."""
+    """When this broker, the leader, has appended the record. The next leader may not have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,8 @@ _LONGEST_REASON: Final = 300
 
 
 class OAuthEndpoint(NamedTuple):
-    """Where to ask, and how patiently; ``option`` is the option with the URL, for messages."""
+    """An address of an identity provider, with its timeouts and retries; ``option`` is the option with the URL, for
+    messages."""
 
     url: str
     option: str

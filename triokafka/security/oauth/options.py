@@ -143,7 +143,7 @@ def jwks_endpoint(options: OAuthSettings) -> OAuthEndpoint | None:
 
 
 def claim_rules(options: OAuthSettings) -> ClaimRules:
-    """Return what a listener expects of a token's claims. Raises `ConfigurationError`."""
+    """Return a listener's rules for the claims of a token. Raises `ConfigurationError`."""
     audiences = options.text("sasl.oauthbearer.expected.audience") or ""
     return _claim_names(options)._replace(
         issuer=options.text("sasl.oauthbearer.expected.issuer"),

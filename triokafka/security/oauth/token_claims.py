@@ -10,9 +10,9 @@ from triokafka.security.sasl.oauthbearer import BearerToken, InvalidTokenError, 
 
 
 class ClaimRules(NamedTuple):
-    """What a token must claim. ``issuer`` and ``audiences`` are the expected ones; times are in milliseconds.
+    """The claims that a token must have. ``issuer`` and ``audiences`` are the expected ones; times are in milliseconds.
 
-    Without expected audiences, a token that names an audience is refused: it was made for somebody else.
+    Without expected audiences, a token that names an audience is refused: it was issued for another service.
     """
 
     issuer: str | None = None
@@ -54,7 +54,7 @@ def expiry_of(token: str) -> int | None:
 
 
 def check_claims_of_client(token: str, rules: ClaimRules) -> tuple[int, int | None]:
-    """Return when a retrieved token expires and begins, in milliseconds. Its signature is the broker's affair.
+    """Return when a retrieved token expires and begins, in milliseconds. The broker validates its signature.
 
     Raises:
         InvalidTokenError: the token is no JWT, or lacks a claim that brokers need.

@@ -39,7 +39,7 @@ TokenValidator = Callable[[str], BearerToken]
 
 
 def check_extensions(extensions: Mapping[str, str]) -> None:
-    """Raise `ValueError` unless these are SASL extensions as RFC 7628 has them; the message shows no value."""
+    """Raise `ValueError` unless these are valid SASL extensions (RFC 7628); the message shows no value."""
     for name, value in extensions.items():
         if not isinstance(name, str) or not _EXTENSION_NAME.fullmatch(name) or name.lower() == "auth":
             raise ValueError(f"{name!r} is no name of a SASL extension: letters only, and not 'auth'")

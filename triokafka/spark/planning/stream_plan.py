@@ -1,7 +1,7 @@
 """The plan of one micro-batch on the driver, and its data loss findings. No I/O.
 
-Losses have the connector's classes; option ``failOnDataLoss`` decides about them. Gaps inside a range (compaction,
-aborted and control records) are not losses and not visible here.
+Losses are classified as in the connector; option ``failOnDataLoss`` decides about them. Gaps inside a range
+(compaction, aborted and control records) are not losses and not visible here.
 """
 
 from __future__ import annotations

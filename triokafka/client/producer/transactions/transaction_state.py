@@ -8,7 +8,7 @@ from typing import Final
 
 
 class TransactionState(Enum):
-    """A transactional producer's state; the values are its words in messages."""
+    """A transactional producer's state; the values are their names in messages."""
 
     UNINITIALIZED = "it has no producer id yet"
     INITIALIZING = "it requests its producer id and epoch"
