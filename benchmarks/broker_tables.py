@@ -92,19 +92,13 @@ def verdicts(
         if ours is None or theirs is None:
             continue
         label = f"{cell[0]} B, {cell[1]} partitions, {cell[2]} connections"
-        found.append(
-            _ratio(f"{label}: produce / noida-db", 0.8, ours, theirs, lambda r: r.produced_per_second)
-        )
-        found.append(
-            _ratio(f"{label}: consume / noida-db", 1.0, ours, theirs, lambda r: r.consumed_per_second)
-        )
+        found.append(_ratio(f"{label}: produce / noida-db", 0.8, ours, theirs, lambda r: r.produced_per_second))
+        found.append(_ratio(f"{label}: consume / noida-db", 1.0, ours, theirs, lambda r: r.consumed_per_second))
     starts = {row.broker: row for row in starting}
     kafka, ours_started = starts.get("Apache Kafka"), starts.get("triokafka")
     if kafka is not None and ours_started is not None:
         label = f"with {ours_started.records:,} records, Apache Kafka's / ours"
-        found.append(
-            _ratio("start-up, Apache Kafka's / ours", 10, kafka, ours_started, lambda r: r.empty_seconds)
-        )
+        found.append(_ratio("start-up, Apache Kafka's / ours", 10, kafka, ours_started, lambda r: r.empty_seconds))
         found.append(_ratio(f"start-up {label}", 10, kafka, ours_started, lambda r: r.full_seconds))
         found.append(_ratio("memory, Apache Kafka's / ours", 5, kafka, ours_started, lambda r: r.empty_mib))
         found.append(_ratio(f"memory {label}", 5, kafka, ours_started, lambda r: r.full_mib))

@@ -42,7 +42,7 @@ class SteppedRun:
         parts: Any = import_module("trio._core._run")
         self.is_over = False
         self._process = os.getpid()
-        self._told_of_crash: list[Callable[[], object]] = []
+        self._crash_listeners: list[Callable[[], object]] = []
         self._context: Any = parts.GLOBAL_RUN_CONTEXT
         self._library: Any = parts.sniffio_library
         self._tasks = 0
@@ -157,7 +157,7 @@ class SteppedRun:
             _raise_interruption(getattr(self._runner.main_task_outcome, "error", None))
         except trio.TrioInternalError as error:
             self.is_over = True
-            self._tell_of_crash()
+            self._report_crash()
             _raise_interruption(error.__cause__)
             logger.exception("Trio failed")
         finally:
@@ -195,10 +195,10 @@ class SteppedRun:
 
     def on_crash(self, tell: Callable[[], object]) -> None:
         """Call ``tell`` if an interruption hits Trio itself: then no task goes on, and none is cancelled."""
-        self._told_of_crash.append(tell)
+        self._crash_listeners.append(tell)
 
-    def _tell_of_crash(self) -> None:
-        told, self._told_of_crash = self._told_of_crash, []
+    def _report_crash(self) -> None:
+        told, self._crash_listeners = self._crash_listeners, []
         for tell in told:
             tell()
 

@@ -195,7 +195,7 @@ class NodeStorage:
                 for topic_partition, (topic_id, state) in states.items():
                     if self.logs.get(topic_partition) is None:
                         config = self.logs.config_for(image.topic_configs(topic_partition.topic))
-                        if host.replicas.may_be_made(topic_partition, topic_id, state, config):
+                        if host.replicas.may_be_created(topic_partition, topic_id, state, config):
                             wanted[topic_partition] = topic_id, config
         except KafkaError as error:
             logger.error("logs cannot be created ahead of the change: %s", error)

@@ -6,7 +6,7 @@ import click
 
 from triokafka.cli.broker_options import BrokerOptions, WrongUse
 from triokafka.cli.output import examples
-from triokafka.cli.values import Whole, configured, text_of_file
+from triokafka.cli.values import Integer, configured, text_of_file
 
 
 @click.command(
@@ -54,7 +54,7 @@ from triokafka.cli.values import Whole, configured, text_of_file
 @click.option("--console-allow-changes", "console_changes", is_flag=True, help="Let the page change the cluster.")
 @click.option(
     "--nodes",
-    type=Whole(min=1),
+    type=Integer(min=1),
     metavar="N",
     help="For tests: run a cluster of this many brokers in this process, on consecutive ports.",
 )

@@ -24,7 +24,7 @@ from triokafka.cli.output import examples
 from triokafka.cli.record_codecs import REGISTRY_FORMATS, decoder
 from triokafka.cli.record_format import FormatFormatter
 from triokafka.cli.slow_work import SlowWork
-from triokafka.cli.values import PARTITION, FiniteNumber, Whole
+from triokafka.cli.values import PARTITION, FiniteNumber, Integer
 
 
 @click.command(
@@ -55,7 +55,12 @@ from triokafka.cli.values import PARTITION, FiniteNumber, Whole
 )  # fmt: skip
 @click.option("-e", "--until-end", is_flag=True, help="End at the records that were the last ones at the start.")
 @click.option(
-    "--max-messages", "--max-records", "limit", type=Whole(min=1), metavar="COUNT", help="End after this many records."
+    "--max-messages",
+    "--max-records",
+    "limit",
+    type=Integer(min=1),
+    metavar="COUNT",
+    help="End after this many records.",
 )
 @click.option(
     "--timeout-ms", type=FiniteNumber(), metavar="MS", help="End after this time without a record; negative: never."

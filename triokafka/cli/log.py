@@ -11,7 +11,7 @@ from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.failures import describe as described
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.progress import progress, shows_progress
-from triokafka.cli.values import Whole
+from triokafka.cli.values import Integer
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -38,7 +38,7 @@ def command() -> None:
 @click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values of records.")
 @click.option(
     "--max-message-size",
-    type=Whole(min=1),
+    type=Integer(min=1),
     default=5_242_880,
     show_default=True,
     metavar="BYTES",
@@ -46,7 +46,7 @@ def command() -> None:
 )
 @click.option(
     "--max-bytes",
-    type=Whole(min=1),
+    type=Integer(min=1),
     default=sys.maxsize,
     metavar="BYTES",
     help="Read only this many bytes of each .log file.",

@@ -24,7 +24,7 @@ from triokafka.cli.produce_run import ProduceRun, SharedAttributes
 from triokafka.cli.record_codecs import REGISTRY_FORMATS, encoder
 from triokafka.cli.record_format import FormatReader, encode_text, encoding_reader
 from triokafka.cli.slow_work import SlowWork
-from triokafka.cli.values import PARTITION, FiniteNumber, Whole, bytes_of_file
+from triokafka.cli.values import PARTITION, FiniteNumber, Integer, bytes_of_file
 
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -57,7 +57,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     "--property", "--reader-property", "properties", multiple=True, metavar="NAME=VALUE",
     help="A line reader property: parse.key=true, …",
 )  # fmt: skip
-@click.option("--timestamp", type=Whole(min=0), metavar="MS", help="Timestamp of every record.  [default: now]")
+@click.option("--timestamp", type=Integer(min=0), metavar="MS", help="Timestamp of every record.  [default: now]")
 @format_options(writes=True)
 @click.option("--reader-config", metavar="FILE", help="Properties file for the line reader.")
 @click.option("--line-reader", metavar="MODULE:CLASS", help="Your own line reader class.")
@@ -84,14 +84,14 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     "--batch-size",
     "--max-partition-memory-bytes",
     "batch_size",
-    type=Whole(min=0),
+    type=Integer(min=0),
     metavar="BYTES",
     help="Maximum size of a batch.",
 )
 @click.option(
     "--max-memory-bytes",
     "buffer_memory",
-    type=Whole(min=1),
+    type=Integer(min=1),
     metavar="BYTES",
     help="Maximum memory for unacknowledged records.",
 )
@@ -107,7 +107,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.option(
     "--message-send-max-retries",
     "retries",
-    type=Whole(min=0),
+    type=Integer(min=0),
     metavar="COUNT",
     help="How often to retry a batch.",
 )
@@ -124,7 +124,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.option(
     "--socket-buffer-size",
     "send_buffer_bytes",
-    type=Whole(min=-1),
+    type=Integer(min=-1),
     metavar="BYTES",
     help="Send buffer of the connections; -1: system default.",
 )

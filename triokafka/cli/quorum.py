@@ -11,7 +11,7 @@ import click
 
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
-from triokafka.cli.values import Whole, configured, text_of_file
+from triokafka.cli.values import Integer, configured, text_of_file
 from triokafka.structs import address_text
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def add_controller(config_file: str, connection: AdminConnection) -> int:
     "remove-controller",
     epilog=examples("triokafka quorum remove-controller --controller-id 3 --controller-directory-id Bnq…"),
 )
-@click.option("--controller-id", type=Whole(min=0), required=True, metavar="ID", help="The controller's node id.")
+@click.option("--controller-id", type=Integer(min=0), required=True, metavar="ID", help="The controller's node id.")
 @click.option(
     "--controller-directory-id", required=True, metavar="ID", help="The directory id, which `quorum describe` prints."
 )

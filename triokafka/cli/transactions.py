@@ -13,7 +13,7 @@ from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
-from triokafka.cli.values import INT32, Whole
+from triokafka.cli.values import INT32, Integer
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def command() -> None:
 def _partition_options(*, required: bool) -> Callable[[F], F]:
     def add(function: F) -> F:
         function = click.option(
-            "--partition", type=Whole(0, INT32), required=required, help="Number of the partition."
+            "--partition", type=Integer(0, INT32), required=required, help="Number of the partition."
         )(function)
         return click.option("--topic", required=required, shell_complete=topic_names, help="Topic of the partition.")(
             function
@@ -61,8 +61,8 @@ _transactional_id = click.option(
 )
 @admin_options
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state, such as Ongoing.")
-@click.option("--producer-id", "producer_ids", type=Whole(0, _INT64), multiple=True, help="Only of this producer.")
-@click.option("--duration-filter", type=Whole(0, _INT64), metavar="MS", help="Only transactions that run for longer.")
+@click.option("--producer-id", "producer_ids", type=Integer(0, _INT64), multiple=True, help="Only of this producer.")
+@click.option("--duration-filter", type=Integer(0, _INT64), metavar="MS", help="Only transactions that run for longer.")
 @click.option("--transactional-id-pattern", metavar="REGEX", help="Only ids that this expression matches as a whole.")
 @output_options
 def list_transactions(
@@ -151,7 +151,7 @@ def describe(connection: AdminConnection, transactional_ids: tuple[str, ...], ou
 )
 @admin_options
 @_partition_options(required=True)
-@click.option("--broker-id", type=Whole(0, INT32), help="Ask this replica instead of the partition's leader.")
+@click.option("--broker-id", type=Integer(0, INT32), help="Ask this replica instead of the partition's leader.")
 @output_options
 def describe_producers(
     connection: AdminConnection, topic: str, partition: int, broker_id: int | None, output: str
@@ -193,11 +193,11 @@ def describe_producers(
     ),
 )
 @admin_options
-@click.option("--broker-id", type=Whole(0, INT32), help="Look in all partitions that this broker leads.")
+@click.option("--broker-id", type=Integer(0, INT32), help="Look in all partitions that this broker leads.")
 @_partition_options(required=False)
 @click.option(
     "--max-transaction-timeout",
-    type=Whole(0, INT32),
+    type=Integer(0, INT32),
     default=15,
     show_default=True,
     metavar="MINUTES",
@@ -280,10 +280,10 @@ def find_hanging(
 )
 @admin_options
 @_partition_options(required=True)
-@click.option("--start-offset", type=Whole(0, _INT64), help="First offset of the transaction; see find-hanging.")
-@click.option("--producer-id", type=Whole(0, _INT64), help="Its producer, in place of --start-offset.")
-@click.option("--producer-epoch", type=Whole(0, INT32), help="The epoch of that producer.")
-@click.option("--coordinator-epoch", type=Whole(-1, INT32), help="The epoch of the coordinator that ended its last.")
+@click.option("--start-offset", type=Integer(0, _INT64), help="First offset of the transaction; see find-hanging.")
+@click.option("--producer-id", type=Integer(0, _INT64), help="Its producer, in place of --start-offset.")
+@click.option("--producer-epoch", type=Integer(0, INT32), help="The epoch of that producer.")
+@click.option("--coordinator-epoch", type=Integer(-1, INT32), help="The epoch of the coordinator that ended its last.")
 def abort(
     connection: AdminConnection,
     topic: str,

@@ -10,7 +10,7 @@ import click
 
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import CommandGroup, confirm, examples, output_options, print_json
-from triokafka.cli.values import Whole, text_of_file
+from triokafka.cli.values import Integer, text_of_file
 from triokafka.security.scram_credentials import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def list_users(connection: AdminConnection, names: tuple[str, ...], output: str)
 @_mechanism
 @click.option(
     "--iterations",
-    type=Whole(MIN_ITERATIONS, MAX_ITERATIONS),
+    type=Integer(MIN_ITERATIONS, MAX_ITERATIONS),
     default=MIN_ITERATIONS,
     show_default=True,
     help="How much work one guess of the password is.",

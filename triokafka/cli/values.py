@@ -13,7 +13,7 @@ from triokafka.cli.numbers import whole_number as whole_number
 T = TypeVar("T")
 
 
-class Whole(click.IntRange):
+class Integer(click.IntRange):
     """A whole number within a range. Messages call it a number, while click's name is "integer range"."""
 
     name = "integer"
@@ -40,9 +40,9 @@ INT32: Final = 2**31 - 1
 """The greatest 32-bit number of the protocol: of partitions, brokers, bytes."""
 INT64: Final = 2**63 - 1
 """The greatest offset."""
-COUNT: Final = Whole(min=1, max=INT32)
-PARTITION: Final = Whole(min=0, max=INT32)
-SIZE: Final = Whole(min=1, max=104_857_600)
+COUNT: Final = Integer(min=1, max=INT32)
+PARTITION: Final = Integer(min=0, max=INT32)
+SIZE: Final = Integer(min=1, max=104_857_600)
 """Size of a record in bytes, at most the default of socket.request.max.bytes."""
 
 

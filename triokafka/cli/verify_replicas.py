@@ -14,7 +14,7 @@ from triokafka.cli.partition_filters import of_patterns, of_topic
 from triokafka.cli.progress import progress, shows_progress
 from triokafka.cli.replica_comparison import Difference, ReplicaComparison, ReplicaEntries
 from triokafka.cli.topics.chosen import configs_of
-from triokafka.cli.values import Whole
+from triokafka.cli.values import Integer
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _POLL_SECONDS = 0.1
 )  # fmt: skip
 @click.option("--topic-partitions", metavar="T:1,T:0-3,…", help="Partitions by topic, instead of --topics-include.")
 @click.option(
-    "--fetch-size", type=Whole(min=1), default=1 << 20, show_default=True, metavar="BYTES",
+    "--fetch-size", type=Integer(min=1), default=1 << 20, show_default=True, metavar="BYTES",
     help="Bytes to read of a replica at a time.",
 )  # fmt: skip
 @output_options

@@ -143,7 +143,7 @@ class ClusterView:
         shown = slice(page * PAGE, (page + 1) * PAGE)
         if problems:
             known = sorted((await self._topics()).items())
-            troubled = [topic for _, topic in known if is_asked(topic) and _is_in_trouble(topic)]
+            troubled = [topic for _, topic in known if is_asked(topic) and _is_unhealthy(topic)]
             count, described = len(troubled), troubled[shown]
         else:
             names = [topic.name for topic in await self._listed() if is_asked(topic)]
@@ -368,7 +368,7 @@ class ClusterView:
         return [{"entity": as_json(entity), "values": dict(values)} for entity, values in found.items()]
 
 
-def _is_in_trouble(topic: TopicDescription) -> bool:
+def _is_unhealthy(topic: TopicDescription) -> bool:
     return any(one.leader is None or len(one.isr) < len(one.replicas) for one in topic.partitions)
 
 

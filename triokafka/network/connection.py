@@ -134,7 +134,7 @@ class Connection:
         self._liveness = Liveness(limit, now, {} if patience is None else patience)
         self._next_correlation_id = 0
         self._in_flight: deque[InFlightRequest] = deque()  # those that expect a response, oldest first
-        self._writer = RequestWriter(stream, on_written=self._note_written, on_room=self._tell_of_room)
+        self._writer = RequestWriter(stream, on_written=self._note_written, on_room=self._report_space)
         self._unwritten = self._writer.unwritten
         self.hold, self.let_go = self._writer.hold, self._writer.let_go
         self._afterwards: Callable[[float], None] | None = None
@@ -198,7 +198,7 @@ class Connection:
                     await waiter.event.wait()
         finally:
             self._slot_waiters.remove(waiter)
-            self._tell_of_room()
+            self._report_space()
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
@@ -213,9 +213,9 @@ class Connection:
             yield
         finally:
             self._slot_waiters.remove(waiter)
-            self._tell_of_room()
+            self._report_space()
 
-    def _tell_of_room(self) -> None:
+    def _report_space(self) -> None:
         """Wake the first waiter, or else call the owner: a response came, bytes were written, or a waiter left."""
         if self._slot_waiters:
             self._slot_waiters[0].event.set()
@@ -539,7 +539,7 @@ class Connection:
         afterwards, self._afterwards = self._afterwards, None
         if afterwards is not None:
             afterwards(self.last_used_at)
-        self._tell_of_room()
+        self._report_space()
 
     def _note_answer(self, entry: InFlightRequest, response: object, now: float) -> None:
         """Handle the throttle time of a response, and a rejected version."""

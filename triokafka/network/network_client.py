@@ -89,7 +89,7 @@ class NetworkClient:
             self._brokers, world, self._tasks, check_usable=self.check_usable, on_lost=self._connection_lost
         )
         self._coordinators = Coordinators(self._ask_for_coordinator, self._brokers, self.request_metadata_update)
-        self.metadata.add_listener(self._tell_hooks_of_metadata)
+        self.metadata.add_listener(self._call_metadata_hooks)
         self._failure: Exception | None = None
         self._closed = False
         self._listeners: list[Callable[[], None]] = []
@@ -435,7 +435,7 @@ class NetworkClient:
     def _metadata_learnt(self) -> None:
         self._brokers.note_metadata()
 
-    def _tell_hooks_of_metadata(self, cluster: Cluster) -> None:
+    def _call_metadata_hooks(self, cluster: Cluster) -> None:
         if self.hooks:
             self.hooks.on_metadata(cluster.summary(self.metadata.version))
 

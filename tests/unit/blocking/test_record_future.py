@@ -15,8 +15,8 @@ from triokafka import Deliveries, Producer
 from triokafka.blocking.callbacks import CallbackThread
 from triokafka.blocking.producer.chunk import Chunk
 from triokafka.blocking.producer.future import FutureRecordMetadata
+from triokafka.blocking.producer.notification import Notification
 from triokafka.blocking.producer.staging import Stage, Staging
-from triokafka.blocking.producer.telling import Telling
 from triokafka.errors import MessageSizeTooLargeError
 from triokafka.loop_thread import LoopThread
 
@@ -44,7 +44,7 @@ class _Loop:
         return True
 
 
-class _Noted(Telling):
+class _Noted(Notification):
     """Says who waited."""
 
     waited = 0
@@ -66,13 +66,13 @@ def chunk(callbacks: _Callbacks) -> Chunk:
 
 def test_get_waits_for_callbacks_that_began_while_it_looked_at_them(chunk: Chunk, callbacks: _Callbacks) -> None:
     """It took them for not yet called, found that they were being called, and no longer waited for their end."""
-    future, error, telling = FutureRecordMetadata(chunk, 0), MessageSizeTooLargeError("too large"), _Noted()
+    future, error, notification = FutureRecordMetadata(chunk, 0), MessageSizeTooLargeError("too large"), _Noted()
     future.add_errback(lambda _: None)
     chunk.handed(error)
-    callbacks.meanwhile = lambda: chunk._take([0], telling)
+    callbacks.meanwhile = lambda: chunk._take([0], notification)
     with pytest.raises(MessageSizeTooLargeError):
         future.get(timeout=1)
-    assert telling.waited == 1
+    assert notification.waited == 1
 
 
 def test_error_does_not_grow_with_every_call_of_get(chunk: Chunk) -> None:

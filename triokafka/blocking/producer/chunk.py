@@ -9,7 +9,8 @@ from itertools import compress, repeat
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from triokafka.blocking.future import Callback, Outcome, log_failed, tell, with_another
-from triokafka.blocking.producer.telling import TOLD, RecordMetadata, Telling
+from triokafka.blocking.producer.notification import NOTIFIED, Notification
+from triokafka.blocking.producer.record_metadata import RecordMetadata
 from triokafka.errors import IllegalStateError
 from triokafka.structs import TopicPartition
 
@@ -31,7 +32,7 @@ class ChunkStaging(Protocol):
     lock: threading.Lock
     loop: LoopThread
     callbacks: CallbackThread
-    era: float
+    flush_period: float
     flushed: float
 
     def have_called(self, size: int, do: Callable[..., object], *arguments: Any) -> None:
@@ -68,17 +69,17 @@ class Chunk:
         "_listened_late",
         "_pieces",
         "_wakers",
-        "era",
+        "flush_period",
         "header_sizes",
         "headers",
         "keys",
         "listeners",
         "lock",
+        "notified",
         "partitions",
         "size",
         "stage",
         "timestamps",
-        "told",
         "values",
     )
 
@@ -92,11 +93,11 @@ class Chunk:
         self.headers: list[Headers] | None = None
         self.header_sizes: list[int] | None = None
         self.size = 0
-        self.era = stage.staging.era
+        self.flush_period = stage.staging.flush_period
         self.listeners: list[Any] = []
-        """`Listeners` by record number; a `Telling` where they were called already. May be shorter than ``values``."""
+        """`Listeners` by record number; a `Notification` in place of called ones. May be shorter than ``values``."""
         self._count = 0
-        self.told = 0
+        self.notified = 0
         """The number of leading records that the SDK has accepted or refused."""
         self._late: list[int] = []
         self._listened_late = False
@@ -150,15 +151,15 @@ class Chunk:
         """Note that the SDK accepted the next records, or refused the next record. In the loop."""
         count = 1 if isinstance(piece, Exception) else len(piece)
         with self.lock:
-            first = self.told
-            self.told = end = first + count
+            first = self.notified
+            self.notified = end = first + count
             self._pieces.append(piece)
-            heard = self.listeners[first:end]
-        if any(heard):
+            listening = self.listeners[first:end]
+        if any(listening):
             if isinstance(piece, Exception):
-                self._have_called(1, self._tell_each, [first])
+                self._have_called(1, self._notify_each, [first])
             else:
-                self._have_told(piece, first, heard)
+                self._notify_settled(piece, first, listening)
         if self._wakers:
             wakers, self._wakers = self._wakers, []
             for index, event in wakers:
@@ -169,15 +170,15 @@ class Chunk:
         size = self.size * count // max(1, self._count)
         self.stage.staging.have_called(size, tell, *arguments)
 
-    def _have_told(self, piece: Deliveries, first: int, heard: list[Any]) -> None:
+    def _notify_settled(self, piece: Deliveries, first: int, listening: list[Any]) -> None:
         for part in piece.parts():
             positions = part.positions
             if isinstance(positions, range):
-                listened = any(heard[positions.start : positions.stop])
+                listened = any(listening[positions.start : positions.stop])
             else:
-                listened = any(heard[position] for position in positions if position < len(heard))
+                listened = any(listening[position] for position in positions if position < len(listening))
             if listened:
-                part.add_callback(partial(self._have_called, len(positions), self._tell_part, part, first))
+                part.add_callback(partial(self._have_called, len(positions), self._notify_part, part, first))
 
     def delivery(self, index: int) -> Delivery | Exception | None:
         """Return a record's delivery, or the error that refused it; None until the SDK takes the record."""
@@ -217,7 +218,7 @@ class Chunk:
     @property
     def is_flushed(self) -> bool:
         """Whether a flush has ended that began after this chunk was complete."""
-        return self.era <= self.stage.staging.flushed
+        return self.flush_period <= self.stage.staging.flushed
 
     @property
     def in_callback(self) -> bool:
@@ -255,21 +256,21 @@ class Chunk:
             listeners = self.listeners
             if index >= len(listeners):
                 _padded(listeners, index + 1, None)
-            self._listened_late = self._listened_late or known or index < self.told
+            self._listened_late = self._listened_late or known or index < self.notified
             others = listeners[index]
-            if isinstance(others, Telling):
+            if isinstance(others, Notification):
                 return False
             if others is None and known:
-                listeners[index] = TOLD
+                listeners[index] = NOTIFIED
                 return False
             listeners[index] = with_another(others, callback, errback)
-            if others is None and index < self.told:
+            if others is None and index < self.notified:
                 self._late.append(index)
                 if len(self._late) == 1:
-                    self.stage.staging.loop.soon(self._hear_late)
+                    self.stage.staging.loop.soon(self._add_late_listeners)
             return True
 
-    def _hear_late(self) -> None:
+    def _add_late_listeners(self) -> None:
         """Register the late listeners with their records' deliveries. In the loop.
 
         One registration covers several records of a partition, because most of them share a batch.
@@ -281,24 +282,24 @@ class Chunk:
             delivery = self.delivery(index)
             assert delivery is not None
             if isinstance(delivery, Exception):
-                self._have_called(1, self._tell_each, [index])
+                self._have_called(1, self._notify_each, [index])
             else:
                 group = groups.setdefault(delivery.partition, [])
                 group.append(index)
                 if len(group) == _AT_ONCE:
-                    self._tell_with_last(groups.pop(delivery.partition))
+                    self._notify_with_last(groups.pop(delivery.partition))
         for group in groups.values():
-            self._tell_with_last(group)
+            self._notify_with_last(group)
 
-    def _tell_with_last(self, group: list[int]) -> None:
+    def _notify_with_last(self, group: list[int]) -> None:
         delivery = self.delivery(group[-1])
         assert delivery is not None
         assert not isinstance(delivery, Exception)
-        delivery.add_callback(lambda metadata, error: self._have_called(len(group), self._tell_each, group))
+        delivery.add_callback(lambda metadata, error: self._have_called(len(group), self._notify_each, group))
 
     # ---------------------------------------------------------------- calling listeners, in the callback thread
 
-    def _tell_part(self, part: DeliveredPart, first: int) -> None:
+    def _notify_part(self, part: DeliveredPart, first: int) -> None:
         """Call the listeners of a part of the deliveries; the part's positions count from record ``first``."""
         topic, number = place = part.topic_partition
         positions = part.positions
@@ -312,14 +313,14 @@ class Chunk:
                 indices = [first + position for position in those]
             acknowledged = part.acknowledged(begin, end)
             if acknowledged is None:
-                self._tell_each(indices)
+                self._notify_each(indices)
                 continue
-            telling = Telling()
-            listeners = self._take(indices, telling)
+            notification = Notification()
+            listeners = self._take(indices, notification)
             columns: Sequence[Iterable[int]] = (*acknowledged, self._header_sizes(indices))
             if None in listeners:
-                heard = [listener is not None for listener in listeners]
-                columns = [compress(column, heard) for column in columns]
+                listening = [listener is not None for listener in listeners]
+                columns = [compress(column, listening) for column in columns]
                 listeners = [listener for listener in listeners if listener is not None]
             offsets, timestamps, key_sizes, value_sizes, header_sizes = columns
             rows = zip(
@@ -342,9 +343,9 @@ class Chunk:
                     listener(metadata)
                 except BaseException:
                     log_failed(None)
-            telling.end(self.lock)
+            notification.end(self.lock)
 
-    def _take(self, indices: Sequence[int], telling: Telling) -> list[Any]:
+    def _take(self, indices: Sequence[int], notification: Notification) -> list[Any]:
         """Return the listeners of these records, or None for each without, and mark the records as called."""
         # One lock acquisition for many records: sending threads take the same lock for each record.
         with self.lock:
@@ -355,7 +356,7 @@ class Chunk:
             if isinstance(indices, range) and not self._listened_late:
                 found = column[indices.start : indices.stop]
                 if None not in found:
-                    column[indices.start : indices.stop] = [telling] * len(found)
+                    column[indices.start : indices.stop] = [notification] * len(found)
                     return found
             else:
                 found = [column[index] for index in indices]
@@ -363,30 +364,30 @@ class Chunk:
                 listeners = found[place]
                 if listeners is None:
                     continue
-                if isinstance(listeners, Telling):
+                if isinstance(listeners, Notification):
                     found[place] = None
                 else:
-                    column[index] = telling
+                    column[index] = notification
         return found
 
     def _header_sizes(self, indices: Sequence[int]) -> Iterable[int]:
         sizes = self.header_sizes
         return repeat(-1) if sizes is None else [sizes[index] for index in indices]
 
-    def _tell_each(self, group: Sequence[int]) -> None:
+    def _notify_each(self, group: Sequence[int]) -> None:
         """Call the listeners of the settled records of ``group``; defer those of the others until they are settled."""
         outcomes = {index: outcome for index in group if (outcome := self.outcome(index)) is not None}
         if outcomes:
-            telling = Telling()
-            listeners = self._take(list(outcomes), telling)
-            for outcome, told in zip(outcomes.values(), listeners, strict=True):
-                tell(told, outcome)
-            telling.end(self.lock)
+            notification = Notification()
+            listeners = self._take(list(outcomes), notification)
+            for outcome, callbacks in zip(outcomes.values(), listeners, strict=True):
+                tell(callbacks, outcome)
+            notification.end(self.lock)
         later = [index for index in group if index not in outcomes]
         if later:
             with self.lock:
                 self._late += later
-            self.stage.staging.loop.soon(self._hear_late)
+            self.stage.staging.loop.soon(self._add_late_listeners)
 
 
 def _put(column: list[Any] | None, index: int, value: Any, fill: Any) -> list[Any]:

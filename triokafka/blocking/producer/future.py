@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from triokafka.blocking.future import Callback, Future, Outcome
-from triokafka.blocking.producer.telling import RecordMetadata, Telling
+from triokafka.blocking.producer.notification import Notification
+from triokafka.blocking.producer.record_metadata import RecordMetadata
 from triokafka.errors import KafkaTimeoutError
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class FutureRecordMetadata(Future):
                 chunk.hurry()
                 done.wait(timeout)
             else:  # they are being called; that may have begun after the first look
-                cast(Telling, chunk.listeners[index]).wait(chunk.lock, timeout)
+                cast(Notification, chunk.listeners[index]).wait(chunk.lock, timeout)
             outcome = self._look()
         if outcome is None:
             raise KafkaTimeoutError(f"Timeout after waiting for {timeout} secs.")

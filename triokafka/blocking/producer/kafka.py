@@ -90,7 +90,7 @@ class KafkaProducer:
             config["api_version"] = API_VERSION
         name = f"kafka {config['client_id']}"
         self._session = ProducerSession(
-            loop, options, staged_bytes=staged_bytes(config), untold_bytes=config["buffer_memory"], name=name
+            loop, options, staged_bytes=staged_bytes(config), unreported_bytes=config["buffer_memory"], name=name
         )
         loop.call(self._session.open)
         self._staging = self._session.staging
@@ -366,11 +366,11 @@ class KafkaProducer:
         timeout = None if timeout is None else max(0.0, timeout)
         if session.callbacks.is_current_thread:
             raise IllegalStateError("flush() in a callback would wait for itself")
-        era = self._staging.begin_flush()
+        flush_period = self._staging.begin_flush()
         deadline = Deadline(timeout)
         if not (session.loop.call(session.flush, timeout) and session.callbacks.wait(deadline.left)):
             raise KafkaTimeoutError(f"Timeout waiting for future after {timeout} secs")
-        self._staging.end_flush(era)
+        self._staging.end_flush(flush_period)
 
     def partitions_for(self, topic: str) -> set[int]:
         """Return the partition numbers of a topic; waits for its metadata at most ``max_block_ms``.

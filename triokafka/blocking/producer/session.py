@@ -36,7 +36,7 @@ class ProducerSession:
         options: dict[str, Any],
         *,
         staged_bytes: int,
-        untold_bytes: int | None = None,
+        unreported_bytes: int | None = None,
         name: str,
     ) -> None:
         self.loop = loop
@@ -45,7 +45,7 @@ class ProducerSession:
             loop,
             self.callbacks,
             staged_bytes,
-            untold_limit=untold_bytes,
+            unreported_limit=unreported_bytes,
             in_transactions=bool(options.get("transactional_id")),
         )
         self.transactions = SessionTransactions(self._hand_over)

@@ -160,11 +160,11 @@ def _forget_frames(error: Exception) -> None:
 class Staging:
     """All stages of one producer, and the bound on the bytes that wait in them.
 
-    ``stages`` are the open ones by topic. Every flush begins a new ``era`` of chunks; all records of eras up to
-    ``flushed`` are settled. ``staged`` counts bytes of records that were sent and not handed over yet; above ``limit``,
-    `wait_for_room` waits. ``staged`` also counts, in proportion, records that are settled but whose callbacks have not
-    run yet: ``untold_limit`` bytes of them count as ``limit``. ``gathering`` is how many seconds a busy sender's chunk
-    stays open; they are more for records ``in_transactions``.
+    ``stages`` are the open ones by topic. Every flush begins a new ``flush_period`` of chunks; all records of periods
+    up to ``flushed`` are settled. ``staged`` counts bytes of records that were sent and not handed over yet; above
+    ``limit``, `wait_for_room` waits. ``staged`` also counts, in proportion, records that are settled but whose
+    callbacks have not run yet: ``unreported_limit`` bytes of them count as ``limit``. ``gathering`` is how many seconds
+    a busy sender's chunk stays open; they are more for records ``in_transactions``.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Staging:
         callbacks: CallbackThread,
         limit: int,
         *,
-        untold_limit: int | None = None,
+        unreported_limit: int | None = None,
         in_transactions: bool = False,
     ) -> None:
         self.loop = loop
@@ -183,10 +183,10 @@ class Staging:
         self.limit = limit
         self.gathering = _GATHERING_SECONDS_IN_TRANSACTIONS if in_transactions else _GATHERING_SECONDS
         self.staged = 0
-        self._untold = 0
-        self._untold_limit = max(1, limit if untold_limit is None else untold_limit)
+        self._unreported = 0
+        self._unreported_limit = max(1, limit if unreported_limit is None else unreported_limit)
         self.closed = False
-        self.era = 0.0
+        self.flush_period = 0.0
         self.flushed = -1.0
         self._room = threading.Condition(self.lock)
 
@@ -199,10 +199,10 @@ class Staging:
 
     def have_called(self, size: int, do: Callable[..., object], *arguments: Any) -> None:
         """Have the callback thread call ``do``, which runs the callbacks for ``size`` bytes of records. In the loop."""
-        charge = size * self.limit // self._untold_limit
+        charge = size * self.limit // self._unreported_limit
         with self.lock:
             self.staged += charge
-            self._untold += charge
+            self._unreported += charge
         self.callbacks.put(self._call, charge, do, arguments)
 
     def _call(self, charge: int, do: Callable[..., object], arguments: tuple[Any, ...]) -> None:
@@ -210,7 +210,7 @@ class Staging:
             do(*arguments)
         finally:
             with self.lock:
-                self._untold -= charge
+                self._unreported -= charge
             self.release(charge)
 
     def wait_for_room(self, timeout: float) -> None:
@@ -226,10 +226,10 @@ class Staging:
             in_time = self._room.wait_for(lambda: self.closed or self.staged <= self.limit // 2, timeout)
             if self.closed:
                 raise IllegalStateError("KafkaProducer already closed!")
-            if not in_time and self._untold > self.staged // 2:
+            if not in_time and self._unreported > self.staged // 2:
                 raise KafkaTimeoutError(
-                    f"callbacks of {self._untold_limit} bytes of records (buffer_memory) have not run yet, and too few"
-                    f" ran within {timeout:g} s (max_block_ms): they take longer than the records"
+                    f"callbacks of {self._unreported_limit} bytes of records (buffer_memory) have not run yet, and too"
+                    f" few ran within {timeout:g} s (max_block_ms): they take longer than the records"
                 )
             if not in_time:
                 raise KafkaTimeoutError(
@@ -240,13 +240,13 @@ class Staging:
     def begin_flush(self) -> float:
         """Begin a new flush period; return the previous one."""
         with self.lock:
-            before, self.era = self.era, self.era + 1
+            before, self.flush_period = self.flush_period, self.flush_period + 1
             return before
 
-    def end_flush(self, era: float) -> None:
-        """Note that all records up to this era are settled."""
+    def end_flush(self, flush_period: float) -> None:
+        """Note that all records up to this flush_period are settled."""
         with self.lock:
-            self.flushed = max(self.flushed, era)
+            self.flushed = max(self.flushed, flush_period)
 
     def close(self) -> None:
         """Accept no new chunks. From any thread."""

@@ -178,7 +178,7 @@ def _one(
         unknown.error_code = errors.TopicAuthorizationFailedError.code
         return unknown
     unknown.error_code = context.topic_creation.name_error(name) or errors.UnknownTopicOrPartitionError.code
-    _tell_operations(unknown, name, request, context)
+    _add_operations(unknown, name, request, context)
     return unknown
 
 
@@ -191,13 +191,11 @@ def _topic(
         is_internal=is_internal(topic.name),
         partitions=[_partition(topic.name, state, image, context) for _, state in sorted(topic.partitions.items())],
     )
-    _tell_operations(response, topic.name, request, context)
+    _add_operations(response, topic.name, request, context)
     return response
 
 
-def _tell_operations(
-    topic: MetadataResponseTopic, name: str, request: MetadataRequest, context: RequestContext
-) -> None:
+def _add_operations(topic: MetadataResponseTopic, name: str, request: MetadataRequest, context: RequestContext) -> None:
     if context.version >= 8 and request.include_topic_authorized_operations:
         topic.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, name)
 

@@ -147,14 +147,14 @@ class TransactionVerifier:
             if state is None or state.leader < 0:
                 raise errors.CoordinatorNotAvailableError("the transaction coordinator has no leader now")
             if state.leader == self._node_id:
-                return await self._ask_here(producer, asked)
-            return await self._ask_there(state.leader, producer, asked)
+                return await self._ask_own_coordinator(producer, asked)
+            return await self._ask_other_broker(state.leader, producer, asked)
         except errors.BrokerResponseError as error:
             return dict.fromkeys(asked, error.code)
         except errors.KafkaError:
             return dict.fromkeys(asked, errors.NetworkExceptionError.code)
 
-    async def _ask_here(
+    async def _ask_own_coordinator(
         self, producer: AppendingProducer, asked: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         coordinator = self._entry.coordinator
@@ -173,7 +173,7 @@ class TransactionVerifier:
         )
         return {}
 
-    async def _ask_there(
+    async def _ask_other_broker(
         self, node_id: int, producer: AppendingProducer, asked: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         from triokafka.protocol.api.add_partitions_to_txn import (

@@ -39,7 +39,7 @@ class LogDeletion:
         self._cleaning = cleaning
         self._strays: Counter[str] = Counter()  # by data directory
         self._unsynced: set[LogDirectory] = set()  # directories with unsynced renames
-        self._doomed: list[tuple[int, str]] = []  # time of removal, and renamed folder
+        self._due_removals: list[tuple[int, str]] = []  # time of removal, and renamed folder
 
     def delete(self, topic_partition: TopicPartition, *, delete_delay_ms: int, sync: bool = True) -> None:
         """Delete the log of a partition, open or offline.
@@ -149,12 +149,12 @@ class LogDeletion:
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Schedule the removal of a renamed folder in ``delay_ms``."""
-        self._doomed.append((self._world.wall_ms() + delay_ms, path))
+        self._due_removals.append((self._world.wall_ms() + delay_ms, path))
 
     def take_due(self, now_ms: int) -> list[str]:
         """Return the renamed folders that are due; the caller removes them."""
-        due = [path for at, path in self._doomed if at <= now_ms]
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        due = [path for at, path in self._due_removals if at <= now_ms]
+        self._due_removals = [entry for entry in self._due_removals if entry[0] > now_ms]
         return due
 
 

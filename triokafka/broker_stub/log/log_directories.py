@@ -235,8 +235,8 @@ class LogDirectories:
     def refused(self, directory: LogDirectory, error: OSError) -> None:
         """Log a full directory, not more often than once a minute. The client of each refused call gets the error."""
         now_ms = self._world.wall_ms()
-        if not 0 <= now_ms - directory.refusal_told_ms < _REFUSALS_MS:  # the clock may have moved back
-            directory.refusal_told_ms = now_ms
+        if not 0 <= now_ms - directory.refusal_logged_ms < _REFUSALS_MS:  # the clock may have moved back
+            directory.refusal_logged_ms = now_ms
             where = f" ({error.filename})" if error.filename else ""
             reason = error.strerror or error
             logger.error("%s: writes fail: %s%s. Free space or file handles.", directory.path, reason, where)

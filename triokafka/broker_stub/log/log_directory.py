@@ -64,7 +64,7 @@ class LogDirectory:
         self.offline: dict[TopicPartition, OfflineLog] = {}
         self.failure = ""
         self._metadata_end: Callable[[], int] | None = None
-        self.refusal_told_ms = -(2**63)  # wall clock of the last log line about a full disk
+        self.refusal_logged_ms = -(2**63)  # wall clock of the last log line about a full disk
         self._storage = storage
         self._release: Callable[[], None] | None = None
         self._checkpointed: dict[str, Mapping[TopicPartition, int]] = {}  # by file name

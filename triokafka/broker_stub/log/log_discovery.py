@@ -77,7 +77,7 @@ def find_logs(directory: LogDirectory, config_of: Callable[[str], LogConfig]) ->
     return found
 
 
-def settle_twins(
+def resolve_duplicates(
     found: list[list[FoundLog]],
     topic_id_of: TopicIds | None,
     storage: Storage,

@@ -11,7 +11,14 @@ from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_deletion import LogDeletion
 from triokafka.broker_stub.log.log_directories import LogDirectories, cause_of
 from triokafka.broker_stub.log.log_directory import OfflineLog
-from triokafka.broker_stub.log.log_discovery import FoundLog, LoadedLog, TopicIds, find_logs, open_logs, settle_twins
+from triokafka.broker_stub.log.log_discovery import (
+    FoundLog,
+    LoadedLog,
+    TopicIds,
+    find_logs,
+    open_logs,
+    resolve_duplicates,
+)
 from triokafka.broker_stub.log.log_mover import LogMover
 from triokafka.broker_stub.log.log_opener import LogOpener
 from triokafka.broker_stub.log.move_recovery import UnfinishedMove, UnsettledError, settle_moves
@@ -103,7 +110,7 @@ class LogLoader:
                 self._directories.fail(directory, error)
                 continue
             found.append(here)
-        return settle_twins(found, topic_id_of, self._world.storage, self._put_aside)
+        return resolve_duplicates(found, topic_id_of, self._world.storage, self._put_aside)
 
     def _put_aside(self, log: FoundLog) -> None:
         try:

@@ -136,7 +136,7 @@ class LogMaintenance:
                 self.apply_retention_to(topic_partition, remove_files=False)
             log = self._directories.log(topic_partition)
             if log is not None:
-                files += log.take_doomed_files(now_ms)
+                files += log.take_files_to_delete(now_ms)
             await trio.lowlevel.checkpoint()
         if folders or files:
             await self._world.run_in_thread(remove, self._world.storage, folders, files)

@@ -53,7 +53,7 @@ class FutureLog(NamedTuple):
     behind: int
 
 
-class _LogGoneError(Exception):
+class _LogRemovedError(Exception):
     """The log was closed, deleted or replaced during its move."""
 
 
@@ -145,7 +145,7 @@ class LogMover:
             with move.scope:
                 await self._copy(move)
                 done = True
-        except (_LogGoneError, KafkaError, OSError) as error:
+        except (_LogRemovedError, KafkaError, OSError) as error:
             stays = isinstance(error, UnclearMoveError)
             logger.error("%s: the move to %s failed: %s", move.topic_partition, move.target.path, error)
         except trio.Cancelled:
@@ -213,12 +213,12 @@ class LogMover:
         return copy
 
     def _hosted(self, move: PendingMove, known: PartitionLog | None = None) -> HostedLog:
-        """Return the log to be moved, with its directory. Raises `_LogGoneError` when there is none, or it is not
+        """Return the log to be moved, with its directory. Raises `_LogRemovedError` when there is none, or it is not
         ``known``.
         """
         hosted = self._directories.hosted.get(move.topic_partition)
         if hosted is None or (known is not None and hosted.log is not known):
-            raise _LogGoneError("the log is gone")
+            raise _LogRemovedError("the log is gone")
         return hosted
 
     async def _read(self, source: PartitionLog, offset: int) -> Buffer:

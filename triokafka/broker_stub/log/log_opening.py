@@ -100,7 +100,7 @@ def open_log(
             _skip_lost(state, known, now_ms, refuse=refuse_damage)
     if state.log_start_offset > segments.end_offset:
         # A crash took records that were deleted already. No record before the start may come back.
-        LogTruncation(state).start_afresh(state.log_start_offset, now_ms)
+        LogTruncation(state).start_empty(state.log_start_offset, now_ms)
     epochs.drop_before(state.log_start_offset)
     return state
 
@@ -161,7 +161,7 @@ def _skip_lost(state: LogState, known: KnownOffsets, now_ms: int, *, refuse: boo
     logger.error("%s. Offsets %d to %d are lost. The log goes on at %d.", what, end, known_end - 1, known_end)
     state.lost_offsets += known_end - end
     if empty:
-        LogTruncation(state).start_afresh(known_end, now_ms)
+        LogTruncation(state).start_empty(known_end, now_ms)
         return
     # A batch without records, as compaction leaves them. Readers that stop at the end of the log get past the gap with
     # it, also when nothing is appended later.

@@ -44,7 +44,7 @@ class LogSegments:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._hints: dict[int, tuple[int, int]] = {}  # by offset: base offset of the segment, and position of the batch
-        self._doomed: list[tuple[int, list[str]]] = []  # time of removal, and renamed files
+        self._to_delete: list[tuple[int, list[str]]] = []  # time of removal, and renamed files
         self._closed = False
         self.end_offset = self.active.reader.next_offset()
 
@@ -197,7 +197,7 @@ class LogSegments:
             raise
         self.end_offset = self.active.reader.next_offset()
 
-    def start_afresh(self, offset: int, now_ms: int) -> None:
+    def start_empty(self, offset: int, now_ms: int) -> None:
         """Drop all segments, and start a new one at ``offset``."""
         self._hints.clear()
         doomed, self._segments, self._bases = self._segments, [], []
@@ -231,7 +231,7 @@ class LogSegments:
                 storage.remove(f"{self._directory}/{name}")
 
     def drop_oldest(self, count: int, *, remove_at_ms: int, one_by_one: bool) -> list[int]:
-        """Drop the oldest segments, and return their base offsets; `remove_doomed` removes their files.
+        """Drop the oldest segments, and return their base offsets; `remove_files_to_delete` removes their files.
 
         Args:
             one_by_one: make the removal of each segment durable before the next.
@@ -240,7 +240,7 @@ class LogSegments:
         for _ in range(count):
             if dropped and one_by_one:
                 self._files.storage.sync_dir(self._directory)
-            self._doomed.append((remove_at_ms, self._segments[0].mark_deleted()))
+            self._to_delete.append((remove_at_ms, self._segments[0].mark_deleted()))
             dropped.append(self._bases[0])
             del self._segments[0], self._bases[0]
         return dropped
@@ -281,7 +281,7 @@ class LogSegments:
         self._segments[first : first + len(old)] = new
         self._bases[first : first + len(old)] = bases
         for segment in old:
-            self._doomed.append((remove_at_ms, segment.mark_deleted()))
+            self._to_delete.append((remove_at_ms, segment.mark_deleted()))
         rest = self._take_names(new, sync_names)
         try:
             yield from rest
@@ -320,16 +320,16 @@ class LogSegments:
             files, self._directory, base_offset, self._config, new=True, now_ms=now_ms, suffix=CLEANED_SUFFIX
         )
 
-    def remove_doomed(self, now_ms: int) -> None:
+    def remove_files_to_delete(self, now_ms: int) -> None:
         """Remove the renamed files that are due."""
-        while self._doomed and self._doomed[0][0] <= now_ms:
-            self._remove_files(self._doomed[0][1])
-            del self._doomed[0]
+        while self._to_delete and self._to_delete[0][0] <= now_ms:
+            self._remove_files(self._to_delete[0][1])
+            del self._to_delete[0]
 
-    def take_doomed(self, now_ms: int) -> list[str]:
-        """Return the files that `remove_doomed` would remove; the caller removes them, for example in a thread."""
-        due = [paths for at, paths in self._doomed if at <= now_ms]
-        del self._doomed[: len(due)]
+    def take_files_to_delete(self, now_ms: int) -> list[str]:
+        """As `remove_files_to_delete`, but return the files: the caller removes them, for example in a thread."""
+        due = [paths for at, paths in self._to_delete if at <= now_ms]
+        del self._to_delete[: len(due)]
         return [path for paths in due for path in paths]
 
     def _remove_files(self, paths: list[str]) -> None:

@@ -156,7 +156,7 @@ class PartitionLog:
         retention = LogRetention(state, checkpoint_start)
         self.advance_log_start_offset = retention.advance_log_start_offset
         self.apply_retention = retention.apply_retention
-        self.take_doomed_files = retention.take_doomed_files
+        self.take_files_to_delete = retention.take_files_to_delete
         replacement = SegmentReplacement(state)
         self.new_cleaned_segment = replacement.new_cleaned_segment
         self.replace_segments = replacement.replace_segments

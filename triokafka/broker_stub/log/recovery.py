@@ -285,7 +285,7 @@ class LogRecovery:
                 # From here on the epochs come from the batches. The file may list others, which an earlier crash has
                 # removed.
                 self._epochs.truncate_to(self._expected)
-            dropped = segment.recover(self._visit, after=trusted, before_cut=partial(self._judge, position))
+            dropped = segment.recover(self._replay, after=trusted, before_cut=partial(self._judge, position))
             position += 1
         if not dropped and any(segment.size for segment in segments[position:]):
             self._judge_gap(position)
@@ -361,7 +361,7 @@ class LogRecovery:
                 ends.append(segment.base_offset)
         return max(end for end in ends if end - self._expected < MAX_JUMP)
 
-    def _visit(self, batch: BatchInfo, data: memoryview) -> None:
+    def _replay(self, batch: BatchInfo, data: memoryview) -> None:
         self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         if batch.base_offset > self._expected:
             self._has_gaps = True

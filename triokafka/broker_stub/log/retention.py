@@ -70,7 +70,7 @@ class LogRetention:
 
         Args:
             up_to_offset: the high watermark; nothing at or after it is deleted. The log's end when None.
-            remove_files: False to leave the files that are due to `take_doomed_files`.
+            remove_files: False to leave the files that are due to `take_files_to_delete`.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -79,7 +79,7 @@ class LogRetention:
         state.guard.check()
         with state.guard.during("retention"):
             if remove_files:
-                segments.remove_doomed(now_ms)
+                segments.remove_files_to_delete(now_ms)
             end = segments.end_offset if up_to_offset is None else min(up_to_offset, segments.end_offset)
             count = count_expired(
                 segments, state.config, log_start_offset=state.log_start_offset, up_to_offset=end, now_ms=now_ms
@@ -109,12 +109,12 @@ class LogRetention:
                 # The first epoch records the log start offset, like the file names.
                 state.leader_epochs.write()
             if remove_files:
-                segments.remove_doomed(now_ms)
+                segments.remove_files_to_delete(now_ms)
         return count
 
-    def take_doomed_files(self, now_ms: int) -> list[str]:
+    def take_files_to_delete(self, now_ms: int) -> list[str]:
         """Return the paths of deleted files that are due for removal.
 
         The caller removes them, in a thread: removing a large file takes long and needs nothing of the log.
         """
-        return self._state.segments.take_doomed(now_ms)
+        return self._state.segments.take_files_to_delete(now_ms)

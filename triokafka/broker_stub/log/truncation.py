@@ -52,13 +52,13 @@ class LogTruncation:
         """
         self._state.guard.check()
         with self._state.guard.during("truncation", or_offline=True):
-            self.start_afresh(offset, self._state.time(now_ms))
+            self.start_empty(offset, self._state.time(now_ms))
 
-    def start_afresh(self, offset: int, now_ms: int) -> None:
+    def start_empty(self, offset: int, now_ms: int) -> None:
         """`truncate_fully_and_start_at` without its checks. Raises `OSError`."""
         state = self._state
         self._prepare_cut(min(offset, state.log_start_offset))
-        state.segments.start_afresh(offset, now_ms)
+        state.segments.start_empty(offset, now_ms)
         # Snapshots from before the new start go as well: the records that they summarise are gone.
         state.snapshots.remove_after(-1)
         state.leader_epochs.clear()

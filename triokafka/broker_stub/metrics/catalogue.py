@@ -264,7 +264,7 @@ class BrokerMetrics:
         runtime = coordinator.runtime
         for shard_state in ShardState:
             yield Sample(f"{prefix}num-partitions", {"state": shard_state.value}, runtime.count(shard_state))
-        loads = runtime.load_times.lately(self._services.world.now()) or [0.0]
+        loads = runtime.load_times.recent(self._services.world.now()) or [0.0]
         yield Sample(f"{prefix}partition-load-time-max", {}, max(loads) * 1000)
         yield Sample(f"{prefix}partition-load-time-avg", {}, sum(loads) / len(loads) * 1000)
         yield Sample("triokafka:type=GroupCoordinator,name=HeldOperations", {}, runtime.held_answers())
@@ -276,7 +276,7 @@ class BrokerMetrics:
         yield Sample(f"{prefix}VerificationFailureRate", {}, verifier.failures, "Count")
         coordinator = self._services.transactions.existing
         now = self._services.world.now()
-        loads = (coordinator.runtime.load_times.lately(now) if coordinator is not None else []) or [0.0]
+        loads = (coordinator.runtime.load_times.recent(now) if coordinator is not None else []) or [0.0]
         prefix = "kafka.server:type=transaction-coordinator-metrics,name="
         yield Sample(f"{prefix}partition-load-time-max", {}, max(loads) * 1000)
         yield Sample(f"{prefix}partition-load-time-avg", {}, sum(loads) / len(loads) * 1000)

@@ -21,7 +21,7 @@ from triokafka.broker_stub.network.listener_mechanisms import (
     jwks_validator,
     sasl_options,
 )
-from triokafka.broker_stub.network.login_turns import LoginTurns
+from triokafka.broker_stub.network.login_scheduler import LoginScheduler
 from triokafka.broker_stub.network.sasl_session import SaslOptions, SaslSession
 from triokafka.errors import ConfigurationError
 from triokafka.security.certificate_identity import CertificateIdentity, subject_of
@@ -65,7 +65,7 @@ class ListenerSecurity(Authentication):
         tokens: DelegationTokens | None = None,
     ) -> None:
         self._world = world
-        self._turns = LoginTurns()
+        self._turns = LoginScheduler()
         lookups = CredentialLookups(scram or ScramLookups(), tokens, world.random_bytes(32))
         self._listeners: dict[str, _Listener] = {}
         for spec in listeners:

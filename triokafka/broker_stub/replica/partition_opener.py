@@ -282,7 +282,7 @@ class PartitionOpener:
             return None
         return directory
 
-    def may_be_made(
+    def may_be_created(
         self, topic_partition: TopicPartition, topic_id: UUID, state: PartitionImage, config: LogConfig
     ) -> bool:
         """Whether a log may be created for a partition that has none."""

@@ -107,7 +107,7 @@ class ReplicaManager:
         self.is_offline = opener.is_offline
         self.check_online = opener.check_online
         self.open_ahead = opener.open_ahead
-        self.may_be_made = opener.may_be_made
+        self.may_be_created = opener.may_be_created
         self.retry_offline = opener.retry_offline
         applier = DeltaApplier(node_id, logs, hosted, opener, fetchers, (leader_quota, follower_quota))
         self.apply = applier.apply

@@ -10,7 +10,7 @@ from functools import partial
 import click
 
 from triokafka.cli.output import examples
-from triokafka.cli.values import Whole
+from triokafka.cli.values import Integer
 
 
 @click.command(
@@ -20,7 +20,9 @@ from triokafka.cli.values import Whole
         "triokafka cluster --nodes 3 --data-dir ./cluster --listen 127.0.0.1:0 --set num.partitions=3",
     ),
 )
-@click.option("--nodes", type=Whole(min=1, max=99), default=3, show_default=True, metavar="N", help="Number of nodes.")
+@click.option(
+    "--nodes", type=Integer(min=1, max=99), default=3, show_default=True, metavar="N", help="Number of nodes."
+)
 @click.option(
     "--data-dir", "directory", required=True, metavar="DIR", help="Directory of the cluster, with one for each node."
 )

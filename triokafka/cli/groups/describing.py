@@ -153,7 +153,7 @@ def _positions(connection: AdminConnection, chosen: ChosenGroups, verbose: bool,
         for error in (*found.errors.values(), *failed.values()):
             complain(error)
             status = 1
-        _tell_of_unknown_ends(endless)
+        _warn_of_unknown_ends(endless)
         shown = {name: found.groups[name] for name in by_group}
         if output == "json":
             print_json([{**_summary(group), "partitions": _rows_json(by_group[name])} for name, group in shown.items()])
@@ -208,7 +208,7 @@ def _epoch(row: GroupPosition) -> int | None:
     return None if row.committed is None or row.committed.leader_epoch < 0 else row.committed.leader_epoch
 
 
-def _tell_of_unknown_ends(errors: Mapping[TopicPartition, Exception]) -> None:
+def _warn_of_unknown_ends(errors: Mapping[TopicPartition, Exception]) -> None:
     by_reason: dict[str, list[str]] = {}
     for partition, error in errors.items():
         by_reason.setdefault(type(error).__name__, []).append(str(partition))

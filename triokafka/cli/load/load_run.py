@@ -112,7 +112,7 @@ class LoadRun:
                     sending.cancel()
 
             nursery.start_soon(stop_on_interrupt)
-            nursery.start_soon(self._tell_progress, producer)
+            nursery.start_soon(self._report_progress, producer)
             if self._advance is not None:
                 nursery.start_soon(self._draw_progress, producer, self._advance)
             meter = LoadMeter()
@@ -191,7 +191,7 @@ class LoadRun:
         )
         return acknowledged, failed
 
-    async def _tell_progress(self, producer: triokafka.Producer) -> None:
+    async def _report_progress(self, producer: triokafka.Producer) -> None:
         """Print a line every few seconds, even if no broker responds."""
         load = self._load
         since, told, sampled = time.perf_counter(), 0, 0

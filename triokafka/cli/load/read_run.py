@@ -109,7 +109,7 @@ class ReadRun:
                     try:
                         await self._join(consumer)
                         self._started_at_ms = self._ended_at_ms = _wall_ms()
-                        nursery.start_soon(self._tell_progress)
+                        nursery.start_soon(self._report_progress)
                         await self._read_all(consumer)
                     except KafkaError as error:
                         failure = error  # unwrapped, not in an exception group
@@ -158,7 +158,7 @@ class ReadRun:
                 self._seconds, self._cpu = last - start, time.process_time() - cpu_start
                 self._ended_at_ms = _wall_ms()
 
-    async def _tell_progress(self) -> None:
+    async def _report_progress(self) -> None:
         since, records, size = time.perf_counter(), 0, 0
         while True:
             await trio.sleep(self._reading.interval_ms / 1000)

@@ -13,7 +13,7 @@ from triokafka.cli.connection import read_properties_text
 from triokafka.cli.mirror.sides import client_options, from_kafka_names, side_options
 from triokafka.cli.output import examples
 from triokafka.cli.reaching import SILENCE
-from triokafka.cli.values import INT32, FiniteNumber, Whole, configured
+from triokafka.cli.values import INT32, FiniteNumber, Integer, configured
 
 if TYPE_CHECKING:
     from triokafka.mirror import Mirror, MirrorOptions, MirrorStatus
@@ -54,7 +54,7 @@ def _shard(ctx: click.Context, parameter: click.Parameter, text: str) -> tuple[i
     show_default=True,
     help="Where to begin in partitions that were not mirrored before.",
 )
-@click.option("--replication-factor", type=Whole(1, 32_767), help="Of new topics.  [default: that of the target]")
+@click.option("--replication-factor", type=Integer(1, 32_767), help="Of new topics.  [default: that of the target]")
 @click.option("--sync-group-offsets", is_flag=True, help="Commit translated positions of groups without members.")
 @click.option("--no-sync-topic-configs", is_flag=True, help="Do not copy the configurations of topics.")
 @click.option("--sync-topic-acls", is_flag=True, help="Copy ACLs of topics, without permissions to write.")
@@ -69,9 +69,9 @@ def _shard(ctx: click.Context, parameter: click.Parameter, text: str) -> tuple[i
 )
 @click.option("--shard", default="1/1", show_default=True, callback=_shard, metavar="N/COUNT",
               help="Mirror one part of the partitions, with COUNT processes for all.")  # fmt: skip
-@click.option("--commit-interval-ms", type=Whole(1, INT32), help="How often to store progress.  [default: 1000]")
-@click.option("--refresh-interval-ms", type=Whole(1, INT32), help="How often to look for topics.  [default: 30000]")
-@click.option("--checkpoint-interval-ms", type=Whole(1, INT32), help="How often to translate.  [default: 10000]")
+@click.option("--commit-interval-ms", type=Integer(1, INT32), help="How often to store progress.  [default: 1000]")
+@click.option("--refresh-interval-ms", type=Integer(1, INT32), help="How often to look for topics.  [default: 30000]")
+@click.option("--checkpoint-interval-ms", type=Integer(1, INT32), help="How often to translate.  [default: 10000]")
 @click.option("--once", is_flag=True, help="End when everything is mirrored that the source has now.")
 @click.option(
     "--status-interval", type=FiniteNumber(min=0.1), default=10, show_default=True, metavar="SECONDS",

@@ -21,7 +21,7 @@ from triokafka.cli.load.documents import json_text
 from triokafka.cli.output import examples
 from triokafka.cli.progress import progress, say, shows_progress
 from triokafka.cli.reaching import hooked
-from triokafka.cli.values import SIZE, FiniteNumber, Whole, configured
+from triokafka.cli.values import SIZE, FiniteNumber, Integer, configured
 
 if TYPE_CHECKING:
     from triokafka.cli.load.read_run import ReadSummary, Window
@@ -56,7 +56,7 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
     "--num-records",
     "--messages",
     "records",
-    type=Whole(min=1),
+    type=Integer(min=1),
     default=1_000_000,
     show_default=True,
     help="Number of records to read.",
@@ -74,9 +74,9 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
 @click.option("--from-latest", is_flag=True, help="Start at the end of the log instead of the oldest record.")
 @click.option("--timeout", "idle_ms", type=FiniteNumber(min=1), default=10_000, show_default=True, metavar="MS",
               help="End after this long without a record.")  # fmt: skip
-@click.option("--fetch-size", type=Whole(min=1), metavar="BYTES", default=_FETCH, show_default=True,
+@click.option("--fetch-size", type=Integer(min=1), metavar="BYTES", default=_FETCH, show_default=True,
               help="Maximum bytes per partition in a fetch.")  # fmt: skip
-@click.option("--socket-buffer-size", type=Whole(min=1), metavar="BYTES", help="Receive buffer of the connections.")
+@click.option("--socket-buffer-size", type=Integer(min=1), metavar="BYTES", help="Receive buffer of the connections.")
 @click.option(
     "--api", type=click.Choice(["poll", "arrow"]), default="poll", show_default=True, help="Consumer call to measure."
 )

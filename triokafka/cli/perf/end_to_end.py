@@ -14,7 +14,7 @@ from triokafka.cli.load.quantiles import LatencySummary, summarize
 from triokafka.cli.output import examples
 from triokafka.cli.progress import progress, shows_progress
 from triokafka.cli.reaching import hooked
-from triokafka.cli.values import SIZE, Whole, configured
+from triokafka.cli.values import SIZE, Integer, configured
 from triokafka.errors import KafkaError
 
 _POLL_MS: Final = 60_000
@@ -55,7 +55,7 @@ class _Shape(NamedTuple):
 @click.option("--topic", required=True, shell_complete=topic_names, help="Topic to use; created if it does not exist.")
 @bootstrap_option()
 @click.option(
-    "--num-records", "--messages", "count", type=Whole(min=1), default=10_000, show_default=True,
+    "--num-records", "--messages", "count", type=Integer(min=1), default=10_000, show_default=True,
     help="Number of records, one after the other.",
 )  # fmt: skip
 @click.option(
@@ -63,14 +63,14 @@ class _Shape(NamedTuple):
     help="Required acknowledgements.",
 )  # fmt: skip
 @click.option("--record-size", type=SIZE, default=100, show_default=True, metavar="BYTES", help="Size of a value.")
-@click.option("--record-key-size", type=Whole(min=0), default=0, metavar="BYTES", help="Size of a key; 0 for none.")
-@click.option("--num-headers", type=Whole(min=0), default=0, help="Number of headers of a record.")
+@click.option("--record-key-size", type=Integer(min=0), default=0, metavar="BYTES", help="Size of a key; 0 for none.")
+@click.option("--num-headers", type=Integer(min=0), default=0, help="Number of headers of a record.")
 @click.option(
-    "--record-header-key-size", type=Whole(min=1), default=4, show_default=True, metavar="BYTES",
+    "--record-header-key-size", type=Integer(min=1), default=4, show_default=True, metavar="BYTES",
     help="Size of the name of a header.",
 )  # fmt: skip
 @click.option(
-    "--record-header-size", type=Whole(min=0), default=4, show_default=True, metavar="BYTES",
+    "--record-header-size", type=Integer(min=0), default=4, show_default=True, metavar="BYTES",
     help="Size of the value of a header.",
 )  # fmt: skip
 @click.option(

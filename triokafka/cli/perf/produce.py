@@ -20,7 +20,7 @@ from triokafka.cli.load.documents import json_text
 from triokafka.cli.output import examples
 from triokafka.cli.progress import Advance, progress, say, shows_progress
 from triokafka.cli.reaching import hooked
-from triokafka.cli.values import SIZE, FiniteNumber, Whole, configured
+from triokafka.cli.values import SIZE, FiniteNumber, Integer, configured
 
 if TYPE_CHECKING:
     from triokafka.cli.load.load_run import LoadSummary
@@ -72,7 +72,7 @@ class Settings(NamedTuple):
 @click.option(
     "--num-records",
     "records",
-    type=Whole(min=1),
+    type=Integer(min=1),
     default=1_000_000,
     show_default=True,
     help="Number of records to send.",
@@ -101,21 +101,21 @@ class Settings(NamedTuple):
 )
 @click.option(
     "--batch-size",
-    type=Whole(min=0),
+    type=Integer(min=0),
     metavar="BYTES",
     default=131_072,
     show_default=True,
     help="Maximum size of a batch.",
 )
 @click.option(
-    "--partition", type=Whole(min=0), help="Partition to send to.  [default with --api bound or --compare: 0]"
+    "--partition", type=Integer(min=0), help="Partition to send to.  [default with --api bound or --compare: 0]"
 )
 @click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="Producer call to measure.")
 @click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Set any other option of the producer.")
 @click.option(
     "--compare", is_flag=True, help="Also measure the other installed clients, in rotation; needs a checkout."
 )
-@click.option("--rounds", type=Whole(min=1), default=3, show_default=True, help="With --compare.")
+@click.option("--rounds", type=Integer(min=1), default=3, show_default=True, help="With --compare.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def produce(
     topic: str | None,

@@ -12,7 +12,7 @@ from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.reassign import plan as plans
 from triokafka.cli.reassign.plan import DIRECTORY_RATE, FOLLOWER_RATE, LEADER_RATE, Moving, Plan
-from triokafka.cli.values import INT64, Whole
+from triokafka.cli.values import INT64, Integer
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def generate(connection: AdminConnection, file: str, broker_list: str, disable_r
 @_file_option
 @click.option("--additional", is_flag=True, help="Begin although other reassignments are in progress; replace theirs.")
 @click.option(
-    "--throttle", type=Whole(min=1, max=INT64), metavar="BYTES/S", help="Limit the replication between brokers."
+    "--throttle", type=Integer(min=1, max=INT64), metavar="BYTES/S", help="Limit the replication between brokers."
 )
 @click.option(
-    "--replica-alter-log-dirs-throttle", "directory_throttle", type=Whole(min=1, max=INT64), metavar="BYTES/S",
+    "--replica-alter-log-dirs-throttle", "directory_throttle", type=Integer(min=1, max=INT64), metavar="BYTES/S",
     help="Limit the copies between directories of a broker.",
 )  # fmt: skip
 @click.option(

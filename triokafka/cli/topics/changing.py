@@ -11,7 +11,7 @@ from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options, pairs
 from triokafka.cli.output import examples
 from triokafka.cli.topics.chosen import listings, nothing
-from triokafka.cli.values import COUNT, Whole
+from triokafka.cli.values import COUNT, Integer
 from triokafka.topic_names import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _LARGE_MESSAGE: Final = 1_048_588
 @click.option("--partitions", type=COUNT, help="Number of partitions.  [default: the broker's]")
 @click.option(
     "--replication-factor",
-    type=Whole(min=1, max=2**15 - 1),
+    type=Integer(min=1, max=2**15 - 1),
     help="Number of replicas.  [default: the broker's]",
 )
 @click.option(

@@ -72,7 +72,7 @@ class Committer:
         self._committed: dict[TopicPartition, int] = {}
         self._flushing = False
         self._later: _Later = {}
-        self._tell_later: dict[OnCommit, None] = {}
+        self._report_later: dict[OnCommit, None] = {}
         self._all_sent: trio.Event | None = None
         self._restart = trio.Event()
 
@@ -119,7 +119,7 @@ class Committer:
         asked_as = None if self.membership is None else self.membership.identity
         self._later.update((partition, (offset, asked_as)) for partition, offset in offsets.items())
         if on_done is not None:
-            self._tell_later[on_done] = None
+            self._report_later[on_done] = None
         if self._all_sent is None:
             self._all_sent = trio.Event()
             self._tasks.start(self._commit_later, self._all_sent, name="kafka commit_nowait")
@@ -131,7 +131,7 @@ class Committer:
 
     async def _commit_later(self, all_sent: trio.Event) -> None:
         try:
-            while self._later or self._tell_later:
+            while self._later or self._report_later:
                 later, listeners = self._take_later()
                 error: KafkaError | None = None
                 try:
@@ -153,7 +153,7 @@ class Committer:
 
     def _take_later(self) -> tuple[_Later, dict[OnCommit, None]]:
         later, self._later = self._later, {}
-        listeners, self._tell_later = self._tell_later, {}
+        listeners, self._report_later = self._report_later, {}
         return later, listeners
 
     async def _send_later(self, later: _Later) -> None:

@@ -248,7 +248,7 @@ class Fetcher:
         self.counters.fetches += 1
         self.counters.last_fetch_at = now
         if self._network.hooks:
-            self._tell_hooks(node_id, response, now - sent_at)
+            self._call_hooks(node_id, response, now - sent_at)
         if not session.answered(response.session_id, response.error_code):
             error = for_code(response.error_code)
             logger.debug("broker %d refused a fetch: %s; starting over with a full one", node_id, error.__name__)
@@ -278,7 +278,7 @@ class Fetcher:
             self._on_data()
         return True
 
-    def _tell_hooks(self, node_id: int, response: FetchResponse, seconds: float) -> None:
+    def _call_hooks(self, node_id: int, response: FetchResponse, seconds: float) -> None:
         node = self._network.cluster.nodes.get(node_id)
         if node is not None:
             sizes = [len(answer.records or b"") for topic in response.responses for answer in topic.partitions]

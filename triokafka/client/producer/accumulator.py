@@ -126,7 +126,7 @@ class Accumulator:
     @property
     def has_work(self) -> bool:
         """Whether the sender may find work after a request has ended."""
-        return bool(self.active or self.batches.troubled or self._refusing_since)
+        return bool(self.active or self.batches.has_disturbed or self._refusing_since)
 
     @property
     def in_hurry(self) -> bool:

@@ -49,7 +49,7 @@ class IncompleteBatches:
         self.unsettled: dict[ProducerBatch, None] = {}
         self.unreleased: dict[ProducerBatch, PartitionQueue] = {}
         self._failure_listeners = [on_failed]
-        self._troubled: dict[TopicPartition, PartitionQueue] = {}
+        self._disturbed: dict[TopicPartition, PartitionQueue] = {}
         self._on_admitted: Callable[[PartitionQueue], None] | None = None
         self._on_all_released: Callable[[], None] | None = None
         self._abort_error: Exception | None = None
@@ -70,9 +70,9 @@ class IncompleteBatches:
         return list(self.unsettled)
 
     @property
-    def troubled(self) -> bool:
+    def has_disturbed(self) -> bool:
         """Whether a partition's sequence was disturbed, so that `take_restarts` may find something."""
-        return bool(self._troubled)
+        return bool(self._disturbed)
 
     def admit(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Add a new batch, open for records, at the end of a queue."""
@@ -123,7 +123,7 @@ class IncompleteBatches:
         if not batch.on_wire:
             if self.idempotent:
                 queue.sequences.failed(batch, fate_known=fate_known)
-                self.note_trouble(queue)
+                self.note_disturbed(queue)
             self._release(batch)
         if newly_settled:
             for listener in self._failure_listeners:
@@ -140,7 +140,7 @@ class IncompleteBatches:
                 queue.sequences.acknowledged(batch)
             else:
                 queue.sequences.failed(batch, fate_known=False)
-                self.note_trouble(queue)
+                self.note_disturbed(queue)
         self._release(batch)
 
     def retry(self, batch: ProducerBatch, now: float, *, chance: float, delay: float = 0.0) -> None:
@@ -286,24 +286,24 @@ class IncompleteBatches:
         """Continue without sequence numbers, which the brokers do not support."""
         self.idempotent = False
 
-    def forget_troubles(self) -> None:
+    def forget_disturbed(self) -> None:
         """Forget disturbed sequences: all partitions begin a new epoch."""
-        self._troubled.clear()
+        self._disturbed.clear()
 
-    def note_trouble(self, queue: PartitionQueue) -> None:
+    def note_disturbed(self, queue: PartitionQueue) -> None:
         """Add a partition whose sequence was disturbed to the candidates of `take_restarts`."""
-        self._troubled[queue.topic_partition] = queue
+        self._disturbed[queue.topic_partition] = queue
 
     def take_restarts(self) -> list[PartitionQueue]:
         """Return the partitions whose sequence must and can restart under a new epoch; the caller restarts them."""
         restarts: list[PartitionQueue] = []
-        for topic_partition, queue in list(self._troubled.items()):
+        for topic_partition, queue in list(self._disturbed.items()):
             sequences = queue.sequences
             sequences.resolve()
             if sequences.bump_due:
                 restarts.append(queue)
             if not sequences.unresolved and (sequences.bump_due or not sequences.bump_wanted):
-                del self._troubled[topic_partition]
+                del self._disturbed[topic_partition]
         return restarts
 
 

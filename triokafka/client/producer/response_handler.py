@@ -102,7 +102,7 @@ class ResponseHandler:
                 self._refused(batch, answer, now)
             else:
                 self._written(batch, answer.base_offset, answer.log_append_time, now)
-        self._tell_fatal()
+        self._report_fatal()
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
         """Acknowledge the only batch of a request."""
@@ -134,7 +134,7 @@ class ResponseHandler:
         """Fail the batches: no request version of this broker can carry them, and nothing was sent."""
         for batch in self._off_wire(batches):
             self._give_up(batch, error, fate_known=batch.attempts == 1)
-        self._tell_fatal()
+        self._report_fatal()
 
     def _off_wire(self, batches: Sequence[ProducerBatch]) -> Sequence[ProducerBatch]:
         for batch in batches:
@@ -182,7 +182,7 @@ class ResponseHandler:
             batch.last_error = error
             delay = _CONCURRENT_TRANSACTIONS_SECONDS if isinstance(error, ConcurrentTransactionsError) else 0.0
             self._batches.retry(batch, now, chance=self._world.random.random(), delay=delay)
-            self._tell_retried(batch, error)
+            self._report_retry(batch, error)
         else:
             # An earlier attempt may have written the batch, or a broker that then failed with UNKNOWN_SERVER_ERROR, and
             # the batches behind it too: other sequence numbers would write those twice.
@@ -202,7 +202,7 @@ class ResponseHandler:
         if queue.sequences.bump_wanted:
             if self._batches.settings.transactional:
                 return False  # the transaction is aborted: only then may the producer take a new epoch
-            self._batches.note_trouble(queue)
+            self._batches.note_disturbed(queue)
         return retry
 
     def _give_up(
@@ -233,12 +233,12 @@ class ResponseHandler:
             batch.topic_partition,
             len(pieces),
         )
-        self._tell_retried(batch, error)
+        self._report_retry(batch, error)
         self._batches.split(batch, pieces, starts)
 
     # ---------------------------------------------------------------- events
 
-    def _tell_retried(self, batch: ProducerBatch, error: Exception) -> None:
+    def _report_retry(self, batch: ProducerBatch, error: Exception) -> None:
         if self._hooks:
             self._hooks.on_batch_retried(batch.topic_partition, batch.count, batch.attempts, error)
 
@@ -249,7 +249,7 @@ class ResponseHandler:
         if self._hooks and batch.error is not None:
             self._hooks.on_batch_failed(batch.topic_partition, batch.count, batch.error)
 
-    def _tell_fatal(self) -> None:
+    def _report_fatal(self) -> None:
         # The other batches of the request got their outcomes first, which remain valid.
         if self._fatal is not None:
             fatal, self._fatal = self._fatal, None

@@ -273,7 +273,7 @@ class Sender:
             if numbered_by.producer_id == self.identity.producer_id and numbered_by.epoch >= self.identity.epoch:
                 self._bump_epoch()
             if not self.identity.known:
-                self._batches.note_trouble(queue)  # epochs are used up: wait for a new id
+                self._batches.note_disturbed(queue)  # epochs are used up: wait for a new id
                 self._want_identity()
                 continue
             logger.info("%s: the sequence restarts with %s", queue.topic_partition, self.identity)

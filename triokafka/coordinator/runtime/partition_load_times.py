@@ -21,7 +21,7 @@ class LoadTimes:
         self._forget(now)
         self._loads.append((now, seconds))
 
-    def lately(self, now: float) -> list[float]:
+    def recent(self, now: float) -> list[float]:
         """Return the load times, in seconds, of the loads within the window."""
         self._forget(now)
         return [seconds for _, seconds in self._loads]

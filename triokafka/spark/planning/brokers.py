@@ -181,7 +181,7 @@ async def _once(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
     seconds = settings.get("default_api_timeout_ms", 60_000) / 1000
     # The calls have deadlines of their own, with better messages. This deadline covers everything else.
     waiting = trio.CancelScope()
-    loop_thread().nursery.start_soon(_tell_of_waiting, waiting, options, seconds)
+    loop_thread().nursery.start_soon(_report_waiting, waiting, options, seconds)
     try:
         with trio.fail_after(seconds + _GRACE):
             async with client_cache().shared(("admin", options.client.key), make) as admin:
@@ -195,7 +195,7 @@ async def _once(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
         waiting.cancel()
 
 
-async def _tell_of_waiting(scope: trio.CancelScope, options: ReadOptions, seconds: float) -> None:
+async def _report_waiting(scope: trio.CancelScope, options: ReadOptions, seconds: float) -> None:
     """Log a warning after `_SILENCE` seconds, so that a user sees a wrong address before the deadline."""
     with scope:
         await trio.sleep(_SILENCE)

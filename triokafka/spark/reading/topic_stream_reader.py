@@ -131,8 +131,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             if self._target is None
             else dict(self._target.offsets)
         )
-        first_untold = start is None and not self._has_admitted
-        if begin is None or first_untold or type(limit).__name__ == "ReadAllAvailable":
+        is_first = start is None and not self._has_admitted
+        if begin is None or is_first or type(limit).__name__ == "ReadAllAvailable":
             end = self._latest
             self._admission.note_batch(self._now_ms())
         else:

@@ -154,7 +154,7 @@ class Transactions:
             queue.sequences.restart(self.manager.identity)
         self._queues.clear()
         self._blocked.clear()
-        self._batches.forget_troubles()
+        self._batches.forget_disturbed()
 
     def fail(self, error: Exception) -> None:
         """Fail the transaction with the producer's failure, and wake the waiting calls."""

@@ -21,7 +21,7 @@ _SUSPECT_SECONDS: Final = 10.0
 _MOST_SUSPECTS: Final = 10_000
 
 
-class LoginTurns:
+class LoginScheduler:
     """Limits the work for connections that have not logged in."""
 
     def __init__(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
-from triokafka.broker_stub.network.login_turns import AT_ONCE, LoginTurns
+from triokafka.broker_stub.network.login_scheduler import AT_ONCE, LoginScheduler
 
 
-async def crowd(turns: LoginTurns, counts: dict[str, int], *, now: float = 0.0) -> list[set[str]]:
+async def crowd(turns: LoginScheduler, counts: dict[str, int], *, now: float = 0.0) -> list[set[str]]:
     """Let many connections wait at once; return the addresses that ran in each iteration of the event loop."""
     groups: list[list[str]] = []
 
@@ -35,20 +35,20 @@ async def crowd(turns: LoginTurns, counts: dict[str, int], *, now: float = 0.0) 
 
 
 async def test_at_most_eight_connections_run_in_an_iteration_and_addresses_share_them() -> None:
-    groups = await crowd(LoginTurns(), {"bad": 100, "good": 1})
+    groups = await crowd(LoginScheduler(), {"bad": 100, "good": 1})
     assert len(groups) >= 100 / AT_ONCE
     assert any("good" in group for group in groups[:3])
 
 
 async def test_lone_connection_waits_for_one_iteration_only() -> None:
-    turns = LoginTurns()
+    turns = LoginScheduler()
     with trio.fail_after(5):
         for _ in range(3):
             await turns.take("good", 0.0)
 
 
 async def test_suspect_addresses_run_after_all_others_and_never_starve() -> None:
-    turns = LoginTurns()
+    turns = LoginScheduler()
     turns.failed("bad", 0.0)
     groups = await crowd(turns, {"bad": 5, **{f"good {number}": 5 for number in range(10)}})
     with_bad = [number for number, group in enumerate(groups) if "bad" in group]
@@ -56,7 +56,7 @@ async def test_suspect_addresses_run_after_all_others_and_never_starve() -> None
 
 
 async def test_suspicion_ends_after_ten_seconds() -> None:
-    turns = LoginTurns()
+    turns = LoginScheduler()
     turns.failed("bad", 5.0)
     assert turns.is_suspect("bad", 14.9)
     assert not turns.is_suspect("bad", 15.0)
@@ -64,7 +64,7 @@ async def test_suspicion_ends_after_ten_seconds() -> None:
 
 
 async def test_number_of_suspects_is_bounded() -> None:
-    turns = LoginTurns()
+    turns = LoginScheduler()
     for number in range(10_001):
         turns.failed(str(number), 0.0)
     assert not turns.is_suspect("0", 0.0)
@@ -73,7 +73,7 @@ async def test_number_of_suspects_is_bounded() -> None:
 
 @pytest.mark.parametrize("cancelled", [slice(1), slice(2), slice(1, 3), slice(0, 30), slice(5, 40)])
 async def test_cancelled_connection_leaves_its_turn_to_the_next(cancelled: slice) -> None:
-    turns = LoginTurns()
+    turns = LoginScheduler()
     scopes = [trio.CancelScope() for _ in range(40)]
     done: list[int] = []
 

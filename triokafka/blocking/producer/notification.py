@@ -1,29 +1,12 @@
-"""The outcome of a record, and the marker for listeners that were called."""
+"""The marker for listeners that were called."""
 
 from __future__ import annotations
 
 import threading
-from typing import Final, NamedTuple
-
-from triokafka.structs import TopicPartition
+from typing import Final
 
 
-class RecordMetadata(NamedTuple):
-    """Where a record was written. ``offset`` is -1 with ``acks=0``; sizes are bytes, -1 for null; ``checksum`` is
-    None."""
-
-    topic: str
-    partition: int
-    topic_partition: TopicPartition
-    offset: int
-    timestamp: int
-    checksum: int | None
-    serialized_key_size: int
-    serialized_value_size: int
-    serialized_header_size: int
-
-
-class Telling:
+class Notification:
     """Replaces the listeners of settled records: they are being called now, or, when ``over``, were called."""
 
     __slots__ = ("_ended", "over")
@@ -41,7 +24,7 @@ class Telling:
         ended.wait(timeout)
 
     def end(self, lock: threading.Lock) -> None:
-        """They were."""
+        """Note that the listeners were called, and wake the waiting threads."""
         with lock:
             self.over = True
             ended = self._ended
@@ -49,4 +32,4 @@ class Telling:
             ended.set()
 
 
-TOLD: Final = Telling(over=True)
+NOTIFIED: Final = Notification(over=True)
