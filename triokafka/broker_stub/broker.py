@@ -45,6 +45,7 @@ from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
+from triokafka.broker_stub.node_security import BrokerSecurity
 from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.broker_stub.node_tasks import NodeTasks
 from triokafka.broker_stub.producer_ids import ProducerIds
@@ -63,12 +64,10 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
     from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
     from triokafka.broker_stub.metrics.sample import Sample
-    from triokafka.broker_stub.network.listener_security import ListenerSecurity
     from triokafka.broker_stub.replica.read_result import ReadOutcome
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
-    from triokafka.security.client_security import ClientSecurity
     from triokafka.security.scram_credentials import ScramCredentials
 
 logger = logging.getLogger(__name__)
@@ -138,8 +137,6 @@ class Broker:
         self.world = world
         self.node_id = config.node_id
         self.faults = Faults(world.random.random) if faults is None else faults
-        self._scram_credentials = scram_credentials
-        self._peer_security = self._security_of_peers(config)
         self._storage = storage
         self._controller = controller
         self._node_metrics = node_metrics
@@ -148,6 +145,7 @@ class Broker:
         self.configuration = EffectiveConfiguration(config)
         self.gateway = gateway
         self.metadata = MetadataCache(lambda: controller.kraft_version)
+        self._security = BrokerSecurity(config, world, lambda: self.image, scram_credentials)
         self.lifecycle = BrokerLifecycle(
             self.world,
             self.gateway,
@@ -209,15 +207,14 @@ class Broker:
             lambda: self.config.transaction_partition_verification_enable,
         )
         self.topic_creation = AutoTopicCreation(self.gateway, config, self.metadata, self.coordinators)
-        self._stores = self._listener_security(config)
         self.sockets = SocketServer(
             self.world,
             socket_config(config, self.world.available_memory()),
-            authentication=authentication or self._stores,
+            authentication=authentication or self._security.listeners,
         )
         handlers = Handlers()
         services = BrokerServices(
-            check_stores=None if self._stores is None else self._stores.check,
+            check_stores=None if self._security.listeners is None else self._security.listeners.check,
             node_id=config.node_id,
             world=self.world,
             config=self._config,
@@ -263,7 +260,7 @@ class Broker:
             sockets=self.sockets,
             coordinators=self.coordinators,
             assignments=self._assignments,
-            reconfigure_security=self._reconfigure_security,
+            reconfigure_security=self._security.reconfigure,
             report_soon=self.lifecycle.report_soon,
         )
 
@@ -400,7 +397,7 @@ class Broker:
                 listener=self.config.inter_broker_listener,
                 image=lambda: self.image,
                 broker_epoch=lambda: self.lifecycle.broker_epoch,
-                security=self._peer_security,
+                security=self._security.peers,
             )
         )
         registration = registration_of(
@@ -489,38 +486,8 @@ class Broker:
             client_id=f"broker-{self.node_id}-{purpose}",
             listener=self.config.inter_broker_listener,
             timeout_ms=lambda: self.config.request_timeout_ms,
-            security=self._peer_security,
+            security=self._security.peers,
         )
-
-    def _listener_security(self, config: BrokerConfig) -> ListenerSecurity | None:
-        """Return TLS and SASL of the listeners; None when all are PLAINTEXT."""
-        if all(listener.security_protocol == "PLAINTEXT" for listener in config.broker_listeners):
-            return None
-        from triokafka.broker_stub.metadata.delegation_tokens import delegation_tokens  # not for PLAINTEXT
-        from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
-        from triokafka.broker_stub.network.listener_mechanisms import ScramLookups
-        from triokafka.broker_stub.network.listener_security import ListenerSecurity
-
-        scram = ScramLookups(self._scram_credentials, MetadataScramCredentials(lambda: self.image))
-        tokens = delegation_tokens(config, lambda: self.image, self.world)
-        return ListenerSecurity(config, config.broker_listeners, self.world, scram=scram, tokens=tokens)
-
-    def _reconfigure_security(self, config: BrokerConfig) -> None:
-        """Use changed key stores and trust stores for new connections, in both directions."""
-        if self._stores is not None:
-            self._stores.reconfigure(config)
-        if self._peer_security is not None:
-            from triokafka.broker_stub.network.peer_security import reconfigure_peers
-
-            reconfigure_peers(self._peer_security, config, self.world.storage)
-
-    def _security_of_peers(self, config: BrokerConfig) -> ClientSecurity | None:
-        """Return TLS and SASL of connections to other brokers; None when they are PLAINTEXT."""
-        if config.security_protocol_of(config.inter_broker_listener) == "PLAINTEXT":
-            return None
-        from triokafka.broker_stub.network.peer_security import inter_broker_security  # not needed for PLAINTEXT
-
-        return inter_broker_security(config)
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:
         block = await self.gateway.allocate_producer_ids(self.node_id, self.lifecycle.broker_epoch)

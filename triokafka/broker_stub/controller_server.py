@@ -26,6 +26,7 @@ from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
+from triokafka.broker_stub.node_security import listener_security
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.forwarding import ForwardedRequests
 from triokafka.broker_stub.request.quotas import ClientQuotas
@@ -35,7 +36,6 @@ from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.world import World
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.network.listener_security import ListenerSecurity
     from triokafka.broker_stub.raft.raft_client import RaftClient
     from triokafka.security.scram_credentials import ScramCredentials
 
@@ -85,11 +85,15 @@ class ControllerServer:
             mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
         )
         self._image_changed = trio.Event()
-        self._stores = _listener_security(config, world, lambda: self._metadata.image, scram_credentials)
+        self._listener_security = listener_security(
+            config, config.controller_listeners, world, lambda: self._metadata.image, scram_credentials
+        )
         self._configuration = EffectiveConfiguration(config)
         self._security = config.security
         self.sockets = SocketServer(
-            world, socket_config(config, world.available_memory()), authentication=authentication or self._stores
+            world,
+            socket_config(config, world.available_memory()),
+            authentication=authentication or self._listener_security,
         )
         handlers = Handlers(CONTROLLER_MODULES)
         services = ControllerServices(
@@ -144,11 +148,13 @@ class ControllerServer:
         if image.client_quotas is not self._metadata.image.client_quotas:
             self._quotas.configure(image.client_quotas)
         self._metadata.update(delta, image)
-        if self._stores is not None and any(kind == ConfigResourceType.BROKER for kind, _ in delta.changed_configs):
+        if self._listener_security is not None and any(
+            kind == ConfigResourceType.BROKER for kind, _ in delta.changed_configs
+        ):
             effective = self._configuration.broker_config(image)
             if effective.security != self._security:
                 self._security = effective.security
-                self._stores.reconfigure(effective)
+                self._listener_security.reconfigure(effective)
         changed, self._image_changed = self._image_changed, trio.Event()
         changed.set()
 
@@ -194,22 +200,3 @@ class ControllerServer:
     def close(self) -> None:
         """Stop listening and close every connection immediately."""
         self.sockets.close()
-
-
-def _listener_security(
-    config: BrokerConfig,
-    world: World,
-    image: Callable[[], MetadataImage],
-    scram_credentials: ScramCredentials | None,
-) -> ListenerSecurity | None:
-    """Return TLS and SASL of the controller's listeners; None when all are PLAINTEXT."""
-    if all(listener.security_protocol == "PLAINTEXT" for listener in config.controller_listeners):
-        return None
-    from triokafka.broker_stub.metadata.delegation_tokens import delegation_tokens  # not for PLAINTEXT
-    from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
-    from triokafka.broker_stub.network.listener_mechanisms import ScramLookups
-    from triokafka.broker_stub.network.listener_security import ListenerSecurity
-
-    scram = ScramLookups(scram_credentials, MetadataScramCredentials(image))
-    tokens = delegation_tokens(config, image, world)
-    return ListenerSecurity(config, config.controller_listeners, world, scram=scram, tokens=tokens)

@@ -65,7 +65,7 @@ class ListenerSecurity(Authentication):
         tokens: DelegationTokens | None = None,
     ) -> None:
         self._world = world
-        self._turns = LoginScheduler()
+        self._logins = LoginScheduler()
         lookups = CredentialLookups(scram or ScramLookups(), tokens, world.random_bytes(32))
         self._listeners: dict[str, _Listener] = {}
         for spec in listeners:
@@ -89,11 +89,11 @@ class ListenerSecurity(Authentication):
 
     async def take_turn(self, stream: Stream) -> None:
         """See `Authentication`: in turns, by the peer's address."""
-        await self._turns.take(stream.peer_address[0], self._world.now())
+        await self._logins.take(stream.peer_address[0], self._world.now())
 
     def failed(self, stream: Stream) -> None:
         """See `Authentication`: other addresses go first for some time."""
-        self._turns.failed(stream.peer_address[0], self._world.now())
+        self._logins.failed(stream.peer_address[0], self._world.now())
 
     async def prepare(self) -> None:
         """See `Authentication`: load the keys for signed tokens."""
