@@ -13,8 +13,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from triokafka.broker_stub.raft.effects import Output, PendingResponse, Send
@@ -23,6 +21,7 @@ from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE, UPDATE_VOTER_FACT
 from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotWriter
+from triokafka.broker_stub.raft.raft_parts import RaftParts
 from triokafka.broker_stub.raft.randomness import Randomness
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.start_of_epoch import epoch_controls
@@ -35,11 +34,6 @@ from triokafka.records import encode_batch
 from triokafka.structs import Buffer, Node
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.raft.fetch_server import FetchServer
-    from triokafka.broker_stub.raft.quorum_fetcher import QuorumFetcher
-    from triokafka.broker_stub.raft.responses import Responses
-    from triokafka.broker_stub.raft.voter_changes import VoterChanges
-    from triokafka.broker_stub.raft.voting import Voting
     from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
     from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -92,8 +86,7 @@ class RaftCore:
             on_become_leader=self._begin_epoch,
             on_leave_leadership=self._left_leadership,
         )
-        # A quorum of one has no use for most parts and messages: they are loaded when another node appears.
-        self._used: _UsedParts = _UsedParts()
+        self._parts = RaftParts(self.quorum, self._append_voters, self._append_version)
         self._halted = False
         self.disk_refuses = False
         """Whether the last records or snapshots from another node could not be written, as on a full disk."""
@@ -101,48 +94,8 @@ class RaftCore:
         self._complained_at = -math.inf
 
     def _left_leadership(self, leader: Leader) -> None:
-        if self._used.changes is not None:
-            self._used.changes.left_leadership()
-
-    # Parts
-
-    @property
-    def _voting(self) -> Voting:
-        if self._used.voting is None:
-            from triokafka.broker_stub.raft.voting import Voting
-
-            self._used.voting = Voting(self.quorum, self._responses)
-        return self._used.voting
-
-    @property
-    def _fetcher(self) -> QuorumFetcher:
-        if self._used.fetcher is None:
-            from triokafka.broker_stub.raft.quorum_fetcher import QuorumFetcher
-
-            self._used.fetcher = QuorumFetcher(self.quorum, self._responses)
-        return self._used.fetcher
-
-    @property
-    def _fetch_server(self) -> FetchServer:
-        if self._used.fetch_server is None:
-            from triokafka.broker_stub.raft.fetch_server import FetchServer
-
-            self._used.fetch_server = FetchServer(self.quorum)
-        return self._used.fetch_server
-
-    @property
-    def _changes(self) -> VoterChanges:
-        if self._used.changes is None:
-            from triokafka.broker_stub.raft.voter_changes import VoterChanges
-
-            self._used.changes = VoterChanges(self.quorum, self._append_voters, self._append_version)
-        return self._used.changes
-
-    @cached_property
-    def _responses(self) -> Responses:
-        from triokafka.broker_stub.raft.responses import Responses
-
-        return Responses(self.quorum)
+        if self._parts.used_changes is not None:
+            self._parts.used_changes.left_leadership()
 
     # Facts
 
@@ -154,7 +107,7 @@ class RaftCore:
     @property
     def unfinished_snapshot(self) -> SnapshotWriter | None:
         """A received snapshot for the driver to finish; then `snapshot_finished` or `snapshot_failed`."""
-        return None if self._used.fetcher is None else self._used.fetcher.unfinished_snapshot
+        return None if self._parts.used_fetcher is None else self._parts.used_fetcher.unfinished_snapshot
 
     def take_output(self) -> Output:
         """Return the effects since the last call."""
@@ -174,7 +127,7 @@ class RaftCore:
     def poll(self, now: float) -> float:
         """Do the due work; return the time of the next call at the latest."""
         quorum = self.quorum
-        fetch_server = self._used.fetch_server
+        fetch_server = self._parts.used_fetch_server
         if self._halted:
             if fetch_server is not None:
                 fetch_server.poll(now)
@@ -192,9 +145,10 @@ class RaftCore:
         """Answer changes of the voters that are committed or too old; resign if this node's removal is committed."""
         quorum, leader = self.quorum, self.quorum.state
         due_at = math.inf
-        if self._used.changes is not None:
-            self._used.changes.committed(quorum.high_watermark)
-            due_at = self._used.changes.poll(now)
+        changes = self._parts.used_changes
+        if changes is not None:
+            changes.committed(quorum.high_watermark)
+            due_at = changes.poll(now)
         changed_at = quorum.history.voters_offset
         if isinstance(leader, Leader) and changed_at is not None and changed_at < quorum.high_watermark:
             if not quorum.voters.is_voter(self.config.key):
@@ -346,7 +300,7 @@ class RaftCore:
     def _fetch_from(self, node: Node, now: float) -> float:
         if self.quorum.peers.ready_at(node.node_id, now) > now:
             return self.quorum.peers.ready_at(node.node_id, now)
-        request = self._fetcher.request()
+        request = self._parts.fetcher.request()
         return math.inf if request is None else self._send(node, request, now)
 
     def _fetch_from_bootstrap(self, now: float, *, excluding: int) -> float:
@@ -392,19 +346,19 @@ class RaftCore:
 
         match response:
             case FetchResponse():
-                taken = self._fetcher.fetched(node, response, now)
+                taken = self._parts.fetcher.fetched(node, response, now)
                 self.disk_refuses = self.disk_refuses and not taken
                 return taken
             case VoteResponse():
-                return self._voting.voted(node, response, now)
+                return self._parts.voting.voted(node, response, now)
             case BeginQuorumEpochResponse():
-                return self._voting.began_quorum_epoch(node, response, now)
+                return self._parts.voting.began_quorum_epoch(node, response, now)
             case EndQuorumEpochResponse():
-                return self._voting.ended_quorum_epoch(node, response, now)
+                return self._parts.voting.ended_quorum_epoch(node, response, now)
             case FetchSnapshotResponse():
-                return self._fetcher.fetched_snapshot(node, response, now)
+                return self._parts.fetcher.fetched_snapshot(node, response, now)
             case ApiVersionsResponse():
-                return self._changes.versions_received(node, response, now)
+                return self._parts.changes.versions_received(node, response, now)
             case UpdateRaftVoterResponse() if not response.error_code and isinstance(self.quorum.state, Follower):
                 self.quorum.state.has_announced = True
                 return True
@@ -422,9 +376,9 @@ class RaftCore:
         from triokafka.protocol.api.vote import VoteRequest
 
         if isinstance(send.request, ApiVersionsRequest):
-            self._changes.versions_failed(node)
+            self._parts.changes.versions_failed(node)
         elif isinstance(send.request, VoteRequest) and isinstance(error, UnsupportedVersionError):
-            self._voting.vote_unsupported(node, now)
+            self._parts.voting.vote_unsupported(node, now)
         peers.answered(node.node_id, send.request_id, success=False, now=now)
 
     # Requests of others
@@ -436,23 +390,23 @@ class RaftCore:
 
     def vote(self, request: VoteRequest, *, listener: str, now: float) -> PendingResponse[VoteResponse]:
         """See `Voting.vote`."""
-        return self._done(self._voting.vote(request, listener=listener, now=now))
+        return self._done(self._parts.voting.vote(request, listener=listener, now=now))
 
     def begin_quorum_epoch(
         self, request: BeginQuorumEpochRequest, *, listener: str, now: float
     ) -> PendingResponse[BeginQuorumEpochResponse]:
         """See `Voting.begin_quorum_epoch`."""
-        return self._done(self._voting.begin_quorum_epoch(request, listener=listener, now=now))
+        return self._done(self._parts.voting.begin_quorum_epoch(request, listener=listener, now=now))
 
     def end_quorum_epoch(
         self, request: EndQuorumEpochRequest, *, listener: str, now: float
     ) -> PendingResponse[EndQuorumEpochResponse]:
         """See `Voting.end_quorum_epoch`."""
-        return self._done(self._voting.end_quorum_epoch(request, listener=listener, now=now))
+        return self._done(self._parts.voting.end_quorum_epoch(request, listener=listener, now=now))
 
     def fetch(self, request: FetchRequest, *, listener: str, now: float) -> PendingResponse[FetchResponse]:
         """See `FetchServer.fetch`."""
-        return self._fetch_server.fetch(request, listener=listener, now=now)
+        return self._parts.fetch_server.fetch(request, listener=listener, now=now)
 
     def fetch_snapshot(
         self, request: FetchSnapshotRequest, *, listener: str, now: float
@@ -464,17 +418,17 @@ class RaftCore:
 
     def add_voter(self, request: AddRaftVoterRequest, *, now: float) -> PendingResponse[AddRaftVoterResponse]:
         """See `VoterChanges.add`."""
-        return self._changes.add(request, now=now)
+        return self._parts.changes.add(request, now=now)
 
     def remove_voter(self, request: RemoveRaftVoterRequest, *, now: float) -> PendingResponse[RemoveRaftVoterResponse]:
         """See `VoterChanges.remove`."""
-        return self._changes.remove(request, now=now)
+        return self._parts.changes.remove(request, now=now)
 
     def update_voter(
         self, request: UpdateRaftVoterRequest, *, listener: str, now: float
     ) -> PendingResponse[UpdateRaftVoterResponse]:
         """See `VoterChanges.update`."""
-        return self._done(self._changes.update(request, listener=listener, now=now))
+        return self._done(self._parts.changes.update(request, listener=listener, now=now))
 
     def describe_quorum(self, request: DescribeQuorumRequest, *, version: int, now: float) -> DescribeQuorumResponse:
         """See `quorum_description.describe_quorum`."""
@@ -541,7 +495,7 @@ class RaftCore:
     def upgrade_kraft_version(self, level: int, *, validate_only: bool, now: float) -> None:
         """See `VoterChanges.upgrade`. Raises also `KafkaStorageError`: the log cannot be written."""
         try:
-            self._changes.upgrade(level, validate_only=validate_only)
+            self._parts.changes.upgrade(level, validate_only=validate_only)
         except (KafkaStorageError, OSError) as error:
             failure = _not_written(error)
             self.write_failed(failure, now)
@@ -581,11 +535,11 @@ class RaftCore:
 
     def snapshot_finished(self, writer: SnapshotWriter, now: float) -> None:
         """See `QuorumFetcher.snapshot_finished`."""
-        self._fetcher.snapshot_finished(writer, now)
+        self._parts.fetcher.snapshot_finished(writer, now)
 
     def snapshot_failed(self, writer: SnapshotWriter, now: float) -> None:
         """See `QuorumFetcher.snapshot_failed`."""
-        self._fetcher.snapshot_failed(writer, now + _PAUSE_AFTER_FULL_DISK)
+        self._parts.fetcher.snapshot_failed(writer, now + _PAUSE_AFTER_FULL_DISK)
 
     # Leaving
 
@@ -609,16 +563,6 @@ class RaftCore:
             or quorum.voters.is_only_voter(self.config.key)
             or (quorum.leader.leader_id is not None and not isinstance(quorum.state, (Leader, Resigned)))
         )
-
-
-@dataclass(slots=True)
-class _UsedParts:
-    """The parts of the state machine that have been used."""
-
-    voting: Voting | None = None
-    fetcher: QuorumFetcher | None = None
-    fetch_server: FetchServer | None = None
-    changes: VoterChanges | None = None
 
 
 def _not_written(error: Exception) -> KafkaStorageError:
