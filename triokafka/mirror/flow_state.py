@@ -241,7 +241,7 @@ class FlowState:
             self.counts.truncated += offsets.next_offset - to
             logger.warning(
                 "%s: the source lost offsets %d to %d after they were mirrored. The target keeps these records, and"
-                " mirroring goes on at offset %d.",
+                " mirroring continues at offset %d.",
                 partition, to, offsets.next_offset - 1, to,
             )  # fmt: skip
         offsets.rewind(to)
@@ -276,7 +276,7 @@ class FlowState:
             offsets, epochs, stored_offset = known.offsets, known.epochs, known.stored_offset
             if None not in (known.remote_id, where.remote_id) and known.remote_id != where.remote_id:
                 logger.warning(
-                    "%s: topic %s of the target was deleted and created again: mirroring goes on at offset %d, and"
+                    "%s: topic %s of the target was deleted and created again: mirroring continues at offset %d, and"
                     " earlier records are not copied again. To copy them, delete the topic with the progress.",
                     partition, where.remote_topic, offsets.next_offset,
                 )  # fmt: skip

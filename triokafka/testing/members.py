@@ -261,7 +261,7 @@ class Members:
             await self.wait_active(_ELECTION_SECONDS)
             await self.with_controller(lambda active: active.node.controller.fence_broker(node_id))
         except KafkaError as error:
-            logger.warning("Broker %d: the others notice only later that it has ended: %s", node_id, error)
+            logger.warning("Broker %d: the other nodes notice its end only after a timeout: %s", node_id, error)
         await self.settle(offset)
 
     async def _end_quorum_epoch(self, node_id: int) -> None:

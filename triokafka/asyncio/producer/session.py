@@ -143,7 +143,7 @@ class ProducerSession:
                     await transaction.abort()
                 await self._producer.flush()
             except KafkaError as error:
-                logger.warning("closed after a failure: %s", error)
+                logger.warning("the producer was closed after a failure: %s", error)
         self._closing = True
         self._arrived.set()
         self._opening.cancel()

@@ -42,7 +42,7 @@ class LeaderBalancing:
                 logger.error("Electing preferred leaders failed: %s", error)
             else:
                 if moved:
-                    logger.info("%d partitions: the leadership moved back to the preferred replica", moved)
+                    logger.info("%d partitions: the preferred replica leads again", moved)
 
     def _elect(self, image: MetadataImage) -> Outcome[int]:
         topic_config = self._state.configuration.effective.topic_config_of(image)

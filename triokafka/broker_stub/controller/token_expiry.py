@@ -36,6 +36,6 @@ class TokenExpiry:
                     "ExpireDelegationTokens", lambda image: tokens.sweep(image, self._world.wall_ms())
                 )
             except KafkaError as error:
-                logger.error("Expired delegation tokens were not removed, and are at the next check: %s", error)
+                logger.error("Expired delegation tokens were not removed; the next check tries again: %s", error)
             else:
                 logger.info("%d expired delegation tokens are removed", removed)

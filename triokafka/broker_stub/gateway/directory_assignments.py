@@ -98,7 +98,7 @@ class DirectoryAssignments:
                     for topic_partition in sent:  # a later change of the metadata adds those that were refused
                         self._waiting.pop(topic_partition, None)
                 except KafkaError as error:
-                    logger.info("AssignReplicasToDirs failed, and is repeated: %s", error)
+                    logger.info("AssignReplicasToDirs failed and is retried: %s", error)
                     await trio.sleep(_RETRY_SECONDS)
 
     def _request(self) -> tuple[AssignReplicasToDirsRequest | None, list[TopicPartition]]:

@@ -158,7 +158,7 @@ def _skip_lost(state: LogState, known: KnownOffsets, now_ms: int, *, refuse: boo
         return
     if refuse:
         raise DamagedLogError(what)
-    logger.error("%s. Offsets %d to %d are lost. The log goes on at %d.", what, end, known_end - 1, known_end)
+    logger.error("%s. Offsets %d to %d are lost. The log continues at %d.", what, end, known_end - 1, known_end)
     state.lost_offsets += known_end - end
     if empty:
         LogTruncation(state).start_empty(known_end, now_ms)

@@ -151,7 +151,7 @@ def settle_moves(
             copies = [(folder, *_copy_of(storage, folder)) for folder in directory.future_folders()]
         for folder, topic_partition, whole in copies:
             if topic_partition is None:
-                logger.warning("%s is not the copy of a partition; it is not touched", folder)
+                logger.warning("%s is not the copy of a partition; it is left unchanged", folder)
                 continue
             there = [(place, known[topic_partition]) for place, known in logs.items() if topic_partition in known]
             own = [(place, log) for place, log in there if _same_topic(storage, [(place, log), (directory, folder)])]
@@ -174,7 +174,7 @@ def settle_moves(
                 with _on_disk_of(directory):
                     take_mark(storage, target)
             else:
-                logger.warning("%s is a copy of a log that does not exist here; it is not touched", folder)
+                logger.warning("%s is a copy of a log that does not exist here; it is left unchanged", folder)
 
 
 @contextmanager

@@ -195,14 +195,14 @@ class AlterPartitionSender:
         try:
             response = await gateway.alter_partition(request)
         except errors.KafkaError as error:
-            logger.info("AlterPartition failed, and is repeated: %s", error)
+            logger.info("AlterPartition failed and is retried: %s", error)
             self._proposals.failed()
             return None
         except trio.Cancelled:
             self._proposals.failed()
             raise
         if response.error_code:
-            logger.info("AlterPartition failed, and is repeated: %s", errors.for_code(response.error_code).__name__)
+            logger.info("AlterPartition failed and is retried: %s", errors.for_code(response.error_code).__name__)
             self._proposals.failed()
             return None
         return response

@@ -97,7 +97,7 @@ class Committer:
         async with self._my_turn(deadline):
             await self._send(offsets, deadline, missing)
         if missing:
-            logger.info("commit: partitions that do not exist (any more): %s", sorted(missing))
+            logger.info("commit: these partitions do not exist: %s", sorted(missing))
 
     @asynccontextmanager
     async def _my_turn(self, deadline: float) -> AsyncIterator[None]:
@@ -302,7 +302,7 @@ class Committer:
                 await self._send(offsets, self._world.now() + limit, missing)
                 self._failures.succeeded(what)
                 if missing:
-                    logger.info("auto-commit: partitions that do not exist (any more): %s", sorted(missing))
+                    logger.info("auto-commit: these partitions do not exist: %s", sorted(missing))
             except KafkaError as error:
                 logger.warning("auto-commit of %d partitions failed: %s", len(offsets), error)
                 self._failures.failed(what, error, self._world.now(), quietly=True)

@@ -168,7 +168,7 @@ class FetchedData:
                 offset = min(own_end, end)
             else:
                 offset = min(own_end, leader_end, end)
-        logger.info("%s: truncating from %d to %d, as the leader has it", partition.topic_partition, end, offset)
+        logger.info("%s: truncating from offset %d to %d, where the leader's log differs", partition.topic_partition, end, offset)
         partition.truncate_as_follower(offset, leader_epoch=position.leader_epoch, now_ms=self._wall_ms())
         position.resume()
 
@@ -201,7 +201,7 @@ class FetchedData:
         partition = position.partition
         if leader_start > partition.log.log_end_offset:
             logger.warning(
-                "%s: the log ended at %d, and the leader's begins at %d: beginning again there",
+                "%s: the log ended at offset %d, but the leader's begins at %d: starting again there",
                 partition.topic_partition,
                 partition.log.log_end_offset,
                 leader_start,
