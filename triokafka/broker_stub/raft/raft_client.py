@@ -439,7 +439,11 @@ class RaftClient:
         self._core.save_failed()
         if now - self._complained_at >= COMPLAINT_PAUSE:
             self._complained_at = now
-            logger.error("Node %d cannot store its election state and takes no part in the metadata quorum: %s", self.node_id, failure)
+            logger.error(
+                "Node %d cannot store its election state and takes no part in the metadata quorum: %s",
+                self.node_id,
+                failure,
+            )
         if not self._saves_in_vain:
             self._saves_in_vain = True
             self._listener.rolled_back(failure)

@@ -330,7 +330,9 @@ class RaftCore:
                 pause, self.disk_refuses = _PAUSE_AFTER_FULL_DISK, True
             if now - self._complained_at >= COMPLAINT_PAUSE:
                 self._complained_at = now
-                logger.error("Node %d: cannot process the response of node %d: %s", self.config.node_id, node.node_id, error)
+                logger.error(
+                    "Node %d: cannot process the response of node %d: %s", self.config.node_id, node.node_id, error
+                )
         peers.answered(node.node_id, send.request_id, success=success, now=now, pause=pause)
 
     def _dispatch(self, node: Node, response: object, now: float) -> bool:

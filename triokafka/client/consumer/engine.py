@@ -212,7 +212,7 @@ class Engine:
         with trio.CancelScope(deadline=self.world.deadline(at)) as scope:
             yield
         if scope.cancelled_caught:
-            logger.warning("closing the consumer: %s when the time for them was over", otherwise)
+            logger.warning("the close timeout of the consumer ended: %s", otherwise)
 
     @property
     def membership(self) -> GroupMembership | None:

@@ -168,7 +168,12 @@ class FetchedData:
                 offset = min(own_end, end)
             else:
                 offset = min(own_end, leader_end, end)
-        logger.info("%s: truncating from offset %d to %d, where the leader's log differs", partition.topic_partition, end, offset)
+        logger.info(
+            "%s: truncating from offset %d to %d, where the leader's log differs",
+            partition.topic_partition,
+            end,
+            offset,
+        )
         partition.truncate_as_follower(offset, leader_epoch=position.leader_epoch, now_ms=self._wall_ms())
         position.resume()
 
