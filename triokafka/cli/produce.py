@@ -17,10 +17,10 @@ from triokafka.cli.connection import (
     setting,
 )
 from triokafka.cli.format_options import format_options, registry_options
-from triokafka.cli.formatters import text_of
 from triokafka.cli.line_reader import make_reader, nulling_reader
 from triokafka.cli.output import examples
 from triokafka.cli.produce_run import ProduceRun, SharedAttributes
+from triokafka.cli.properties import text_of
 from triokafka.cli.record_codecs import REGISTRY_FORMATS, encoder
 from triokafka.cli.record_format import FormatReader, encode_text, encoding_reader
 from triokafka.cli.slow_work import SlowWork
