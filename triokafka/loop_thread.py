@@ -77,7 +77,7 @@ class LoopThread:
         """Run ``work`` in the loop, wait for its end, and return or raise its result.
 
         An exception that a signal raises in the waiting thread, such as `KeyboardInterrupt`, cancels the work; when
-        that has ended, the exception goes on.
+        that has ended, the exception propagates.
 
         Raises:
             IllegalStateError: called in the loop's own thread, or the loop has ended.

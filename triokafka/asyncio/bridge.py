@@ -1,7 +1,7 @@
 """Calls between an asyncio loop and the Trio loop of its clients.
 
 Producers run in the asyncio loop's thread (`GuestLoop`): a single `send` takes the least time there. Consumers and
-admin clients run in the loop thread that the blocking API uses, where heartbeats go on while the program keeps its
+admin clients run in the loop thread that the blocking API uses, where heartbeats continue while the program keeps its
 asyncio loop busy. A call to the loop thread costs one wake-up of the other thread, and so does its answer, so records
 cross in batches. A loop that was closed ends the sessions of its clients: they look for it at every answer, and every
 `Bridge.check_seconds` while nothing happens.

@@ -144,7 +144,7 @@ class SteppedRun:
                 if not self._tasks:
                     self._idle.set()
                 if wait is None and not runner.runq:
-                    # No task can go on; a pass of Trio would only look for that.
+                    # No task can continue; a pass of Trio would only look for that.
                     deadline = runner.deadlines.next_deadline()
                     timeout = float(runner.clock.deadline_to_sleep_time(deadline))
                     if timeout > 0:
@@ -194,7 +194,7 @@ class SteppedRun:
             self.fileno = -1
 
     def on_crash(self, tell: Callable[[], object]) -> None:
-        """Call ``tell`` if an interruption hits Trio itself: then no task goes on, and none is cancelled."""
+        """Call ``tell`` if an interruption hits Trio itself: then no task continues, and none is cancelled."""
         self._crash_listeners.append(tell)
 
     def _report_crash(self) -> None:

@@ -3,7 +3,7 @@
 `NodeMetadata` is the listener of the node's `RaftClient`. While another node leads, one task replays and publishes what
 the quorum has committed (`MetadataLoader`). When this node leads, and the task has replayed everything before its
 epoch, it hands over to the active controller, which publishes the changes that it made itself. When this node leads no
-more, the controller publishes what was committed, and the task goes on from there.
+more, the controller publishes what was committed, and the task continues from there.
 """
 
 from __future__ import annotations

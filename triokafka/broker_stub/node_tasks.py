@@ -52,7 +52,7 @@ class NodeTasks:
         self._nursery.start_soon(self._guard, run)
 
     def refuse(self) -> None:
-        """Start no more tasks; those that run go on until `close`."""
+        """Start no more tasks; those that run continue until `close`."""
         if self._nursery is not None:
             self._closing, self._nursery = self._nursery, None
 

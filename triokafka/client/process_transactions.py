@@ -136,7 +136,7 @@ async def _one(
             }
             await transaction.send_offsets(offsets=offsets, group=group)
     except CommitFailedError as left:
-        raise _Aborted(left) from left  # the group goes on without this member, which joins again
+        raise _Aborted(left) from left  # the group continues without this member, which joins again
     except KafkaError as error:
         if of_user or isinstance(error, (IllegalStateError, ConfigurationError)):
             raise

@@ -1,4 +1,4 @@
-"""Positions of consumer groups: translate them, write checkpoints, and commit them for groups that can go on.
+"""Positions of consumer groups: translate them, write checkpoints, and commit them for groups that can continue.
 
 A checkpoint is MirrorMaker 2's record of a group's position in both clusters. Our translation is exact wherever the
 offset map reaches, where MirrorMaker goes back to the last offset sync.

@@ -73,8 +73,8 @@ class Mirror:
     """One flow: ``await Mirror(options).run()`` copies until it is cancelled.
 
     Records keep partition, order, key, value, headers and timestamp. At least once, or exactly once with
-    ``options.exactly_once``. Progress is in the target cluster, so that any process can go on; the source is only read,
-    except for the topic with offset syncs (``options.offset_syncs``).
+    ``options.exactly_once``. Progress is in the target cluster, so that any process can continue; the source is only
+    read, except for the topic with offset syncs (``options.offset_syncs``).
     """
 
     def __init__(self, options: MirrorOptions, *, world: World | None = None) -> None:

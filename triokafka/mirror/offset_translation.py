@@ -103,7 +103,7 @@ class OffsetTranslation:
         self.floor = min(self.floor, next_offset)
 
     def translate(self, upstream: int) -> int | None:
-        """Return the target offset from which a consumer at ``upstream`` goes on: it skips and repeats nothing.
+        """Return the target offset from which a consumer at ``upstream`` continues: it skips and repeats nothing.
 
         None if that is not known: the offset is not mirrored yet, or too old.
         """

@@ -202,7 +202,7 @@ class Connection:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """Let no other task submit requests while the block runs. Requests in flight go on, and get their responses.
+        """Let no other task submit requests while the block runs. Requests in flight continue, and get their responses.
 
         The block may `submit` and wait for responses.
         """

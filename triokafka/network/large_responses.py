@@ -1,4 +1,4 @@
-"""Decoding large responses without keeping the event loop: heartbeats and other requests go on meanwhile.
+"""Decoding large responses without keeping the event loop: heartbeats and other requests continue meanwhile.
 
 A megabyte of small elements takes half a second to decode. A thread does it, one response of the event loop at a time,
 so that the memory of the elements in the making stays that of one response.

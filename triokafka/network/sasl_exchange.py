@@ -51,7 +51,7 @@ async def authenticate(
     """Authenticate, and return the seconds after which to do it ``again``; None when the session does not end.
 
     ``host`` is the broker's name, which Kerberos needs. Waits for each response at most ``timeout`` seconds. Requests
-    in flight go on while a client authenticates again; new ones wait.
+    in flight continue while a client authenticates again; new ones wait.
 
     Raises:
         AuthenticationError: the broker refuses the client, or does not prove its identity.

@@ -110,7 +110,7 @@ class TlsContexts:
         return self._settings
 
     def reconfigure(self, settings: TlsSettings, storage: Storage) -> None:
-        """Use other settings for new connections; those that exist go on.
+        """Use other settings for new connections; those that exist continue.
 
         Raises:
             ConfigurationError: the settings cannot be used, and the previous ones stay.

@@ -22,7 +22,7 @@ async def move_leader(
 ) -> int:
     """Make a broker the leader of a partition; see `RunningBroker.move_leader`.
 
-    If cancelled, a reassignment that has begun goes on.
+    If cancelled, a reassignment that has begun continues.
     """
     from triokafka.broker_stub.controller.hand_over import next_leader
 

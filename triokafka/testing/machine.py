@@ -18,7 +18,7 @@ class Machine(Protocol):
     """A machine that runs the processes of one node, one after the other."""
 
     outlives_cancellation: bool
-    """Whether the node goes on while the test's body is cancelled, until the end of the block."""
+    """Whether the node continues while the test's body is cancelled, until the end of the block."""
 
     @property
     def world(self) -> FaultyWorld:

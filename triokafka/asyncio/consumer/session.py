@@ -1,9 +1,9 @@
 """The loop thread's side of an asyncio consumer: one task that uses the SDK's `Consumer`.
 
-The task polls all the time, so that rebalances go on while the program processes records, and gives the records to the
-asyncio loop, one hand-over per poll. A partition of which `_MOST_RECORDS` wait there is paused until the program has
-taken them. A call of the program interrupts the poll, which loses nothing, and is executed by the same task; while a
-rebalance listener runs in the asyncio loop, its calls are executed, too.
+The task polls all the time, so that rebalances continue while the program processes records, and passes the records to
+the asyncio loop, one hand-over per poll. A partition of which `_MOST_RECORDS` wait there is paused until the program
+has taken them. A call of the program interrupts the poll, which loses nothing, and is executed by the same task; while
+a rebalance listener runs in the asyncio loop, its calls are executed, too.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class ProducerSession:
             self.bridge.on_crash.discard(self._crashed)
 
     def _crashed(self) -> None:
-        """End without the tasks, which do not go on. Nothing becomes known of records on their way."""
+        """End without the tasks, which do not continue. Nothing becomes known of records on their way."""
         self._producer = None
         self._closing = True
         self._failure = ClosedError("the producer was interrupted")
@@ -223,7 +223,7 @@ class ProducerSession:
             await self._progress.wait()
 
     async def _accept(self, producer: Producer, chunk: Chunk) -> None:
-        """Send the records. If one is refused, its future fails, and the rest goes on."""
+        """Send the records. If one is refused, its future fails, and the rest continues."""
         count, told, columns = len(chunk.values), 0, chunk.columns()
         try:
             while told < count:

@@ -112,7 +112,7 @@ class EventQueue:
         follower: does slow work for a change, before and after it is published.
         leads: this node leads the log already.
         activate: the first operation of every term.
-        resign: called with the epoch when that operation fails: without its first records a term cannot go on.
+        resign: called with the epoch when that operation fails: without its first records a term cannot continue.
         term_began, term_ended: called when this node begins to lead an epoch, and when it has published the last change
             of the epoch that it led.
     """

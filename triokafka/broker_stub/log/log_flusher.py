@@ -78,7 +78,7 @@ class LogFlusher:
             self.flushed(job)
 
     def begin_flush(self, *, sealed_only: bool = False) -> FlushJob | None:
-        """Prepare a flush whose slow part may run in a thread while appends go on; None when everything is on disk.
+        """Prepare a flush whose slow part may run in a thread while appends continue; None when everything is on disk.
 
         Args:
             sealed_only: leave out the active segment.

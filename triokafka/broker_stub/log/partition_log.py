@@ -76,7 +76,7 @@ class PartitionLog:
             clean: the last stop was clean, so that nothing needs to be recovered.
             refuse_damage: raise instead of going on without the records that damage took.
             replicated: other brokers have replicas, from which the records at a lost end come back. Otherwise the log
-                goes on behind the lost offsets, which consumers may have seen.
+                continues behind the lost offsets, which consumers may have seen.
             before_cut: see `LogTruncation`.
             checkpoint_start: see `LogRetention`.
             request_flush: see `LogFlusher`.

@@ -18,7 +18,7 @@ class MetadataLogListener(Protocol):
         ...
 
     def rolled_back(self, error: KafkaError) -> None:
-        """The log has dropped every record that is not committed, because of ``error``; its epoch goes on."""
+        """The log has dropped every record that is not committed, because of ``error``; its epoch continues."""
         ...
 
     def lost_leadership(self, epoch: int) -> None:

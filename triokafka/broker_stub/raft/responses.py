@@ -34,7 +34,7 @@ class Responses:
             nodes: the addresses in the answer, under the listener that the request was sent to.
 
         Returns:
-            None when the caller has to go on with the content; else whether the peer may be asked again without a
+            None when the caller has to continue with the content; else whether the peer may be asked again without a
             pause.
         """
         quorum = self._quorum

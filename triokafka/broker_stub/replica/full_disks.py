@@ -1,4 +1,4 @@
-"""Partitions whose records this broker cannot write because a disk is full: their other replicas go on without it."""
+"""Partitions that this broker cannot write because a disk is full: their other replicas continue without it."""
 
 from __future__ import annotations
 

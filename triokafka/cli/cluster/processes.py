@@ -206,7 +206,7 @@ async def run_cluster(
     """Run the nodes until a signal comes or all have ended; return the exit status of ``triokafka cluster``.
 
     ``metrics`` has the addresses of the nodes' metrics. ``console`` serves the page and returns its URL; while there is
-    one, the cluster goes on without any node, because the page can start them again.
+    one, the cluster continues without any node, because the page can start them again.
 
     Raises:
         NodeFailedError: a node could not be started; the others were stopped.

@@ -248,7 +248,7 @@ class Demo:
     async def _kill_coordinator_and_controller(
         self, nursery: trio.Nursery, log: GroupLog, until: Callable[[int], Awaitable[None]], expected: int
     ) -> None:
-        """Kill the group's coordinator, and later the active controller, while the group goes on."""
+        """Kill the group's coordinator, and later the active controller, while the group continues."""
         cluster = self._cluster
         assert cluster is not None
         outages = self.findings.consume_outages

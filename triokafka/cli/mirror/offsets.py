@@ -34,7 +34,7 @@ def offsets(
 ) -> int:
     """Print the positions of groups that a mirror, or MirrorMaker 2, has translated; --apply commits them.
 
-    Use it after the source has failed: the groups then go on in the target.
+    Use it after the source has failed: the groups then continue in the target.
     """
     import trio
 

@@ -213,7 +213,7 @@ class Consumer:
 
         Raises:
             DecompressedSizeError: a batch decompresses to more than ``max_decompressed_batch_bytes``.
-            CorruptRecordError, RecordDeserializationError: names topic, partition and offset; seek past it to go on,
+            CorruptRecordError, RecordDeserializationError: names topic, partition and offset; seek past it to continue,
                 or see ``deserialization_error_policy``.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with ``auto_offset_reset="none"``.
             IllegalStateError: the consumer has neither subscription nor assignment, so that no record can ever come:

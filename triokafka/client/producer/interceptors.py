@@ -89,13 +89,13 @@ class InterceptorChain:
             try:
                 changed = interceptor.on_send(record)
             except Exception:
-                logger.exception("%r failed in on_send; the record goes on unchanged", interceptor)
+                logger.exception("%r failed in on_send; the record is sent unchanged", interceptor)
                 continue
             if changed is None:
                 return None
             if not isinstance(changed, ProducerRecord):
                 logger.error(
-                    "%r returned a %s from on_send, not a ProducerRecord; the record goes on unchanged",
+                    "%r returned a %s from on_send, not a ProducerRecord; the record is sent unchanged",
                     interceptor,
                     type(changed).__name__,
                 )

@@ -498,7 +498,7 @@ class Producer:
 
         The coordinator aborts a transaction that such a producer left open. `transaction` does this itself at its
         first use; call it earlier to fence older producers before reading committed offsets. Waits at most
-        ``max_block_ms``. A second call does nothing. If cancelled, the request goes on in the background.
+        ``max_block_ms``. A second call does nothing. If cancelled, the request continues in the background.
 
         Raises:
             IllegalStateError: the producer has no ``transactional_id``.

@@ -38,7 +38,7 @@ class Sender:
     """Drives one producer's accumulator over one network client.
 
     ``start_identity_task`` starts `fetch_identity` as a task of the producer. ``on_fatal`` gets errors after which the
-    producer cannot go on. `COUNTERS` describes the ``counters``.
+    producer cannot continue. `COUNTERS` describes the ``counters``.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"], api_key=22, versi
         Int64,
         versions="3+",
         default=-1,
-        doc="The id that the producer has, to go on with it; -1 for a new one.",
+        doc="The id that the producer has, to continue with it; -1 for a new one.",
         errors=("InvalidProducerIdMappingError",),
     )
     producer_epoch: int = field(

@@ -24,7 +24,7 @@ class SaslHandshakeResponse(Response, api_key=17, versions="0-1"):
 
     error_code: int = field(
         Int16,
-        doc="0 if the client may go on.",
+        doc="0 if the client may continue.",
         errors=("UnsupportedSaslMechanismError", "IllegalSaslStateError"),
     )
     mechanisms: list[str] = field(

@@ -34,7 +34,7 @@ class CheckpointValue(VersionedMessage, versions="0"):
     """A group's committed offset in both clusters. The topic is ``SOURCE.checkpoints.internal``."""
 
     upstream_offset: int = field(Int64, doc="The committed offset in the source cluster.")
-    offset: int = field(Int64, doc="The offset in the target cluster from which the group may go on.")
+    offset: int = field(Int64, doc="The offset in the target cluster from which the group may continue.")
     metadata: str = field(String, doc="The metadata that the group committed.")
 
 

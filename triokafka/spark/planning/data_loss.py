@@ -22,7 +22,7 @@ KINDS: Final = (
 class KafkaDataLossError(KafkaError):
     """Records that a query must read no longer exist. ``error_class`` is the connector's error class."""
 
-    advice = "Set the source option failOnDataLoss to false to go on without them."
+    advice = "Set the source option failOnDataLoss to false to continue without them."
 
     def __init__(self, message: str, error_class: str = "KAFKA_DATA_LOSS") -> None:
         super().__init__(message)
@@ -51,4 +51,4 @@ def report_loss(fails: bool, kind: str, sentence: str) -> None:
             f" failOnDataLoss to false. Reason: {sentence}",
             f"KAFKA_DATA_LOSS.{kind}",
         )
-    _log.warning("[KAFKA_DATA_LOSS.%s] Some data may have been lost, and the query goes on: %s", kind, sentence)
+    _log.warning("[KAFKA_DATA_LOSS.%s] Some data may have been lost, and the query continues: %s", kind, sentence)

@@ -126,7 +126,7 @@ class Transaction:
         """Drop the records that were not sent, and abort: consumers with ``read_committed`` see none of the others.
 
         Waits for requests that are on their way, and for the coordinator at most ``max_block_ms``. If cancelled, the
-        abort goes on in the background, and the next transaction begins after it.
+        abort continues in the background, and the next transaction begins after it.
 
         Raises:
             KafkaTimeoutError: the coordinator has not answered; the producer goes on asking.
