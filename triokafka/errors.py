@@ -1130,7 +1130,7 @@ class MaxPollIntervalExceededError(KafkaError):
 
 
 class WakeupError(KafkaError):
-    """`Consumer.wakeup` was called. This is no failure; the next call continues."""
+    """`Consumer.wakeup` was called. This is not a failure; the next call continues."""
 
 
 class SerializationError(KafkaError, TypeError):

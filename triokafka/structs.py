@@ -74,8 +74,8 @@ class OffsetAndMetadata(NamedTuple):
 class ConsumerGroupMetadata(NamedTuple):
     """A consumer's membership at one moment, which fences offsets committed in a transaction (KIP-447).
 
-    ``generation_id`` is the member epoch under the consumer protocol. The defaults are for a consumer that is no member
-    of its group, because its partitions are assigned by hand.
+    ``generation_id`` is the member epoch under the consumer protocol. The defaults are for a consumer that is not a
+    member of its group, because its partitions are assigned by hand.
     """
 
     group_id: str

@@ -426,7 +426,7 @@ class TestDeleting:
         gone, kept = json.loads(done.out)
         assert (gone["topic"], gone["partition"]) == ("nowhere", None) and "does not have this topic" in gone["error"]
         assert kept == {"topic": "fgt-a", "partition": 0, "error": None}
-        # With the last offset the group itself goes; that is no failure of the partitions after it.
+        # With the last offset the group itself goes; that is not a failure of the partitions after it.
         tool.ok(*RESET, "fgt-g", "--topic", "fgt-a:0", "--to-latest", "--execute")
         rows = table(tool.ok("groups", "delete-offsets", "--group", "fgt-g", "--topic", "fgt-a"))
         assert [row["STATUS"] for row in rows] == ["Successful", "Successful"]

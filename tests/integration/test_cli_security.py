@@ -79,12 +79,12 @@ class TestFlags:
         [
             (Chosen(allow_principals=ALICE), "Name a resource"),
             (Chosen(topics=("t",)), "Name a principal"),
-            (Chosen(topics=("t",), allow_principals=("alice",)), "'alice' is no principal: .* User:alice"),
+            (Chosen(topics=("t",), allow_principals=("alice",)), "'alice' is not a principal: .* User:alice"),
             (Chosen(topics=("t",), allow_hosts=("h",)), "--allow-host needs"),
             (Chosen(topics=("t",), allow_principals=ALICE, operations=("fly",)), "no such operation"),
             (
                 Chosen(groups=("g",), allow_principals=ALICE, operations=("write",)),
-                "WRITE is no operation of GROUP 'g'",
+                "WRITE is not an operation of GROUP 'g'",
             ),
             (Chosen(topics=("t",), allow_principals=ALICE, consumer=True), "--consumer needs --group"),
             (Chosen(topics=("t",), allow_principals=ALICE, idempotent=True), "--idempotent needs --producer"),

@@ -71,7 +71,7 @@ class TestQuotas:
         assert "did you mean producer_byte_rate?" in tool.fails(
             "quotas", "alter", "--user", "zoe", "--remove", "producer_byterate", status=2
         )
-        assert "connection_creation_rate is no quota of user zoe" in tool.fails(
+        assert "connection_creation_rate is not a quota of user zoe" in tool.fails(
             "quotas", "alter", "--user", "zoe", "--connection-creation-rate", "1", status=2
         )
         assert "fractional" in tool.fails("quotas", "alter", "--user", "zoe", "--producer-byte-rate", "1.5")

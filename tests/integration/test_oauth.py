@@ -121,7 +121,7 @@ async def test_jaas_options_name_the_client_and_its_extensions(provider: TokenSe
         assert await topics(options) == set()
         assert provider.requests[-1]["scope"] == "s"
         bad = jaas.replace("extension_logicalCluster", "extension_auth")
-        with pytest.raises(ConfigurationError, match="'auth' is no name of a SASL extension"):
+        with pytest.raises(ConfigurationError, match="'auth' is not a name of a SASL extension"):
             triokafka.AdminClient(**{**options, "sasl_jaas_config": bad})
 
 

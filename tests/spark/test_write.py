@@ -203,7 +203,7 @@ def test_empty_headers_are_none(bootstrap: str) -> None:
 
 
 def test_what_is_too_large_is_told_by_the_option_of_spark(bootstrap: str) -> None:
-    """Not by the client's own ``max_request_size``, which is no option here."""
+    """Not by the client's own ``max_request_size``, which is not an option here."""
     topic = make_topic(bootstrap)
     with pytest.raises(KafkaError, match="MessageSizeTooLargeError") as failed:
         write(options(bootstrap, topic, **{"kafka.max.request.size": "2000"}), [rows({"value": bytes(5_000)})])

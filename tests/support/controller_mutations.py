@@ -18,7 +18,7 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
     Mutation(rule, file if "/" in file else _C + file, old, new, test[0] if test else _LIVES)
     for rule, file, old, new, *test in (
         (
-            "a broker that restarts uncleanly is no eligible leader",
+            "a broker that restarts uncleanly is not an eligible leader",
             "partition_change.py",
             "and replica in self.replicas and replica != liveness.unclean",
             "and replica in self.replicas",

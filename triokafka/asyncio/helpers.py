@@ -70,4 +70,4 @@ def _opened(password: Any, file: StoreFile) -> str | None:
     try:
         return given.decode()
     except UnicodeDecodeError:
-        raise file.error("has a password that is no text") from None
+        raise file.error("has a password that is not text") from None

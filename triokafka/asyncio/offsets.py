@@ -14,7 +14,7 @@ def checked_offsets(offsets: Mapping[Any, Any]) -> dict[TopicPartition, structs.
 
     Raises:
         ValueError: there are none, or one is neither a number nor a pair of number and text.
-        TypeError: a key is no `TopicPartition`, or the text is no str.
+        TypeError: a key is not a `TopicPartition`, or the text is not a str.
     """
     if not offsets or not isinstance(offsets, dict):
         raise ValueError(offsets)

@@ -35,7 +35,7 @@ def configured_authorizer(config: BrokerConfig) -> Authorizer | None:
     except Exception as error:
         raise ConfigurationError(f"{_OPTION}={name}: {type(error).__name__}: {error}") from error
     if not isinstance(authorizer, Authorizer):
-        raise ConfigurationError(f"{_OPTION}={name}: the class is no triokafka.broker_stub.authorizer.Authorizer")
+        raise ConfigurationError(f"{_OPTION}={name}: the class is not a triokafka.broker_stub.authorizer.Authorizer")
     return authorizer
 
 

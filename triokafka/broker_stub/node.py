@@ -68,7 +68,7 @@ class Node:
         world: the door to the outside; the operating system when None.
         authorizer: access control; when None, that of ``authorizer.class.name``. Without either, everything is allowed.
         authentication: finds the principal of a connection before its first request; all are anonymous when None.
-        faults: the faults that tests arm, for requests to the broker; to the controller of a node that is no broker.
+        faults: the faults that tests arm, for requests to the broker; to the controller of a node that is not a broker.
         scram_credentials: SCRAM credentials of users besides those in the cluster's metadata.
         cluster_id: the cluster that new data directories join. When None, a quorum of one creates a new cluster, and
             any other node needs directories that ``triokafka storage format`` has prepared.
@@ -252,14 +252,14 @@ class Node:
     def broker(self) -> Broker:
         """The broker role. Raises `IllegalStateError` if the node is a controller only."""
         if self._broker is None:
-            raise IllegalStateError(f"node {self.config.node_id} is no broker (process.roles)")
+            raise IllegalStateError(f"node {self.config.node_id} is not a broker (process.roles)")
         return self._broker
 
     @property
     def controller(self) -> Controller:
         """The controller role. Raises `IllegalStateError` if the node is a broker only."""
         if self._controller is None:
-            raise IllegalStateError(f"node {self.config.node_id} is no controller (process.roles)")
+            raise IllegalStateError(f"node {self.config.node_id} is not a controller (process.roles)")
         return self._controller
 
     @property
@@ -269,7 +269,7 @@ class Node:
 
     @property
     def addresses(self) -> str:
-        """``host:port`` of every listener of the broker, or of the controller if the node is no broker."""
+        """``host:port`` of every listener of the broker, or of the controller if the node is not a broker."""
         if self._broker is not None:
             return self._broker.bootstrap_servers
         endpoints = [] if self._server is None else self._server.endpoints()

@@ -45,7 +45,7 @@ class StandardAuthorizer(Authorizer):
         for user in filter(None, users):
             if ":" not in user:
                 raise ConfigurationError(
-                    f"{SUPER_USERS}: {user!r} is no principal; write Type:name, such as User:{user}"
+                    f"{SUPER_USERS}: {user!r} is not a principal; write Type:name, such as User:{user}"
                 )
         self._super_users = frozenset(filter(None, users))
         self._allow_everyone = properties.get(ALLOW_EVERYONE, "false").strip().lower() == "true"

@@ -152,7 +152,7 @@ def _check_principals(principals: tuple[str, ...]) -> None:
     for principal in principals:
         kind, _, name = principal.partition(":")
         if not kind or not name:
-            raise click.UsageError(f"{principal!r} is no principal: write Type:name, such as User:alice.")
+            raise click.UsageError(f"{principal!r} is not a principal: write Type:name, such as User:alice.")
 
 
 def _time(ms: int) -> str:

@@ -114,7 +114,9 @@ def alter(
         raise click.UsageError(f"{', '.join(both)} cannot be both set and removed.")
     strange = sorted(set(changes) - set(known))
     if strange:
-        raise click.UsageError(f"{', '.join(strange)} is no quota of {words(entities)}; known are {', '.join(known)}.")
+        raise click.UsageError(
+            f"{', '.join(strange)} is not a quota of {words(entities)}; known are {', '.join(known)}."
+        )
     changes.update(dict.fromkeys(gone))
     if not changes:
         raise click.UsageError("Nothing to change: give a quota, such as --producer-byte-rate, or --remove.")
@@ -237,7 +239,7 @@ def _shown(value: float) -> str:
 
 
 def quota_number(name: str, text: str) -> float:
-    """Parse the value of a quota. Text that is no number is a usage error."""
+    """Parse the value of a quota. Text that is not a number is a usage error."""
     try:
         return float(text)
     except ValueError:

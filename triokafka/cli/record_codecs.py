@@ -213,5 +213,5 @@ class _Pack:
                 out += struct.pack(one, int(part))
             except (ValueError, struct.error):
                 shown = part.decode(errors="replace")
-                raise ValueError(f"{shown!r} is no number of {struct.calcsize(one) * 8} bits") from None
+                raise ValueError(f"{shown!r} is not a number of {struct.calcsize(one) * 8} bits") from None
         return bytes(out)

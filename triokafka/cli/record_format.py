@@ -65,7 +65,9 @@ def parse(option: str, text: str) -> list[Part]:
             elif escape in _ESCAPES:
                 literal(_ESCAPES[escape])
             else:
-                raise click.UsageError(f"{option}: \\{escape} is no escape; known are \\n, \\r, \\t, \\\\ and \\xNN.")
+                raise click.UsageError(
+                    f"{option}: \\{escape} is not an escape; known are \\n, \\r, \\t, \\\\ and \\xNN."
+                )
         elif token == "%":
             literal(b"%")
         elif token and token in TOKENS:

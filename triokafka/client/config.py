@@ -404,7 +404,7 @@ class ProducerOptions(ClientOptions):
             if self.enable_idempotence is False:
                 conflicts.append("enable_idempotence=False")
             if not self.transactional_id:
-                raise ConfigurationError("transactional_id='' is no name; leave it out for no transactions")
+                raise ConfigurationError("transactional_id='' is not a name; leave it out for no transactions")
             if conflicts:
                 raise ConfigurationError(
                     f"transactional_id={self.transactional_id!r} cannot be combined with "

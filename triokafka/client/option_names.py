@@ -85,7 +85,7 @@ def snake_case(name: str) -> str:
 
 
 def unknown_option(kind: str, name: str, known: Collection[str], others: Mapping[str, Collection[str]]) -> str:
-    """Return the error message for a name that is no option of a ``kind`` of client, with the most likely name.
+    """Return the error message for a name that is not an option of a ``kind`` of client, with the most likely name.
 
     ``others`` has the options of the other kinds of client.
     """

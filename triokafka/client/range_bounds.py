@@ -93,7 +93,7 @@ def _partition(name: str, key: Any, topics: Sequence[str]) -> TopicPartition:
     if isinstance(key, tuple) and len(key) == 2 and key[0] in topics:
         return TopicPartition(*key)
     raise ConfigurationError(
-        f"{name}: {key!r} is no partition of {', '.join(topics)}: use TopicPartition(topic, number), or the number"
+        f"{name}: {key!r} is not a partition of {', '.join(topics)}: use TopicPartition(topic, number), or the number"
         " alone when there is one topic"
     )
 

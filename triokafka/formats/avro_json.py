@@ -78,7 +78,9 @@ def _record(value: Mapping[str, Any], definition: Mapping[str, Any], named: Mapp
     fields = {field["name"]: field for field in definition["fields"]}
     strange = [name for name in value if name not in fields]
     if strange:
-        raise ValueError(f"{place.lstrip('.') or 'the value'} has the field {strange[0]!r}, which the schema has not")
+        raise ValueError(
+            f"{place.lstrip('.') or 'the value'} has the field {strange[0]!r}, which the schema does not have"
+        )
     missing = [name for name, field in fields.items() if name not in value and "default" not in field]
     if missing:
         raise ValueError(f"{place.lstrip('.') or 'the value'} lacks the field {missing[0]!r}, which has no default")
@@ -114,7 +116,7 @@ def _text(value: str, kind: str, logical: str | None, place: str) -> Any:
         try:
             return value.encode("latin-1")
         except UnicodeEncodeError:
-            raise ValueError(f"{place.lstrip('.') or 'the value'} has a character that is no byte") from None
+            raise ValueError(f"{place.lstrip('.') or 'the value'} has a character that is not a byte") from None
     return value
 
 

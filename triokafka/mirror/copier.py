@@ -306,7 +306,7 @@ def _epochs_after(before: ReadEpochs, records: Sequence[ConsumerRecord], batch: 
     last = batch.leader_epoch
     if last < 0 or last == before.last:
         return before if last >= 0 else ReadEpochs()
-    # Epochs only grow. Markers are no records: the new epoch may begin right behind the last record of an older one.
+    # Epochs only grow. Markers are not records: the new epoch may begin right behind the last record of an older one.
     older = bisect_left(records, last, key=_leader_epoch)
     if older:
         return ReadEpochs(last, records[older - 1].offset + 1, records[older - 1].leader_epoch)

@@ -58,7 +58,7 @@ def attributes_of(name: bytes) -> list[list[tuple[bytes, bytes]]]:
 
 
 def text_of(value: bytes) -> str | None:
-    """Return the text of a value in DER; None if it is no text."""
+    """Return the text of a value in DER; None if it is not text."""
     encoding = _TEXTS.get(value[0])
     return None if encoding is None else _content(value).decode(encoding, "replace")
 

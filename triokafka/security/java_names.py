@@ -19,7 +19,7 @@ _RENAMED: Final[Mapping[str, str]] = {
 _HOST_NAMES: Final = "ssl_endpoint_identification_algorithm"
 _CIPHERS: Final = "ssl_cipher_suites"
 _NUMBERS_AND_FLAGS: Final = ("_ms", "_seconds", "_factor", "_jitter", "_urlencode", "_include")
-"""Endings of the options of SASL that are no texts."""
+"""Endings of the options of SASL that are not texts."""
 _CONTENT_DECIDES: Final = ("ssl_keystore_type", "ssl_truststore_type")
 SECRET_OPTIONS: Final = frozenset(
     {

@@ -13,7 +13,7 @@ class JavaReplacement:
     """A replacement for the matches of ``pattern``.
 
     Raises:
-        ValueError: the text names a group that the pattern has not, or ends within a reference.
+        ValueError: the text names a group that the pattern does not have, or ends within a reference.
     """
 
     def __init__(self, pattern: re.Pattern[str], text: str) -> None:

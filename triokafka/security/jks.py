@@ -27,7 +27,7 @@ _MOST_ENTRIES: Final = 10_000
 
 
 class DamagedStoreError(Exception):
-    """The bytes are no complete JKS store."""
+    """The bytes are not a complete JKS store."""
 
 
 class WrongPasswordError(Exception):

@@ -84,7 +84,7 @@ def _parse(text: str) -> Iterable[_Rule]:
         found: Any = _RULE.match(rest, position)
         if found is None:
             raise ConfigurationError(
-                f"ssl.principal.mapping.rules: {rest[position:]!r} is no rule; expected"
+                f"ssl.principal.mapping.rules: {rest[position:]!r} is not a rule; expected"
                 " RULE:pattern/replacement/[LU] or DEFAULT"
             )
         if found[4]:
@@ -94,7 +94,9 @@ def _parse(text: str) -> Iterable[_Rule]:
                 pattern = re.compile(found[1])
                 replacement = JavaReplacement(pattern, found[2])
             except re.error as error:
-                raise ConfigurationError(f"ssl.principal.mapping.rules: {found[1]!r} is no pattern: {error}") from None
+                raise ConfigurationError(
+                    f"ssl.principal.mapping.rules: {found[1]!r} is not a pattern: {error}"
+                ) from None
             except ValueError as error:
                 raise ConfigurationError(f"ssl.principal.mapping.rules: {found[0]!r}: {error}") from None
             yield _Rule(pattern, replacement, found[3])

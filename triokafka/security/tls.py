@@ -186,7 +186,7 @@ def _is_pem_text(text: str) -> bool:
 
 
 def _may_be_key(text: str) -> bool:
-    """Whether a text that is no file may be a private key without its first line, which nobody may see."""
+    """Whether a text that is not a file may be a private key without its first line, which nobody may see."""
     return "\n" in text or "\\n" in text or _BASE64.fullmatch(text) is not None
 
 
@@ -225,7 +225,7 @@ def _make_context(settings: TlsSettings, storage: Storage, *, server_side: bool)
             load_revocation_list(context, _read(settings.revoked, storage, settings.names.revoked))
         except ssl.SSLError as error:
             raise ConfigurationError(
-                f"{settings.names.revoked}: {_named(settings.revoked)} is no revocation list in PEM: {_why(error)}"
+                f"{settings.names.revoked}: {_named(settings.revoked)} is not a revocation list in PEM: {_why(error)}"
             ) from None
     return context
 

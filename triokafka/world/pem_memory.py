@@ -38,7 +38,7 @@ def load_own_certificate(context: ssl.SSLContext, chain: bytes, key: bytes, pass
     """Let ``context`` present this certificate chain, its own certificate first, with this private key; both PEM.
 
     Raises:
-        ssl.SSLError: the bytes are no certificate and key, do not belong together, or the password is wrong.
+        ssl.SSLError: the bytes are not a certificate and key, do not belong together, or the password is wrong.
     """
     # An empty password makes OpenSSL fail instead of asking at the terminal.
     with _as_file(chain.rstrip() + b"\n" + key) as path:

@@ -88,7 +88,7 @@ def test_super_user_may_do_everything_even_what_is_denied() -> None:
         assert world.allows(principal, Op.ALTER)
         assert world.authorizer.rule(principal, HOST, Op.READ, TOPIC, "orders") == "SuperUser"
     assert not world.allows("User:bob", Op.READ)
-    with pytest.raises(ConfigurationError, match=r"super\.users: 'admin' is no principal; .* User:admin"):
+    with pytest.raises(ConfigurationError, match=r"super\.users: 'admin' is not a principal; .* User:admin"):
         World(super_users="admin")
 
 
@@ -126,7 +126,7 @@ def test_authorizer_that_cannot_be_made_stops_the_node() -> None:
     for name, reason in (
         ("x.Y", "no such authorizer. Name org.apache"),
         ("nowhere:Authorizer", "ModuleNotFoundError"),
-        ("builtins:dict", "is no triokafka.broker_stub.authorizer.Authorizer"),
+        ("builtins:dict", "is not a triokafka.broker_stub.authorizer.Authorizer"),
     ):
         with pytest.raises(ConfigurationError, match=reason):
             configured_authorizer(BrokerConfig.from_properties({"authorizer.class.name": name}))

@@ -259,7 +259,7 @@ async def test_coordinator_that_cannot_be_is_not_available(found: Coordinator) -
 
 @simulated
 async def test_host_name_that_nobody_can_resolve_is_a_connect_error() -> None:
-    """Also one that is no name at all."""
+    """Also one that is not a name at all."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         odd = MetadataResponseBroker(node_id=5, host="a..b\x00c", port=9092)

@@ -259,5 +259,5 @@ def test_a_revoked_certificate_is_refused_at_both_ends(tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLError, match="certificate revoked"):
         shake_hands(client("revoked"), server("good", str(file)))
     file.write_text("hunter2")
-    with pytest.raises(ConfigurationError, match=f"ssl_crlfile: {file} is no revocation list in PEM"):
+    with pytest.raises(ConfigurationError, match=f"ssl_crlfile: {file} is not a revocation list in PEM"):
         client("good", str(file))

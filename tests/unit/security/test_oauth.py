@@ -192,7 +192,7 @@ async def test_a_valid_token_stays_in_use_while_the_next_one_cannot_be_had(tmp_p
     assert await tokens.token(world) == first
     assert first not in repr(tokens)
     tokens._held = None
-    with pytest.raises(SaslAuthenticationFailedError, match="the token is no JWT") as raised:
+    with pytest.raises(SaslAuthenticationFailedError, match="the token is not a JWT") as raised:
         await tokens.token(world)
     assert "opaque text" in str(raised.value)
 

@@ -281,7 +281,7 @@ class AIOKafkaConsumer:
         Raises:
             IllegalStateError: partitions were assigned with `assign`.
             TypeError: not exactly one of topics and pattern, or the listener has another type.
-            ValueError: the pattern is no regular expression.
+            ValueError: the pattern is not a regular expression.
         """
         if not (topics or pattern):
             raise TypeError("You should provide either `topics` or `pattern`")
@@ -511,7 +511,7 @@ class AIOKafkaConsumer:
         """Continue at ``offset`` with the next call for records.
 
         Raises:
-            ValueError: the offset is no int, or negative.
+            ValueError: the offset is not an int, or negative.
             IllegalStateError: the partition is not assigned.
         """
         if not isinstance(offset, int) or offset < 0:
@@ -548,7 +548,7 @@ class AIOKafkaConsumer:
         Raises:
             IllegalStateError: a partition is not assigned.
             IllegalOperation: there is no ``group_id``.
-            TypeError: an argument is no `TopicPartition`.
+            TypeError: an argument is not a `TopicPartition`.
         """
         found = {}
         for partition in self._all_or(partitions):

@@ -71,7 +71,7 @@ class ClusterControl:
 
         Registering the same process again keeps its epoch and whether it is fenced. A new process takes the place of
         the former one: the partitions of that one get other leaders. If it ended without a clean shutdown, its replicas
-        are no eligible leaders either (KIP-966).
+        are not eligible leaders either (KIP-966).
 
         Raises:
             InconsistentClusterIdError: the broker belongs to another cluster.

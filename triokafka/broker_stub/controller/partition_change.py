@@ -58,7 +58,7 @@ class LivenessChange(NamedTuple):
 
     ``added`` may lead although the image still has it as fenced. ``removed`` leaves the in-sync set, and may not lead
     although the image does not have it as fenced yet; so does ``unclean``, which ended without a clean shutdown, may
-    lack records, and therefore is no eligible leader either.
+    lack records, and therefore is not an eligible leader either.
     """
 
     added: int = NOBODY

@@ -17,7 +17,7 @@ def check_repeats(times: int, names: Sequence[str]) -> None:
 
 
 def check_broker_name(name: str, node_id: int | None = None) -> None:
-    """Reject a name that is no broker's id, and the resource of another broker than ``node_id``.
+    """Reject a name that is not a broker's id, and the resource of another broker than ``node_id``.
 
     A broker describes and alters only itself; the controller, without ``node_id``, alters any broker.
 

@@ -33,7 +33,7 @@ def key_of(record: MetadataRecord) -> SecurityKey:
         case DelegationTokenRecord() | RemoveDelegationTokenRecord():
             return "token", record.token_id, 0
         case _:
-            raise TypeError(f"{type(record).__name__} is no security record")
+            raise TypeError(f"{type(record).__name__} is not a security record")
 
 
 def removal_of(key: SecurityKey) -> MetadataRecord:

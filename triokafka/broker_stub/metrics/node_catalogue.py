@@ -141,4 +141,4 @@ def raft_samples(raft: RaftClient, now: float) -> Iterator[Sample]:
 
 
 def _ms(seconds: float) -> float:
-    return seconds * 1000 if seconds == seconds else 0.0  # NaN is no number for most readers
+    return seconds * 1000 if seconds == seconds else 0.0  # NaN is not a number for most readers

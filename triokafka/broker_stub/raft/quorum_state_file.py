@@ -111,7 +111,7 @@ def _encode(state: ElectionState, kraft_version: int, voter_ids: Sequence[int]) 
 
 def _decode(found: object) -> ElectionState:
     if not isinstance(found, Mapping):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     version = _integer(found, "data_version")
     if not 0 <= version <= _MAX_VERSION:
         raise ValueError(f"data_version {version} is not supported")

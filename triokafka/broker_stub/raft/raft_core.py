@@ -367,7 +367,7 @@ class RaftCore:
             case UpdateRaftVoterResponse() | AddRaftVoterResponse() | RemoveRaftVoterResponse():
                 return not response.error_code
             case _:
-                raise TypeError(f"{type(response).__name__} is no response of the quorum")
+                raise TypeError(f"{type(response).__name__} is not a response of the quorum")
 
     def request_failed(self, send: Send, error: KafkaError, now: float) -> None:
         """Record that a request got no response."""

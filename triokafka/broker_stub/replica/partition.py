@@ -235,7 +235,7 @@ class Partition:
 
         Raises:
             NotEnoughReplicasError: too few replicas are in sync for acks=all; nothing was written. A batch that is in
-                the log is no reason: its producer has lost the answer, and waits for the commit.
+                the log is not a reason: its producer has lost the answer, and waits for the commit.
             BrokerResponseError: this broker does not lead, or the log rejects the batches.
         """
         self.require_leader()

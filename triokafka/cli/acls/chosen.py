@@ -202,7 +202,7 @@ _CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME, AclPatternType.LI
 def _principal(text: str) -> str:
     kind, colon, name = text.strip().partition(":")
     if not (kind and colon and name):
-        raise click.UsageError(f"{text!r} is no principal: write Type:name, such as User:{text.strip() or 'alice'}.")
+        raise click.UsageError(f"{text!r} is not a principal: write Type:name, such as User:{text.strip() or 'alice'}.")
     return text.strip()
 
 
@@ -221,4 +221,4 @@ def _check_operations(resource: Resource, entries: Iterable[Entry]) -> None:
     for entry in entries:
         if entry.operation not in valid:
             names = ", ".join(sorted(operation.name for operation in valid))
-            raise click.UsageError(f"{entry.operation.name} is no operation of {resource}; valid are {names}.")
+            raise click.UsageError(f"{entry.operation.name} is not an operation of {resource}; valid are {names}.")

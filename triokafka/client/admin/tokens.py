@@ -174,7 +174,7 @@ class TokenAdmin:
 def _parts(principal: str) -> tuple[str, str]:
     kind, separator, name = principal.partition(":")
     if not (kind and separator and name):
-        raise ValueError(f"{principal!r} is no principal: write Type:name, such as User:alice")
+        raise ValueError(f"{principal!r} is not a principal: write Type:name, such as User:alice")
     return kind, name
 
 

@@ -24,7 +24,7 @@ class Columns:
     from Arrow columns in chunks; otherwise they are `BytesColumn`, without a Python object per record.
 
     Raises:
-        TypeError, ValueError: an argument is no column of records, or the lengths differ. Keys and values are
+        TypeError, ValueError: an argument is not a column of records, or the lengths differ. Keys and values are
             checked when they are sent.
     """
 

@@ -446,8 +446,8 @@ class Producer:
             on_delivery: as for `send`, for each record.
 
         Raises:
-            ValueError, TypeError: the lengths differ, an argument is no column, or a partition or timestamp is out of
-                range: no record was accepted. Or a record cannot be sent, or Arrow buffers are broken: the message
+            ValueError, TypeError: the lengths differ, an argument is not a column, or a partition or timestamp is out
+                of range: no record was accepted. Or a record cannot be sent, or Arrow buffers are broken: the message
                 begins with the record's number.
             Others: as for `send`; a note gives the number of accepted records, and ``accepted`` of the error has their
                 `Deliveries`.

@@ -47,14 +47,14 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"], api_key=8, versions="
         versions="1+",
         ignorable=True,
         default=-1,
-        doc="The member's generation, or its epoch under the consumer protocol; -1 for a committer that is no member.",
+        doc="The member's generation, or its epoch under the consumer protocol; -1 without a membership.",
         errors=("IllegalGenerationError", "StaleMemberEpochError", "FencedMemberEpochError"),
     )
     member_id: str = field(
         String,
         versions="1+",
         ignorable=True,
-        doc="The member; empty for a committer that is no member.",
+        doc="The member; empty for a committer that is not a member.",
         errors=("UnknownMemberIdError",),
     )
     group_instance_id: str | None = fields.group_instance_id(versions="7+", nullable="7+")

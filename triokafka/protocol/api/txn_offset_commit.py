@@ -46,13 +46,13 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"], api_key=28, ver
         Int32,
         versions="3+",
         default=-1,
-        doc="The member's generation; -1 for a committer that is no member.",
+        doc="The member's generation; -1 for a committer that is not a member.",
         errors=("IllegalGenerationError",),
     )
     member_id: str = field(
         String,
         versions="3+",
-        doc="The member; empty for a committer that is no member.",
+        doc="The member; empty for a committer that is not a member.",
         errors=("UnknownMemberIdError",),
     )
     group_instance_id: str | None = fields.group_instance_id(versions="3+", nullable="3+")

@@ -75,7 +75,7 @@ def _parse(text: str) -> Iterable[_Rule]:
         found = _RULE.match(rest, position)
         if found is None:
             raise ConfigurationError(
-                f"sasl.kerberos.principal.to.local.rules: {rest[position:]!r} is no rule; expected DEFAULT or"
+                f"sasl.kerberos.principal.to.local.rules: {rest[position:]!r} is not a rule; expected DEFAULT or"
                 " RULE:[n:string](regexp)s/pattern/replacement/g/L"
             )
         if found["format"] is None:
@@ -83,7 +83,7 @@ def _parse(text: str) -> Iterable[_Rule]:
         else:
             if any(not at or int(at) > int(found["count"]) for at in _PART.findall(found["format"])):
                 raise ConfigurationError(
-                    f"sasl.kerberos.principal.to.local.rules: {found[0]!r} names a part that such principals have not"
+                    f"sasl.kerberos.principal.to.local.rules: {found[0]!r} names a part that its principals do not have"
                 )
             try:
                 match = re.compile(found["match"]) if found["match"] else None

@@ -72,8 +72,8 @@ class SignedAssertion(NamedTuple):
             return str(jwt.encode(header, claims, key, algorithms=[self.algorithm]))
         except (JoseError, ValueError, TypeError) as error:
             raise ConfigurationError(
-                f"{option}: {self.key_file} is no private key for {self.algorithm} in PEM, or its passphrase is wrong"
-                f" ({type(error).__name__})"
+                f"{option}: {self.key_file} is not a private key for {self.algorithm} in PEM, or its passphrase is"
+                f" wrong ({type(error).__name__})"
             ) from None
 
     def _template(self, world: World) -> dict[str, dict[str, Any]]:
@@ -88,7 +88,7 @@ class SignedAssertion(NamedTuple):
             isinstance(found.get(key, {}), dict) for key in ("header", "payload")
         ):
             raise ConfigurationError(
-                f'{option}: {self.template_file} is no JSON like {{"header": {{…}}, "payload": {{…}}}}'
+                f'{option}: {self.template_file} is not JSON like {{"header": {{…}}, "payload": {{…}}}}'
             )
         return found
 

@@ -57,11 +57,11 @@ def check_claims_of_client(token: str, rules: ClaimRules) -> tuple[int, int | No
     """Return when a retrieved token expires and begins, in milliseconds. The broker validates its signature.
 
     Raises:
-        InvalidTokenError: the token is no JWT, or lacks a claim that brokers need.
+        InvalidTokenError: the token is not a JWT, or lacks a claim that brokers need.
     """
     parts = token.split(".")
     if len(parts) != 3:
-        raise InvalidTokenError("the token is no JWT, but an opaque text")
+        raise InvalidTokenError("the token is not a JWT, but an opaque text")
     claims = decode_part(parts[1])
     expires = claimed_time_ms(claims, "exp")
     if expires is None:
@@ -97,6 +97,6 @@ def _check_scope(given: Any, name: str) -> None:
     if scopes is None:
         return
     if not isinstance(scopes, list) or not all(isinstance(one, str) and one.strip() for one in scopes):
-        raise InvalidTokenError(f"the claim {name!r} is no list of names")
+        raise InvalidTokenError(f"the claim {name!r} is not a list of names")
     if len({one.strip() for one in scopes}) != len(scopes):
         raise InvalidTokenError(f"the claim {name!r} names a scope twice")

@@ -43,7 +43,7 @@ class UnknownKeyError(InvalidTokenError):
 
 
 class UnusableKeysError(Exception):
-    """The document is no JWKS, or has no key that can verify signatures."""
+    """The document is not a JWKS, or has no key that can verify signatures."""
 
 
 def require_jose() -> None:
@@ -70,7 +70,7 @@ class VerificationKeys:
         except (ValueError, KeyError, RecursionError):
             listed = None
         if not isinstance(listed, list):
-            raise UnusableKeysError("the document is no JSON Web Key Set")
+            raise UnusableKeysError("the document is not a JSON Web Key Set")
         self._keys: list[tuple[dict[str, Any], Key]] = []
         for parameters in listed[:_MOST_KEYS]:
             key = _imported(parameters)

@@ -75,7 +75,9 @@ class GssapiClient:
 
     def _choose_layer(self, offer: bytes) -> bytes:
         if len(offer) != 4 or not offer[0] & _NO_LAYER:
-            raise SaslAuthenticationFailedError("GSSAPI: the broker demands a security layer, which Kafka has not")
+            raise SaslAuthenticationFailedError(
+                "GSSAPI: the broker demands a security layer, which Kafka does not have"
+            )
         self._stage = _Stage.END
         name = str(self._context.initiator_name).encode()
         wrapped: bytes = self._context.wrap(_OFFER + name, False).message
@@ -134,7 +136,7 @@ class GssapiServer:
     def _finish(self, choice: bytes) -> bytes:
         # The rest is the authorization id. As in Kafka, the principal of the ticket counts, and nothing else.
         if len(choice) < 4 or choice[0] != _NO_LAYER:
-            raise SaslAuthenticationFailedError("GSSAPI: the client chose a security layer, which Kafka has not")
+            raise SaslAuthenticationFailedError("GSSAPI: the client chose a security layer, which Kafka does not have")
         principal = str(self._context.initiator_name)
         name = self._names.name(principal)
         if name is None:

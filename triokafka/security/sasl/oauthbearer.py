@@ -42,9 +42,9 @@ def check_extensions(extensions: Mapping[str, str]) -> None:
     """Raise `ValueError` unless these are valid SASL extensions (RFC 7628); the message shows no value."""
     for name, value in extensions.items():
         if not isinstance(name, str) or not _EXTENSION_NAME.fullmatch(name) or name.lower() == "auth":
-            raise ValueError(f"{name!r} is no name of a SASL extension: letters only, and not 'auth'")
+            raise ValueError(f"{name!r} is not a name of a SASL extension: letters only, and not 'auth'")
         if not isinstance(value, str) or not _EXTENSION_VALUE.fullmatch(reveal(value)):
-            raise ValueError(f"the value of the SASL extension {name!r} is no printable ASCII text")
+            raise ValueError(f"the value of the SASL extension {name!r} is not printable ASCII text")
 
 
 class OAuthBearerClient:

@@ -156,17 +156,17 @@ def _strict_json(text: str) -> Any:
 
 def _number(key: str) -> int:
     if not (key.isascii() and key.isdigit()):
-        raise ValueError(f"{key!r} is no partition")
+        raise ValueError(f"{key!r} is not a partition")
     return int(key)
 
 
 def _whole(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not -MAX_OFFSET <= value <= MAX_OFFSET:
-        raise ValueError(f"{value!r} is no whole number")
+        raise ValueError(f"{value!r} is not a whole number")
     return value
 
 
 def _list_of_numbers(value: object) -> list[Any]:
     if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
+        raise TypeError(f"{value!r} is not a list")
     return value

@@ -43,7 +43,7 @@ class TaskPlace:
 
 
 def place_of_task(job: str) -> TaskPlace:
-    """Return the place of the task that runs now. ``job`` names a write that is no stream.
+    """Return the place of the task that runs now. ``job`` names a write that is not a stream.
 
     Raises:
         ConfigurationError: there is no task.

@@ -30,7 +30,7 @@ class FewPartitions:
     def validate(self, creation: TopicCreation) -> None:
         self.asked.append(creation)
         if creation.topic == "bad":
-            raise ValueError("bad is no name for a topic")
+            raise ValueError("bad is not a name for a topic")
         if (creation.num_partitions or 0) > 3:
             raise errors.PolicyViolationError("at most three partitions")
 
@@ -76,7 +76,7 @@ def test_policy_is_asked_for_each_topic_and_refuses_it_alone() -> None:
         )
     )
     assert codes(outcome.response) == [0, VIOLATION, VIOLATION, 0, errors.InvalidTopicError.code]
-    assert outcome.response.topics[2].error_message == "bad is no name for a topic"
+    assert outcome.response.topics[2].error_message == "bad is not a name for a topic"
     assert FewPartitions.asked == [
         TopicCreation("fine", 3, 1, None, {"retention.ms": "5"}),
         TopicCreation("many", 4, 1, None, {}),

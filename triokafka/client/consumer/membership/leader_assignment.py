@@ -91,5 +91,5 @@ class LeaderAssignment:
         self._thread_done.set()
 
     def abandon(self) -> None:
-        """Note the end of the membership: an assignor that has not returned is no failure of the next one."""
+        """Note the end of the membership: an assignor that has not returned is not a failure of the next one."""
         self._failures.succeeded(self._activity)
