@@ -16,7 +16,6 @@ REASONS: Final = {
     "ProducerOptions": "a line for each option of the producer, those of every client included",
     "ConsumerOptions": "a line for each option of the consumer, those of every client included",
     "ConsumerSession": "the side of AIOKafkaConsumer in the loop thread: a method for each of its calls",
-    "RaftCore": "a method for each request and response of the quorum; states, votes and voters are other objects",
     "AIOKafkaConsumer": "aiokafka's interface, with as many methods; the session and the local state do the work",
 }
 _PACKAGE: Final = Path(triokafka.__file__).parent

@@ -45,7 +45,7 @@ from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
-from triokafka.broker_stub.node_security import BrokerSecurity
+from triokafka.broker_stub.node_security import NodeSecurity
 from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.broker_stub.node_tasks import NodeTasks
 from triokafka.broker_stub.producer_ids import ProducerIds
@@ -145,7 +145,7 @@ class Broker:
         self.configuration = EffectiveConfiguration(config)
         self.gateway = gateway
         self.metadata = MetadataCache(lambda: controller.kraft_version)
-        self._security = BrokerSecurity(config, world, lambda: self.image, scram_credentials)
+        self._security = NodeSecurity(config, world, lambda: self.image, scram_credentials)
         self.lifecycle = BrokerLifecycle(
             self.world,
             self.gateway,

@@ -44,8 +44,8 @@ def listener_security(
     return ListenerSecurity(config, listeners, world, scram=scram, tokens=tokens)
 
 
-class BrokerSecurity:
-    """TLS and SASL of a broker. Takes the arguments of `listener_security`.
+class NodeSecurity:
+    """TLS and SASL of a node that is a broker. Takes the arguments of `listener_security`.
 
     ``listeners`` authenticates connections to this broker, ``peers`` its connections to other brokers; each is None
     for PLAINTEXT.
