@@ -169,7 +169,7 @@ class LoopThread:
                 self.soon(room.release)
                 yield item
         finally:
-            # Only told, never waited for: the garbage collector may get here in the loop's own thread.
+            # Posted without waiting: the garbage collector may get here in the loop's own thread.
             self.soon(scope.cancel)
 
     def feed(
@@ -286,5 +286,5 @@ def loop_thread() -> LoopThread:
 
 
 def fork_count() -> int:
-    """Return the number of forks between the first process and this one; it tells an object from a parent process."""
+    """Return the number of forks between the first process and this one; it identifies objects of a parent process."""
     return _process.forks

@@ -128,7 +128,7 @@ class Authorizer(ABC):
     def rule(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> str | None:
-        """Return the rule that decides, as text for the audit log; None if the authorizer does not tell."""
+        """Return the rule that decides, as text for the audit log; None if the authorizer names no rule."""
         return None
 
 

@@ -282,7 +282,7 @@ class Node:
 
     @property
     def failure(self) -> Exception | None:
-        """Why the node stopped serving by itself; None while it has not."""
+        """The failure that stopped the node; None while there is none."""
         return self._tasks.failure
 
     async def wait_stopped(self) -> None:
@@ -363,7 +363,8 @@ class Node:
     async def kill(self) -> None:
         """End at once and leave everything as a process that is killed does; for tests.
 
-        Connections break in the middle of responses, the controller is not told, nothing is flushed, checkpointed or
+        Connections break in the middle of responses, the node does not sign off with the controller, nothing is
+        flushed, checkpointed or
         marked as closed cleanly: the next start recovers the written data. Call it inside the block, in
         the task that entered it; leaving the block does nothing more.
         """

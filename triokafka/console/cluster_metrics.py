@@ -1,4 +1,5 @@
-"""Charts of what any Kafka tells by its protocol: rates from end offsets, sizes, lag, and partitions out of sync."""
+"""Charts of data that any Kafka broker serves over Kafka's protocol: rates from end offsets, sizes, lag, and partitions
+out of sync."""
 
 from __future__ import annotations
 

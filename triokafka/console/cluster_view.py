@@ -103,7 +103,7 @@ class ClusterView:
         return {"broker": shown, "configs": as_json(list(found[resource].values())), "error": None}
 
     async def _optional(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """What not every cluster tells, or not everybody: the error is part of the answer."""
+        """Data that some clusters do not serve, or not to every user: the error is part of the answer."""
         try:
             return as_json(await ask())
         except KafkaError as error:
@@ -253,7 +253,7 @@ class ClusterView:
     async def _offsets(
         self, partitions: Collection[TopicPartition], which: Literal["earliest", "latest"]
     ) -> dict[TopicPartition, int]:
-        """The first or the end offsets of partitions, without those whose leader does not tell."""
+        """The first or the end offsets of partitions, without those whose leader does not respond."""
         if not partitions:
             return {}
         found = await self.admin.list_offsets(dict.fromkeys(partitions, which), timeout_ms=self._limits.partial_max_ms)
@@ -353,7 +353,7 @@ class ClusterView:
         return {"transactions": rows, "errors": [as_json(error) for error in found.errors.values()]}
 
     async def access(self) -> dict[str, Any]:
-        """ACLs, users and quotas, as far as the cluster has them and tells them."""
+        """ACLs, users and quotas, as far as the cluster has them and serves them."""
         return {
             "acls": await self._optional(self.admin.describe_acls),
             "users": await self._optional(self.admin.describe_user_scram_credentials),

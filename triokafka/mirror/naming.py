@@ -43,7 +43,7 @@ class IdentityNaming:
         return f"{source}.{topic}" if topic.endswith(HEARTBEATS) else topic
 
     def is_cycle(self, topic: str, target: str) -> bool:
-        """Return False: the name does not tell. `Mirror` reads the other flow's offset syncs instead."""
+        """Return False: the name does not show it. `Mirror` reads the other flow's offset syncs instead."""
         return False
 
 

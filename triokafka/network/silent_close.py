@@ -1,4 +1,4 @@
-"""Why a broker closed a connection without a word: its listener may expect TLS or SASL, or not speak TLS."""
+"""Why a broker closed a connection without a response: its listener may expect TLS or SASL, or not speak TLS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SASL_HANDSHAKE_KEY: Final = 17
 
 
 class SilentClose(enum.Enum):
-    """When a broker closed a connection without a word."""
+    """The time at which a broker closed a connection without a response."""
 
     BEFORE_VERSIONS = "before it sent a byte"
     BEFORE_FIRST_ANSWER = "after its API versions, and before its first other answer"

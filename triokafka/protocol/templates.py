@@ -145,7 +145,7 @@ class AnswerTemplate:
 
 
 class FilledAnswer:
-    """A response made from a template: what a handler may return in place of a message. It tells of no error."""
+    """A response made from a template: what a handler may return in place of a message. It contains no error."""
 
     __slots__ = ("numbers", "template")
 

@@ -1,7 +1,7 @@
 """The nodes of a test's cluster as a whole: the active controller, and the effect of one node's start and end on all.
 
-Tests run faster than timeouts: when a test stops a node without a word, the others learn of it at once, and when it
-starts a node, that node does not wait for the end of its last session.
+Tests run faster than timeouts: when a test stops a node without a controlled shutdown, the others learn of it at once,
+and when it starts a node, that node does not wait for the end of its last session.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ class Members:
         await self.settle(offset)
 
     async def missed(self, node_id: int, offset: int) -> None:
-        """Let the others notice now that a node has gone without a word."""
+        """Let the other nodes notice now that a node ended without a controlled shutdown."""
         if not self.running or not self.has_majority:
             return
         try:
@@ -265,7 +265,7 @@ class Members:
         await self.settle(offset)
 
     async def _end_quorum_epoch(self, node_id: int) -> None:
-        """Tell the other voters that the node leads no more, in its name, if they follow it."""
+        """Send the other voters EndQuorumEpoch in the name of the node, if they follow it."""
         from triokafka.broker_stub.raft.messages import TOPIC
         from triokafka.protocol.api.end_quorum_epoch import (
             EndQuorumEpochRequest,

@@ -295,7 +295,7 @@ class ConsumerSession:
     def _patience(self) -> float:
         """Return the seconds that a poll may take: at most until the program counts as idle.
 
-        Without a group nothing tells when partitions are known.
+        Without a group no event marks the time when partitions are known.
         """
         if self._assignment or self.options["group_id"] is not None:
             idle_in = self._idle_seconds - (time.monotonic() - self._state.active_at)
@@ -557,7 +557,7 @@ class ConsumerSession:
         self.bridge.post(self._state.finish_assignment)
 
     async def on_partitions_lost(self, lost: Any) -> None:
-        """Drop the records; aiokafka's listeners know no loss, so they hear of a revocation."""
+        """Drop the records; aiokafka's listeners have no call for a loss, so they get a revocation."""
         if self._closing or self.bridge.is_closed:
             return
         partitions = list(lost)

@@ -177,7 +177,7 @@ class Chunk:
             future.set_result(value)
 
     def _report(self, index: int) -> None:
-        """Tell the loop's exception handler of a failure that nobody has seen, as `asyncio.Future` does."""
+        """Report an unobserved failure to the loop's exception handler, as `asyncio.Future` does."""
         outcome = self._outcome(index)
         if isinstance(outcome, Exception) and not self.loop.is_closed():
             self.loop.call_exception_handler(

@@ -7,7 +7,7 @@ v13: top-level error code.
 
 For an unknown topic that it may create, the broker creates the topic and returns UNKNOWN_TOPIC_OR_PARTITION; the client
 repeats the request and finds the topic. Kafka does the same, since it responds before its controller has created the
-topic. Only this broker's log tells why the creation of a topic failed.
+topic. Only this broker's log has the reason why the creation of a topic failed.
 """
 
 from __future__ import annotations

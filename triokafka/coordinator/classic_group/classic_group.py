@@ -49,7 +49,7 @@ class ClassicGroup:
         self.member_arrived = False
         """Whether a member joined since the initial rebalance delay was last extended."""
         self.subscription: frozenset[str] | None = None
-        """Topics that the members subscribe to; None when the metadata does not tell."""
+        """Topics that the members subscribe to; None when the metadata is unreadable."""
         self._joins_waiting = 0
         self._supporters: dict[str, int] = {}
 

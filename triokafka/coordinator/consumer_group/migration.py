@@ -61,7 +61,7 @@ def upgrade(shard: GroupShard, classic: ClassicGroup, effects: GroupEffects) -> 
     new member to join.
 
     Once the records are appended, parked SyncGroup requests fail with REBALANCE_IN_PROGRESS. Parked JoinGroup requests
-    succeed, in the current generation, and their members are told to rejoin when they sync: many clients do not expect
+    succeed, in the current generation, and their members must rejoin when they sync: many clients do not expect
     that error from JoinGroup, and some do not know their member id before a join succeeds.
 
     Raises:

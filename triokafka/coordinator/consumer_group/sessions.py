@@ -87,7 +87,7 @@ def joined(group: ConsumerGroup, member_id: str, effects: GroupEffects) -> None:
 def start_all(group: ConsumerGroup, timeout_ms: int, effects: GroupEffects) -> None:
     """Start the deadlines of all members, in full, after the group was loaded or converted.
 
-    ``timeout_ms`` is the session timeout of members of the consumer protocol. The log does not tell whether a classic
+    ``timeout_ms`` is the session timeout of members of the consumer protocol. The log does not show whether a classic
     member has synced, so no sync deadline starts.
     """
     for member_id, profile in group.profiles.items():

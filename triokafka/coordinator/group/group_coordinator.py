@@ -22,7 +22,7 @@ from triokafka.world import World
 class GroupCoordinator:
     """Groups and their offsets, on the partitions of ``__consumer_offsets`` that this broker leads.
 
-    The broker tells `runtime` about leadership and committed records, and runs `run` in its nursery. Requests go to
+    The broker reports leadership and committed records to `runtime`, and runs `run` in its nursery. Requests go to
     `membership`, `offsets`, `transactions` and `admin`, from protocol message to protocol message. Every answer waits
     until the state behind it is committed.
 

@@ -1,7 +1,7 @@
 """The initial offsets of a query: the one-line file that the connector stores as ``sources/0/0`` in a checkpoint.
 
-A query that fails in its first batch repeats that batch; only this file tells what "latest" meant. The file is a zero
-byte, ``v1`` and the offsets as JSON; the byte is for readers before Spark 2.1.1.
+A query that fails in its first batch repeats that batch; only this file has the offsets that "latest" meant. The file
+is a zero byte, ``v1`` and the offsets as JSON; the byte is for readers before Spark 2.1.1.
 """
 
 from __future__ import annotations

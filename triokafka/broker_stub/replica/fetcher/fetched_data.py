@@ -147,7 +147,7 @@ class FetchedData:
         self._state.advanced(partition.topic_partition, lag=lag, with_records=size > 0)
 
     def _truncate(self, position: FetchPosition, leader_epoch: int, leader_end: int) -> None:
-        """Truncate to where this log and the leader's agree, as far as one answer tells; the next fetch tells more.
+        """Truncate to where this log and the leader's agree, as far as one response shows; the next fetch shows more.
 
         ``leader_epoch`` is the leader's largest epoch up to the one that this log ends with, ``leader_end`` its end.
         """

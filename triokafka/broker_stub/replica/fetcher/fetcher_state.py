@@ -125,7 +125,7 @@ class FetcherState:
     def add(self, partition: Partition) -> None:
         """Fetch a partition from the end of its log, in its present leader epoch.
 
-        A log without leader epochs cannot tell where it diverges, so it continues at the high watermark, up to which
+        A log without leader epochs does not show where it diverges, so it continues at the high watermark, up to which
         all replicas agree; the caller has truncated it.
         """
         self._positions[partition.topic_partition] = FetchPosition(partition)
