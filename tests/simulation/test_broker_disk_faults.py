@@ -16,7 +16,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.support.simulated import run_seeds
+from tests.support.simulated import produce_through_faults, run_seeds
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.node import Node
 from triokafka.errors import KafkaError, KafkaStorageError
@@ -46,26 +46,14 @@ async def serve(world: SimulatedWorld) -> None:
 
 async def produce(world: SimulatedWorld, name: str, acknowledged: Ledger) -> None:
     """Every record is acknowledged in the end, however long that takes."""
-    async with triokafka.Producer(
-        world=world,
-        bootstrap_servers="broker:9092",
-        acks="all",
-        linger_ms=20,
-        batch_size=500,
-        delivery_timeout_ms=600_000,
-        request_timeout_ms=5_000,
-        max_block_ms=600_000,
-        close_timeout_ms=600_000,
-    ) as producer:
-        deliveries = []
-        for number in range(RECORDS):
-            value = f"{name}-{number}".encode()
-            deliveries.append((value, await producer.send(TOPIC, value, partition=number % PARTITIONS)))
-            await trio.sleep(world.random.uniform(0, 0.3))
-        for value, delivery in deliveries:
-            metadata = await delivery
-            where = metadata.partition, metadata.offset
-            assert acknowledged.setdefault(where, value) == value, f"offset {where} was given to two records"
+
+    def acknowledge(partition: int, offset: int, value: bytes) -> None:
+        where = partition, offset
+        assert acknowledged.setdefault(where, value) == value, f"offset {where} was given to two records"
+
+    await produce_through_faults(
+        world, name, TOPIC, partitions=PARTITIONS, records=RECORDS, timeout_ms=600_000, acknowledge=acknowledge
+    )
 
 
 async def try_to_produce(world: SimulatedWorld, partition: int) -> KafkaError | None:

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.support.simulated import run_seeds
+from tests.support.simulated import produce_through_faults, run_seeds
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.node import Node
 from triokafka.errors import KafkaError
@@ -67,25 +67,9 @@ async def serve(world: SimulatedWorld, *, sync_always: bool) -> None:
 
 
 async def produce(world: SimulatedWorld, name: str, ledger: Ledger) -> None:
-    async with triokafka.Producer(
-        world=world,
-        bootstrap_servers="broker:9092",
-        acks="all",
-        linger_ms=20,
-        batch_size=500,
-        delivery_timeout_ms=300_000,
-        request_timeout_ms=5_000,
-        max_block_ms=300_000,
-        close_timeout_ms=300_000,
-    ) as producer:
-        deliveries = []
-        for number in range(RECORDS):
-            value = f"{name}-{number}".encode()
-            deliveries.append((value, await producer.send(TOPIC, value, partition=number % PARTITIONS)))
-            await trio.sleep(world.random.uniform(0, 0.3))
-        for value, delivery in deliveries:
-            metadata = await delivery
-            ledger.acknowledge(metadata.partition, metadata.offset, value)
+    await produce_through_faults(
+        world, name, TOPIC, partitions=PARTITIONS, records=RECORDS, timeout_ms=300_000, acknowledge=ledger.acknowledge
+    )
 
 
 async def consume(world: SimulatedWorld, ledger: Ledger) -> None:

@@ -63,13 +63,13 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a follower acknowledges only what is on its disk",
-            "fetcher.py",
+            "quorum_fetcher.py",
             "if quorum.config.can_vote and quorum.log.flushed_offset < quorum.log.end_offset:",
             "if False:",
         ),
         (
             "a follower truncates where its log diverges",
-            "fetcher.py",
+            "quorum_fetcher.py",
             "            log.truncate_to(offset)\n",
             "",
         ),
@@ -81,7 +81,7 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "voters are reverted with their record",
-            "fetcher.py",
+            "quorum_fetcher.py",
             "            quorum.history.truncate_to(offset)\n",
             "",
         ),

@@ -7,7 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from typing import Any
 
-from triokafka.testing import Simulation, run_simulation
+import trio
+
+import triokafka
+from triokafka.testing import SimulatedWorld, Simulation, run_simulation
 
 _current: ContextVar[Simulation] = ContextVar("simulation")
 
@@ -45,3 +48,38 @@ def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         run_simulation(main, seed=1)
 
     return run
+
+
+async def produce_through_faults(
+    world: SimulatedWorld,
+    name: str,
+    topic: str,
+    *,
+    partitions: int,
+    records: int,
+    timeout_ms: int,
+    acknowledge: Callable[[int, int, bytes], None],
+) -> None:
+    """Send records of their own names at random intervals to a broker that may fail, until all are acknowledged.
+
+    ``acknowledge`` gets partition, offset and value of each. It takes at most ``timeout_ms``.
+    """
+    async with triokafka.Producer(
+        world=world,
+        bootstrap_servers="broker:9092",
+        acks="all",
+        linger_ms=20,
+        batch_size=500,
+        delivery_timeout_ms=timeout_ms,
+        request_timeout_ms=5_000,
+        max_block_ms=timeout_ms,
+        close_timeout_ms=timeout_ms,
+    ) as producer:
+        deliveries = []
+        for number in range(records):
+            value = f"{name}-{number}".encode()
+            deliveries.append((value, await producer.send(topic, value, partition=number % partitions)))
+            await trio.sleep(world.random.uniform(0, 0.3))
+        for value, delivery in deliveries:
+            metadata = await delivery
+            acknowledge(metadata.partition, metadata.offset, value)
