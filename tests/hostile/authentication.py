@@ -24,6 +24,7 @@ import trustme
 
 from tests.hostile.storm import StormedBroker, allow_connections, stormed_broker
 from tests.hostile.table import Row
+from tests.support.exact_receive import receive_exactly
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.protocol.api.sasl_authenticate import SaslAuthenticateRequest
@@ -106,23 +107,13 @@ def secured_broker(*, tls: bool) -> Iterator[Door]:
 def ask(connection: socket.socket, request: Request[Any], version: int) -> Any:
     """Send a request and return the response. Raises `ConnectionError` if the broker closes the connection."""
     connection.sendall(frame(request, version))
-    size = int.from_bytes(_exactly(connection, 4), "big")
-    return decode_response(type(request).response_type, _exactly(connection, size), version=version)[1]
+    size = int.from_bytes(receive_exactly(connection, 4), "big")
+    return decode_response(type(request).response_type, receive_exactly(connection, size), version=version)[1]
 
 
 def frame(request: Request[Any], version: int) -> bytes:
     """Return the bytes of a request."""
     return b"".join(encode_request(request, version=version, correlation_id=1, client_id="hostile"))
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise ConnectionError("the broker closed the connection")
-        data += more
-    return data
 
 
 def _held(case: str, door: Door, count: int, open_one: Callable[[int], socket.socket]) -> Iterator[Row]:

@@ -22,6 +22,7 @@ from typing import Final
 import trio
 
 from tests.hostile.table import Row
+from tests.support.exact_receive import receive_exactly
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.frames import encode_request
 
@@ -111,18 +112,8 @@ def ask(connection: socket.socket) -> None:
     """Send ApiVersions and receive all of its answer."""
     connection.settimeout(_PATIENCE_SECONDS)
     connection.sendall(_HELLO)
-    size = int.from_bytes(_received(connection, 4), "big")
-    _received(connection, size)
-
-
-def _received(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise ConnectionError("the broker closed the connection")
-        data += more
-    return data
+    size = int.from_bytes(receive_exactly(connection, 4), "big")
+    receive_exactly(connection, size)
 
 
 def answered_within(broker: StormedBroker, seconds: float) -> float | None:
