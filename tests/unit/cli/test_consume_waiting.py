@@ -44,7 +44,7 @@ from triokafka.cli.formatters import make_formatter
         ),
     ],
 )
-def test_line_names_what_the_run_waits_for(
+def test_line_names_the_awaited_records_or_partitions(
     start: ConsumedTopics, more: dict[str, str], assigned: bool, expected: str
 ) -> None:
     options = {"default_api_timeout_ms": 5_000, "auto_offset_reset": "latest", **more}
