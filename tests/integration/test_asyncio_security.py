@@ -11,7 +11,7 @@ import pytest
 from tests.support.asyncio_programs import run
 from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer
 from triokafka.asyncio.abc import AbstractTokenProvider
-from triokafka.asyncio.bridge import Bridge, TokenProvider
+from triokafka.asyncio.bridge import Bridge, BridgedTokenProvider
 from triokafka.asyncio.errors import KafkaConnectionError, SaslAuthenticationFailed
 from triokafka.testing.blocking import running_broker
 
@@ -48,7 +48,7 @@ def test_token_provider_runs_in_the_loop_of_the_program() -> None:
 
     async def program() -> None:
         bridge = Bridge(asyncio.get_running_loop(), 40_000)
-        assert await bridge.call(TokenProvider(bridge, Provider()).token) == "token"
+        assert await bridge.call(BridgedTokenProvider(bridge, Provider()).token) == "token"
 
     run(program())
 

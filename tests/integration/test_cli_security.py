@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.test_cli import Tool
 from tests.support.broker_process import BrokerProcess
-from triokafka.cli.acls.chosen import Chosen
+from triokafka.cli.acls.chosen import ChosenAcls
 from triokafka.cli.add_scram import scram_record
 from triokafka.cli.app import run
 from triokafka.security.acl import AclOperation, AclPatternType, AclPermissionType
@@ -32,7 +32,7 @@ def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: py
     return Tool(broker, capfdbinary, monkeypatch)
 
 
-def entries(chosen: Chosen) -> set[tuple[str, str, str, str, str]]:
+def entries(chosen: ChosenAcls) -> set[tuple[str, str, str, str, str]]:
     return {
         (acl.resource_type.name, acl.resource_name, acl.principal, acl.operation.name, acl.host)
         for acl in chosen.bindings()
@@ -44,13 +44,13 @@ ALICE = ("User:alice",)
 
 class TestFlags:
     def test_acls_are_the_product_of_principals_hosts_and_operations(self) -> None:
-        acls = Chosen(
+        acls = ChosenAcls(
             topics=("t",), operations=("Read", "Write"), allow_principals=("User:a", "User:b"), allow_hosts=("h1", "h2")
         ).bindings()
         assert len(set(acls)) == 8 and {acl.permission_type for acl in acls} == {AclPermissionType.ALLOW}
 
     def test_everyone_but_one_from_one_host_is_one_command(self) -> None:
-        acls = Chosen(
+        acls = ChosenAcls(
             topics=("test",), operations=("read",), allow_principals=("User:*",), deny_principals=("User:liming",),
             deny_hosts=("192.168.1.117",),
         ).bindings()  # fmt: skip
@@ -60,7 +60,7 @@ class TestFlags:
         ]
 
     def test_producer_and_consumer_need_what_kafka_says(self) -> None:
-        producer = Chosen(
+        producer = ChosenAcls(
             topics=("t",), transactional_ids=("x",), allow_principals=ALICE, producer=True, idempotent=True
         )
         assert {entry[:2] + entry[3:4] for entry in entries(producer)} == {
@@ -68,7 +68,7 @@ class TestFlags:
             ("TRANSACTIONAL_ID", "x", "WRITE"), ("TRANSACTIONAL_ID", "x", "DESCRIBE"),
             ("CLUSTER", "kafka-cluster", "IDEMPOTENT_WRITE"),
         }  # fmt: skip
-        both = Chosen(topics=("t",), groups=("g",), allow_principals=ALICE, producer=True, consumer=True)
+        both = ChosenAcls(topics=("t",), groups=("g",), allow_principals=ALICE, producer=True, consumer=True)
         assert {entry[:2] + entry[3:4] for entry in entries(both)} == {
             ("TOPIC", "t", "WRITE"), ("TOPIC", "t", "DESCRIBE"), ("TOPIC", "t", "CREATE"), ("TOPIC", "t", "READ"),
             ("GROUP", "g", "READ"),
@@ -77,29 +77,32 @@ class TestFlags:
     @pytest.mark.parametrize(
         ("chosen", "problem"),
         [
-            (Chosen(allow_principals=ALICE), "Name a resource"),
-            (Chosen(topics=("t",)), "Name a principal"),
-            (Chosen(topics=("t",), allow_principals=("alice",)), "'alice' is not a principal: .* User:alice"),
-            (Chosen(topics=("t",), allow_hosts=("h",)), "--allow-host needs"),
-            (Chosen(topics=("t",), allow_principals=ALICE, operations=("fly",)), "no such operation"),
+            (ChosenAcls(allow_principals=ALICE), "Name a resource"),
+            (ChosenAcls(topics=("t",)), "Name a principal"),
+            (ChosenAcls(topics=("t",), allow_principals=("alice",)), "'alice' is not a principal: .* User:alice"),
+            (ChosenAcls(topics=("t",), allow_hosts=("h",)), "--allow-host needs"),
+            (ChosenAcls(topics=("t",), allow_principals=ALICE, operations=("fly",)), "no such operation"),
             (
-                Chosen(groups=("g",), allow_principals=ALICE, operations=("write",)),
+                ChosenAcls(groups=("g",), allow_principals=ALICE, operations=("write",)),
                 "WRITE is not an operation of GROUP 'g'",
             ),
-            (Chosen(topics=("t",), allow_principals=ALICE, consumer=True), "--consumer needs --group"),
-            (Chosen(topics=("t",), allow_principals=ALICE, idempotent=True), "--idempotent needs --producer"),
-            (Chosen(topics=("t",), allow_principals=ALICE, producer=True, operations=("read",)), "exclude --operation"),
-            (Chosen(topics=("t",), allow_principals=ALICE, pattern_type=AclPatternType.MATCH), "only for filters"),
+            (ChosenAcls(topics=("t",), allow_principals=ALICE, consumer=True), "--consumer needs --group"),
+            (ChosenAcls(topics=("t",), allow_principals=ALICE, idempotent=True), "--idempotent needs --producer"),
+            (
+                ChosenAcls(topics=("t",), allow_principals=ALICE, producer=True, operations=("read",)),
+                "exclude --operation",
+            ),
+            (ChosenAcls(topics=("t",), allow_principals=ALICE, pattern_type=AclPatternType.MATCH), "only for filters"),
         ],
     )
-    def test_contradictions_are_usage_errors(self, chosen: Chosen, problem: str) -> None:
+    def test_contradictions_are_usage_errors(self, chosen: ChosenAcls, problem: str) -> None:
         with pytest.raises(click.UsageError, match=problem):
             chosen.bindings()
 
     def test_filters_without_principal_are_about_all_acls_of_the_resource(self) -> None:
-        (one,) = Chosen(topics=("t",)).filters()
+        (one,) = ChosenAcls(topics=("t",)).filters()
         assert one[:4] == (2, "t", AclPatternType.LITERAL, None)
-        (exact,) = Chosen(topics=("t",), allow_principals=ALICE, operations=("DescribeConfigs",)).filters()
+        (exact,) = ChosenAcls(topics=("t",), allow_principals=ALICE, operations=("DescribeConfigs",)).filters()
         assert exact.operation is AclOperation.DESCRIBE_CONFIGS and exact.principal == "User:alice"
 
 

@@ -19,7 +19,7 @@ from benchmarks.clients.job import Job, Latency, Stall, Throughput
 from benchmarks.clients.process import measure
 from tests.support.command_output import next_line
 from triokafka.cli.load.brokers import MeasurementError
-from triokafka.cli.load.load_run import Api, Load, LoadRun, Summary
+from triokafka.cli.load.load_run import Api, Load, LoadRun, LoadSummary
 from triokafka.cli.load.payloads import json_values
 from triokafka.testing import running_broker
 
@@ -37,7 +37,7 @@ def one_line(done: subprocess.CompletedProcess[str], status: int, *words: str) -
         assert word in done.stderr.strip().splitlines()[-1]
 
 
-async def run_load(load: Load, bootstrap: str, said: list[str], **options: object) -> Summary:
+async def run_load(load: Load, bootstrap: str, said: list[str], **options: object) -> LoadSummary:
     with trio.fail_after(60):
         return await LoadRun(load, {"bootstrap_servers": bootstrap, **options}, said.append).perform()
 

@@ -17,7 +17,7 @@ from triokafka.errors import (
 )
 from triokafka.spark.planning.data_loss import KafkaDataLossError
 from triokafka.spark.planning.read_options import ReadOptions
-from triokafka.spark.planning.tasks import OffsetRange
+from triokafka.spark.planning.tasks import TaskRange
 from triokafka.spark.reading import task as reading
 from triokafka.spark.reading.topic_reader import RangePartition, TopicReader
 from triokafka.spark.schema import arrow_schema
@@ -172,7 +172,7 @@ def test_a_sentence_comes_without_the_frames_of_the_loop(bootstrap: str) -> None
     with pytest.raises(UnknownTopicOrPartitionError) as planned:
         reader(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}).partitions()
     with pytest.raises(KafkaDataLossError) as read:
-        list(reader(bootstrap, "any").read(RangePartition((OffsetRange(make_topic(bootstrap), 0, 5, 6),))))
+        list(reader(bootstrap, "any").read(RangePartition((TaskRange(make_topic(bootstrap), 0, 5, 6),))))
     for failed in (planned, read):
         assert not [entry for entry in failed.traceback if "site-packages" in str(entry.path)]
 

@@ -22,7 +22,7 @@ from tests.support.broker_process import BrokerProcess
 from triokafka.errors import ConfigurationError, KafkaTimeoutError
 from triokafka.spark.planning.data_loss import KafkaDataLossError
 from triokafka.spark.planning.read_options import ReadOptions
-from triokafka.spark.planning.tasks import OffsetRange
+from triokafka.spark.planning.tasks import TaskRange
 from triokafka.spark.reading.topic_reader import RangePartition, TopicReader
 
 LAST: Final = 2**63 - 1
@@ -343,7 +343,7 @@ def test_one_partition_is_read_many_times_at_once_in_one_worker(bootstrap: str) 
     made = TopicReader(ReadOptions.parse(options(bootstrap, topic, batchRows="50")))
 
     def whole(start: int, end: int) -> list[int]:
-        task = RangePartition((OffsetRange(topic, 0, start, end),))
+        task = RangePartition((TaskRange(topic, 0, start, end),))
         return [int(value) for batch in made.read(task) for value in batch["value"].to_pylist()]
 
     with ThreadPoolExecutor(8) as threads:
@@ -351,7 +351,7 @@ def test_one_partition_is_read_many_times_at_once_in_one_worker(bootstrap: str) 
         for (start, end), found in zip(asked, threads.map(lambda ends: whole(*ends), asked), strict=True):
             assert found == list(range(start, end))
     # One thread, and two tasks of which each gives a piece in turn, the second where the first stands.
-    one, two = (iter(made.read(RangePartition((OffsetRange(topic, 0, start, start + 300),)))) for start in (0, 50))
+    one, two = (iter(made.read(RangePartition((TaskRange(topic, 0, start, start + 300),)))) for start in (0, 50))
     pieces: dict[int, list[int]] = {1: [], 2: []}
     for _ in range(3):
         for number, batches in ((1, one), (2, two)):
@@ -363,7 +363,7 @@ def test_one_partition_is_read_many_times_at_once_in_one_worker(bootstrap: str) 
 
 def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_all_the_same(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(100)])
-    pieces = tuple(OffsetRange(topic, 0, start, start + 10) for start in (60, 0, 30))
+    pieces = tuple(TaskRange(topic, 0, start, start + 10) for start in (60, 0, 30))
     batches = TopicReader(ReadOptions.parse(options(bootstrap, topic))).read(RangePartition(pieces))
     assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == [
         *range(60, 70),
@@ -636,9 +636,9 @@ def test_a_range_that_is_gone_whole_is_passed_over(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
     reader = TopicReader(ReadOptions.parse(options(bootstrap, topic, failOnDataLoss="false")))
     delete_before(bootstrap, topic, 15)
-    task = RangePartition((OffsetRange(topic, 0, 2, 9), OffsetRange(topic, 0, 12, 17)))
+    task = RangePartition((TaskRange(topic, 0, 2, 9), TaskRange(topic, 0, 12, 17)))
     assert [int(value) for batch in reader.read(task) for value in batch["value"].to_pylist()] == [15, 16]
-    beyond = RangePartition((OffsetRange(topic, 0, 30, 40),))
+    beyond = RangePartition((TaskRange(topic, 0, 30, 40),))
     assert list(reader.read(beyond)) == []
     strict = TopicReader(ReadOptions.parse(options(bootstrap, topic)))
     with pytest.raises(KafkaDataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*\[30, 40\).* from 15 to 20"):
@@ -665,7 +665,7 @@ def test_a_log_that_ends_within_a_range_has_lost_the_rest(bootstrap: str, fails:
     """A topic made anew with fewer records, under a planned batch: nothing is out of range, and nothing ever comes."""
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
     asked = options(bootstrap, topic, failOnDataLoss=fails, **{"kafkaConsumer.pollTimeoutMs": "1500"})
-    batches = TopicReader(ReadOptions.parse(asked)).read(RangePartition((OffsetRange(topic, 0, 10, 25),)))
+    batches = TopicReader(ReadOptions.parse(asked)).read(RangePartition((TaskRange(topic, 0, 10, 25),)))
     assert next(batches).num_rows == 10
     if fails == "true":
         with pytest.raises(KafkaDataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*\[20, 25\).* from 0 to 20"):

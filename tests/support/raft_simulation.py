@@ -15,7 +15,7 @@ from uuid import UUID
 from tests.support.raft_invariants import RaftInvariants
 from tests.support.raft_memory_log import MemoryRaftLog
 from triokafka.broker_stub.metadata.records import encode_snapshot_footer
-from triokafka.broker_stub.raft.effects import Reply, Send
+from triokafka.broker_stub.raft.effects import PendingResponse, Send
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.quorum_history import QuorumHistory
@@ -395,7 +395,7 @@ class RaftSimulation:
         reply.notify(answer)
         self.step(destination)
 
-    def handle(self, node: SimulatedNode, request: Request[Any]) -> Reply[Any]:
+    def handle(self, node: SimulatedNode, request: Request[Any]) -> PendingResponse[Any]:
         """Give a request to a node."""
         core, now = node.running, self.now
         match request:
@@ -417,7 +417,7 @@ class RaftSimulation:
                 return core.update_voter(request, listener="CONTROLLER", now=now)
             case ApiVersionsRequest():
                 feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
-                reply = Reply[ApiVersionsResponse]()
+                reply = PendingResponse[ApiVersionsResponse]()
                 response = ApiVersionsResponse(api_keys=[], supported_features=[feature])
                 core.quorum.effects.answer(reply, response)
                 return reply
@@ -471,7 +471,7 @@ class RaftSimulation:
 
     # Changes of the voters
 
-    def add_voter(self, node: SimulatedNode) -> Reply[Any] | None:
+    def add_voter(self, node: SimulatedNode) -> PendingResponse[Any] | None:
         """Ask the leader to add a voter."""
         if not self.leaders:
             return None
@@ -488,7 +488,7 @@ class RaftSimulation:
         self.step(leader)
         return reply
 
-    def remove_voter(self, node: SimulatedNode, *, leader: SimulatedNode | None = None) -> Reply[Any] | None:
+    def remove_voter(self, node: SimulatedNode, *, leader: SimulatedNode | None = None) -> PendingResponse[Any] | None:
         """Ask the leader to remove a voter."""
         if not self.leaders:
             return None

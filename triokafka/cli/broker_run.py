@@ -175,10 +175,10 @@ class _Settling:
 
 
 @contextmanager
-def _opening_logs() -> Iterator[Callable[[int], None] | None]:
+def _opening_logs() -> Iterator[Callable[[int], None]]:
     """Show a progress bar while the broker opens its logs, which is slow after a crash.
 
-    Yields the ``log_opened`` of `Node`; None where no progress is shown.
+    Yields the ``log_opened`` of `Node`.
     """
     lock = threading.Lock()
 
@@ -192,7 +192,7 @@ def _opening_logs() -> Iterator[Callable[[int], None] | None]:
                     advance = bar.enter_context(progress("opening logs", count, shown=True))
                 advance(1)
 
-        yield log_opened if shows_progress() else None
+        yield log_opened if shows_progress() else lambda count: None
 
 
 async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | None, page: _Page | None) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 import triokafka
 from triokafka.cli.broker import command
-from triokafka.cli.broker_options import Options, WrongUse, plain_options, properties_of
+from triokafka.cli.broker_options import BrokerOptions, WrongUse, plain_options, properties_of
 
 WORDS = (
     *("--listen", "--listen=h:1", "--listen=", "--data-dir", "--data-dir=/d", "--set", "--set=a=b", "--in-memory"),
@@ -22,14 +22,14 @@ WORDS = (
 )
 
 
-def read_by_click(arguments: list[str]) -> Options | None:
+def read_by_click(arguments: list[str]) -> BrokerOptions | None:
     """None when click has something to say about them."""
     try:
         found = command.make_context("broker", arguments).params
     except (click.exceptions.Exit, click.ClickException):
         return None
     assert found.pop("config_file") is None
-    return Options(**found)
+    return BrokerOptions(**found)
 
 
 @pytest.mark.parametrize("first", ["", *WORDS])
@@ -56,8 +56,8 @@ def test_what_brokers_are_mostly_started_with_is_plain() -> None:
         "--set=d=",
         "--in-memory",
     ]
-    assert plain_options(words) == Options(["h:1", "h:2"], ["/a", "/b"], True, settings=["a=b=c", "d="])
-    assert plain_options([]) == Options([], [], settings=[])
+    assert plain_options(words) == BrokerOptions(["h:1", "h:2"], ["/a", "/b"], True, settings=["a=b=c", "d="])
+    assert plain_options([]) == BrokerOptions([], [], settings=[])
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-v"], ["--nodes", "3"], ["--listen"], ["--lis", "h:1"], ["x"], [""]])
@@ -68,7 +68,7 @@ def test_all_else_is_for_click(words: list[str]) -> None:
 def test_several_brokers_need_ports_that_there_are() -> None:
     def properties(nodes: int, *listeners: str, **settings: str) -> dict[str, str]:
         said = [f"{name}={value}" for name, value in settings.items()]
-        return properties_of(Options(listeners, [], True, settings=said, nodes=nodes))
+        return properties_of(BrokerOptions(listeners, [], True, settings=said, nodes=nodes))
 
     with pytest.raises(WrongUse, match=r"--nodes 5: .* on ports 65533 to 65537, but the highest port is 65535"):
         properties(5, "127.0.0.1:65533")

@@ -17,7 +17,7 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 from tests.support.token_server import TokenServer
 from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
 from triokafka.security.oauth.allowed import FILES_VARIABLE, URLS_VARIABLE, allowed
-from triokafka.security.oauth.endpoint import Endpoint, check_scheme
+from triokafka.security.oauth.endpoint import OAuthEndpoint, check_scheme
 from triokafka.security.oauth.jwks import JwksValidator, KeyRefresh
 from triokafka.security.oauth.options import OAuthSettings, retrieved_tokens
 from triokafka.security.oauth.refresh_window import RefreshWindow
@@ -163,7 +163,7 @@ def test_a_key_is_used_with_its_own_algorithm_only() -> None:
 
 async def test_keys_come_from_a_file_and_stay_when_it_is_broken(tmp_path: Path) -> None:
     server, file = TokenServer(), tmp_path / "keys.json"
-    endpoint = Endpoint(f"file://{file}", "option")
+    endpoint = OAuthEndpoint(f"file://{file}", "option")
     rules = ClaimRules(audiences=frozenset({"kafka"}))
     validator = JwksValidator(RealWorld(), endpoint, rules, refresh_ms=1)
     with pytest.raises(InvalidTokenError, match="not loaded yet"):

@@ -46,7 +46,7 @@ class FutureRecordMetadata(Future):
         # `send`.
         with chunk.lock:
             listeners = chunk.listeners
-            if len(listeners) == self.index >= chunk.told:
+            if len(listeners) == self.index >= chunk.notified:
                 listeners.append(f)
                 return self
         return self._listen(f, None)

@@ -123,11 +123,11 @@ class Stage:
     async def _hand_over(self, producer: Producer, chunk: Chunk) -> None:
         count, columns = chunk.take()
         try:
-            while (begin := chunk.told) < count:
+            while (begin := chunk.notified) < count:
                 await self._send(producer, chunk, {name: column[begin:] for name, column in columns.items()})
         finally:
             # After cancellation, no caller may wait for these records for ever.
-            while chunk.told < count:
+            while chunk.notified < count:
                 chunk.handed(
                     ClosedError("the producer was closed while it accepted the record; the record may have been sent")
                 )

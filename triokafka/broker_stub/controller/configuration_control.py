@@ -334,7 +334,7 @@ def _check_pools(now: BrokerConfig, configs: Mapping[str, str]) -> None:
             )
 
 
-def _definition_of(resource_type: int, name: str) -> log_config.ConfigDefinition | ConfigDefinition | None:
+def _definition_of(resource_type: int, name: str) -> log_config.LogConfigDefinition | ConfigDefinition | None:
     match resource_type:
         case ConfigResourceType.TOPIC:
             return log_config.DEFINITIONS.get(name)

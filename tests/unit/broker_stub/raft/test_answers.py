@@ -11,7 +11,7 @@ import pytest
 from tests.support.raft_memory_log import MemoryRaftLog
 from triokafka import errors
 from triokafka.broker_stub.raft import messages
-from triokafka.broker_stub.raft.effects import Reply
+from triokafka.broker_stub.raft.effects import PendingResponse
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.quorum import LARGEST_STEP, LAST_EPOCH
 from triokafka.broker_stub.raft.quorum_state import ElectionState
@@ -92,7 +92,7 @@ class OneNode:
         self.settle()
         return self
 
-    def result(self, reply: Reply[Any]) -> Any:
+    def result(self, reply: PendingResponse[Any]) -> Any:
         """Return the answer to a request; fail if there is none yet."""
         self.settle()
         assert reply.result is not None, "no answer yet"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from triokafka.client.producer.sequences import ProducerIdentity
-from triokafka.client.producer.transactions.coordinator_call import GROUP, Outcome
+from triokafka.client.producer.transactions.coordinator_call import GROUP, CallOutcome
 from triokafka.client.producer.transactions.manager import TransactionManager
 from triokafka.client.producer.transactions.transaction_state import TransactionState as State
 from triokafka.errors import (
@@ -63,7 +63,7 @@ class Bench:
     def initialize(self, producer_id: int = 7, epoch: int = 0) -> TransactionManager:
         self.manager.initialize()
         response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
-        assert self.call(InitProducerIdRequest).answered(response) is Outcome.DONE
+        assert self.call(InitProducerIdRequest).answered(response) is CallOutcome.DONE
         return self.manager
 
     def begin(self, *partitions: TopicPartition) -> TransactionManager:
@@ -75,11 +75,11 @@ class Bench:
         for partition in partitions:
             self.manager.add_partition(partition)
         if partitions and not self.manager.implicit:
-            assert self.call(AddPartitionsToTxnRequest).answered(added(*partitions)) is Outcome.DONE
+            assert self.call(AddPartitionsToTxnRequest).answered(added(*partitions)) is CallOutcome.DONE
         return self.manager
 
-    def end(self, code: int = 0, **identity: int) -> Outcome:
-        outcome: Outcome = self.call(EndTxnRequest).answered(EndTxnResponse(error_code=code, **identity))
+    def end(self, code: int = 0, **identity: int) -> CallOutcome:
+        outcome: CallOutcome = self.call(EndTxnRequest).answered(EndTxnResponse(error_code=code, **identity))
         return outcome
 
 
@@ -259,7 +259,7 @@ def test_only_the_missing_offsets_are_sent_again() -> None:
     pending = manager.add_offsets(BILLING, {ORDERS_0: OffsetAndMetadata(5), ORDERS_1: OffsetAndMetadata(6)})
     response = stored(ORDERS_0)
     response.topics += stored(ORDERS_1, code=14).topics
-    assert bench.call(TxnOffsetCommitRequest).answered(response) is Outcome.RETRY
+    assert bench.call(TxnOffsetCommitRequest).answered(response) is CallOutcome.RETRY
     again = bench.call(TxnOffsetCommitRequest)
     assert [p.partition_index for t in again.request.topics for p in t.partitions] == [1]
     again.answered(stored(ORDERS_1))
@@ -281,7 +281,7 @@ def test_offsets_find_a_group_coordinator_that_moved(code: int) -> None:
     bench = Bench(2)
     bench.begin().add_offsets(BILLING, {ORDERS_0: OffsetAndMetadata(5)})
     call = bench.call(TxnOffsetCommitRequest)
-    assert call.answered(stored(ORDERS_0, code=code)) is Outcome.FIND_AGAIN
+    assert call.answered(stored(ORDERS_0, code=code)) is CallOutcome.FIND_AGAIN
 
 
 # ---------------------------------------------------------------- answers with errors
@@ -290,13 +290,13 @@ def test_offsets_find_a_group_coordinator_that_moved(code: int) -> None:
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
-        (14, Outcome.RETRY),
-        (15, Outcome.FIND_AGAIN),
-        (16, Outcome.FIND_AGAIN),
-        (51, Outcome.RETRY_SOON),
+        (14, CallOutcome.RETRY),
+        (15, CallOutcome.FIND_AGAIN),
+        (16, CallOutcome.FIND_AGAIN),
+        (51, CallOutcome.RETRY_SOON),
     ],
 )
-def test_retriable_answers_repeat_the_request(code: int, outcome: Outcome) -> None:
+def test_retriable_answers_repeat_the_request(code: int, outcome: CallOutcome) -> None:
     bench = Bench()
     bench.manager.initialize()
     assert bench.call(InitProducerIdRequest).answered(InitProducerIdResponse(error_code=code)) is outcome
@@ -310,7 +310,7 @@ def test_retriable_answers_repeat_the_request(code: int, outcome: Outcome) -> No
     bench.call(TxnOffsetCommitRequest).answered(stored(ORDERS_0))
     manager.begin_commit()
     assert bench.end(code) is outcome
-    assert bench.end() is Outcome.DONE
+    assert bench.end() is CallOutcome.DONE
     assert manager.committed is True
 
 
