@@ -311,7 +311,7 @@ async def test_the_provider_is_asked_again_after_a_passing_failure_only(provider
         for answer, words in (
             (b"no json", "is not JSON"),
             (b"{}", "no access_token"),
-            (b'{"access_token": "x"}', "no JWT"),
+            (b'{"access_token": "x"}', "not a JWT"),
         ):
             provider.answer = answer
             assert words in await refusal(with_endpoint(running, provider))

@@ -102,7 +102,7 @@ def test_what_is_wrong_with_a_store_is_said_without_its_password(files: Files, t
         ({"cafile": files.path("trust.p12"), "password": "wr0ng"}, "cafile: .*password"),
         ({"certfile": files.path("trust.jks"), "password": "changeit"}, "no private key"),
         ({"certfile": str(damaged), "password": "changeit"}, "truncated|damaged"),
-        ({"cafile": files.path("trust.p12"), "password": b"\xff"}, "no text"),
+        ({"cafile": files.path("trust.p12"), "password": b"\xff"}, "not text"),
     ):
         with pytest.raises(ConfigurationError, match=reason) as raised:
             create_ssl_context(**options)

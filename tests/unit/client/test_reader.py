@@ -281,7 +281,7 @@ async def test_bounds_are_ends_times_or_offsets() -> None:
     assert await ranges({0: 1, 1: "earliest"}, mixed) == {T0: (1, 6), T1: (4, 10)}  # type: ignore[arg-type]
     for bound, sentence in (
         ({2: 0}, "no partition t-2: topic 't' has 0 to 1"),
-        ({TopicPartition("u", 0): 0}, "no partition of t"),
+        ({TopicPartition("u", 0): 0}, "not a partition of t"),
         ({0: "first"}, "start='first'"),
         (-3, "start=-3"),
         (True, "start=True"),
