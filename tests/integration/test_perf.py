@@ -102,15 +102,24 @@ def test_without_arguments_it_measures_against_a_sink_and_says_so() -> None:
 
 
 def test_a_payload_file_and_other_options_reach_the_broker(tmp_path: Path) -> None:
-    payload = tmp_path / "payload"
-    payload.write_text("one\ntwo\n")
+    payload, config = tmp_path / "payload", tmp_path / "producer.properties"
+    payload.write_text("one|two")
+    config.write_text("acks=1\nenable.idempotence=false\n")
     done = perf(
         *("--against", "memory", "--payload-file", str(payload), "--num-records", "10", "--api", "bound"),
-        *("-X", "request.timeout.ms=5000", "-X", "enable_idempotence=false"),
+        *("--payload-delimiter", "|", "-X", "request.timeout.ms=5000", "--command-config", str(config)),
     )
     assert done.returncode == 0, done.stderr
     assert "10 records acknowledged" in done.stdout
     assert "keeps all records in memory" in done.stderr
+
+
+def test_options_of_a_file_precede_the_defaults_of_the_command_only(tmp_path: Path) -> None:
+    config = tmp_path / "producer.properties"
+    config.write_text("acks=1\nenable.idempotence=true\nbatch.size=1000\n")
+    file = ("--command-config", str(config))
+    one_line(perf(*file), 2, "enable_idempotence", "acks")
+    one_line(perf(*file, "--acks", "all", "-X", "no.such=1"), 2, "no_such")
 
 
 def test_an_unreachable_broker_is_one_line() -> None:
@@ -133,6 +142,8 @@ def test_an_unreachable_broker_is_one_line() -> None:
         (("--payload-file", "/no/such/file"), ("/no/such/file: No such file",)),
         (("--record-size", "99999999999"), ("--record-size", "104857600")),
         (("--compare", "-X", "retries=3"), ("--compare",)),
+        (("--compare", "--payload-delimiter", ";"), ("--compare", "--payload-delimiter")),
+        (("--payload-delimiter", "", "--payload-file", __file__), ("--payload-delimiter",)),
         (("--trougput", "5"), ("--throughput",)),
     ],
 )

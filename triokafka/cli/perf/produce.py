@@ -13,7 +13,7 @@ import click
 
 from triokafka.cli.app import describe
 from triokafka.cli.completing import topic_names
-from triokafka.cli.connection import bootstrap_option, given_profile, setting, timeout_ms
+from triokafka.cli.connection import bootstrap_option, given_profile, read_properties, setting, timeout_ms
 from triokafka.cli.counting import counted
 from triokafka.cli.load.brokers import IN_MEMORY, SINK, ready_process
 from triokafka.cli.load.documents import json_text
@@ -46,6 +46,10 @@ class Settings(NamedTuple):
     partition: int | None
     more: dict[str, Any]
     as_json: bool
+    file: dict[str, Any]
+    """Options of a properties file; those of the command line override them."""
+    payload_delimiter: str
+    interval_ms: float
 
 
 @click.command(
@@ -82,6 +86,10 @@ class Settings(NamedTuple):
     "--payload-file", metavar="FILE", help="Send the lines of a file in rotation instead of generated values."
 )
 @click.option(
+    "--payload-delimiter", metavar="TEXT", default=r"\n", show_default=r"\n",
+    help=r"What ends a value in --payload-file, with the escapes \n, \r, \t and \0.",
+)  # fmt: skip
+@click.option(
     "--throughput",
     "rate",
     type=Number(min=-1),
@@ -107,7 +115,12 @@ class Settings(NamedTuple):
     "--partition", type=Whole(min=0), help="Partition to send to.  [default with --api bound or --compare: 0]"
 )
 @click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="Producer call to measure.")
-@click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Set any other option of the producer.")
+@click.option("--reporting-interval", "interval_ms", type=Number(min=1), default=5_000, show_default=True,
+              metavar="MS", help="Interval of progress reports.")  # fmt: skip
+@click.option("--producer-config", "--producer.config", "--command-config", "config_file", metavar="FILE",
+              help="Properties file with options of the producer.")  # fmt: skip
+@click.option("-X", "--command-property", "properties", multiple=True, metavar="NAME=VALUE",
+              help="Set any other option of the producer.")  # fmt: skip
 @click.option(
     "--compare", is_flag=True, help="Also measure the other installed clients, in rotation; needs a checkout."
 )
@@ -120,6 +133,7 @@ def produce(
     records: int,
     size: int | None,
     payload_file: str | None,
+    payload_delimiter: str,
     rate: float | None,
     compression: str,
     acks: str,
@@ -127,6 +141,8 @@ def produce(
     batch_size: int,
     partition: int | None,
     api: str,
+    interval_ms: float,
+    config_file: str | None,
     properties: tuple[str, ...],
     compare: bool,
     rounds: int,
@@ -146,8 +162,12 @@ def produce(
         raise click.UsageError("--record-size and --payload-file exclude each other.")
     if rate is not None and rate != -1 and not 0 < rate <= 1_000_000:
         raise click.UsageError("--throughput takes records per second, above 0 and at most 1,000,000, or -1.")
-    if compare and properties:
-        raise click.UsageError("--compare and -X exclude each other: --compare gives all clients the same settings.")
+    alone = {"-X": properties, "--command-config": config_file, "--payload-delimiter": payload_delimiter != r"\n"}
+    if compare and any(alone.values()):
+        option = next(name for name, value in alone.items() if value)
+        raise click.UsageError(
+            f"--compare and {option} exclude each other: --compare gives all clients the same settings."
+        )
     settings = Settings(
         topic=topic or _OWN_TOPIC,
         records=records,
@@ -162,6 +182,9 @@ def produce(
         partition=partition,
         more=dict(setting("-X", text) for text in properties),
         as_json=as_json,
+        file=read_properties(config_file),
+        payload_delimiter=payload_delimiter,
+        interval_ms=interval_ms,
     )
     options = _options("localhost:9092" if bootstrap is None else bootstrap, settings)
     values = _values(settings)
@@ -198,18 +221,26 @@ def _options(bootstrap: str, settings: Settings) -> dict[str, Any]:
         raise click.UsageError(f"-X {twice[0]} duplicates an option of this command: see --help.")
     ctx = click.get_current_context()
     defaults = {**given_profile(ctx).options, "max_block_ms": timeout_ms(ctx), "close_timeout_ms": _CLOSE_MS}
-    checked = {**defaults, **options, **settings.more}
+    for name in options.keys() & settings.file.keys() - {"bootstrap_servers"}:
+        parameter = "compression" if name == "compression_type" else name
+        if ctx.get_parameter_source(parameter) is not click.core.ParameterSource.COMMANDLINE:
+            options[name] = settings.file[name]  # not the default of this command
+    checked = {**defaults, **settings.file, **options, **settings.more}
     configured(ProducerOptions.parse, checked)
     return checked
 
 
 def _values(settings: Settings) -> Sequence[bytes]:
+    from triokafka.cli.formatters import text_of
     from triokafka.cli.load.payloads import file_values, json_values
 
     if settings.payload_file is None:
         return json_values(settings.size)
+    delimiter = text_of({"": settings.payload_delimiter}, "", "")
+    if not delimiter:
+        raise click.UsageError("--payload-delimiter: the text is empty.")
     try:
-        return file_values(settings.payload_file)
+        return file_values(settings.payload_file, delimiter)
     except (OSError, ValueError) as error:
         raise click.UsageError(f"--payload-file: {describe(error)}.") from None
 
@@ -244,6 +275,7 @@ def _measure(options: dict[str, Any], values: Sequence[bytes], settings: Setting
         settings.api,  # type: ignore[arg-type]
         settings.rate,
         settings.partition,
+        settings.interval_ms / 1000,
     )
 
     reaching = hooked(options, options["max_block_ms"])
