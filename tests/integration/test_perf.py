@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -52,6 +53,23 @@ async def test_every_record_is_sent_and_acknowledged(api: Api, rate: float | Non
     assert summary.latency.measured > 0
     assert 0 < summary.latency.p50 <= summary.latency.worst
     assert not summary.interrupted
+
+
+@pytest.mark.parametrize(("api", "records"), [("send", 20), ("send-many", 2_000), ("bound", 20)])
+async def test_records_of_transactions_are_committed(api: Api, records: int) -> None:
+    async with running_broker() as broker:
+        address = broker.bootstrap_servers
+        load = Load("t", json_values(50), records, api, transaction_seconds=0.0)
+        summary = await run_load(load, address, [], transactional_id="load")
+        assert (summary.sent, summary.acknowledged, summary.failed) == (records, records, 0)
+        options: dict[str, Any] = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+        async with triokafka.Consumer("t", bootstrap_servers=address, **options) as consumer:
+            with trio.fail_after(60):
+                read = 0
+                while read < records:
+                    read += sum(map(len, (await consumer.poll(timeout_ms=1_000)).values()))
+            ends = await consumer.end_offsets(list(consumer.assignment()))
+    assert sum(ends.values()) > records + len(ends), "one transaction only"
 
 
 async def test_an_interrupt_ends_the_run_with_what_was_acknowledged() -> None:
@@ -142,6 +160,8 @@ def test_an_unreachable_broker_is_one_line() -> None:
         (("--payload-file", "/no/such/file"), ("/no/such/file: No such file",)),
         (("--record-size", "99999999999"), ("--record-size", "104857600")),
         (("--compare", "-X", "retries=3"), ("--compare",)),
+        (("--transactional-id", "x"), ("--against memory",)),
+        (("--compare", "--against", "memory", "--transaction-duration-ms", "5"), ("--compare", "--transactional-id")),
         (("--compare", "--payload-delimiter", ";"), ("--compare", "--payload-delimiter")),
         (("--payload-delimiter", "", "--payload-file", __file__), ("--payload-delimiter",)),
         (("--trougput", "5"), ("--throughput",)),

@@ -423,6 +423,7 @@ LOADS: Final = [
         "--num-records 20 --record-size 7", "--num-records 5 --payload-file {payload} --payload-delimiter |",
         "--num-records 3 --record-size 7 --command-property acks=1 --command-property compression.type=lz4",
         "--num-records 3 --record-size 7 --command-config {config} --reporting-interval 1000",
+        "--num-records 9 --record-size 7 --transactional-id {me} --transaction-duration-ms 60000",
         "--num-records 3 --record-size 7 --payload-file {payload}", "--num-records 3 --payload-file {payload}-no",
         "--num-records x --record-size 7", "--num-records 3 --record-size 0", "--num-records 3 --record-size 7 --nope",
         "--num-records 3 --record-size 7 --command-property no.such=1=2=3 --command-property acks=7",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _APIS: Final = ("send", "send-many", "bound")
 _OWN_TOPIC: Final = "perf"
 _CLOSE_MS: Final = 5_000
+_TRANSACTION_MS: Final = 3_000
 
 
 class Settings(NamedTuple):
@@ -50,6 +51,7 @@ class Settings(NamedTuple):
     """Options of a properties file; those of the command line override them."""
     payload_delimiter: str
     interval_ms: float
+    transaction_ms: float | None
 
 
 @click.command(
@@ -117,6 +119,9 @@ class Settings(NamedTuple):
 @click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="Producer call to measure.")
 @click.option("--reporting-interval", "interval_ms", type=Number(min=1), default=5_000, show_default=True,
               metavar="MS", help="Interval of progress reports.")  # fmt: skip
+@click.option("--transactional-id", metavar="ID", help="Send in transactions with this id.")
+@click.option("--transaction-duration-ms", "transaction_ms", type=Number(min=1), metavar="MS",
+              help=f"Commit a transaction after this time.  [default in transactions: {_TRANSACTION_MS}]")  # fmt: skip
 @click.option("--producer-config", "--producer.config", "--command-config", "config_file", metavar="FILE",
               help="Properties file with options of the producer.")  # fmt: skip
 @click.option("-X", "--command-property", "properties", multiple=True, metavar="NAME=VALUE",
@@ -142,6 +147,8 @@ def produce(
     partition: int | None,
     api: str,
     interval_ms: float,
+    transactional_id: str | None,
+    transaction_ms: float | None,
     config_file: str | None,
     properties: tuple[str, ...],
     compare: bool,
@@ -162,7 +169,22 @@ def produce(
         raise click.UsageError("--record-size and --payload-file exclude each other.")
     if rate is not None and rate != -1 and not 0 < rate <= 1_000_000:
         raise click.UsageError("--throughput takes records per second, above 0 and at most 1,000,000, or -1.")
-    alone = {"-X": properties, "--command-config": config_file, "--payload-delimiter": payload_delimiter != r"\n"}
+    more, file = dict(setting("-X", text) for text in properties), read_properties(config_file)
+    if transactional_id is None and transaction_ms is not None:
+        from triokafka.world.system import RealWorld
+
+        transactional_id = f"performance-producer-{RealWorld().random.getrandbits(64):016x}"
+    if transactional_id is not None:
+        more["transactional_id"] = transactional_id
+    is_transactional = {**file, **more}.get("transactional_id") is not None
+    if is_transactional and bootstrap is None and against != "memory":
+        raise click.UsageError("Transactions need --bootstrap-server or --against memory: the sink has none.")
+    alone = {
+        "-X": properties,
+        "--command-config": config_file,
+        "--payload-delimiter": payload_delimiter != r"\n",
+        "--transactional-id": is_transactional,
+    }
     if compare and any(alone.values()):
         option = next(name for name, value in alone.items() if value)
         raise click.UsageError(
@@ -180,11 +202,12 @@ def produce(
         batch_size=batch_size,
         api=api,
         partition=partition,
-        more=dict(setting("-X", text) for text in properties),
+        more=more,
         as_json=as_json,
-        file=read_properties(config_file),
+        file=file,
         payload_delimiter=payload_delimiter,
         interval_ms=interval_ms,
+        transaction_ms=(transaction_ms or _TRANSACTION_MS) if is_transactional else None,
     )
     options = _options("localhost:9092" if bootstrap is None else bootstrap, settings)
     values = _values(settings)
@@ -276,6 +299,7 @@ def _measure(options: dict[str, Any], values: Sequence[bytes], settings: Setting
         settings.rate,
         settings.partition,
         settings.interval_ms / 1000,
+        None if settings.transaction_ms is None else settings.transaction_ms / 1000,
     )
 
     reaching = hooked(options, options["max_block_ms"])
