@@ -19,7 +19,7 @@ from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptio
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(triokafka [a-z][^`\n]*)`")
 _PLACEHOLDER = re.compile(r"…|\.\.\.|<[a-z]+>|\[[A-Z]|\|")
-_FILES = re.compile(r"cannot be read|No such file|does not exist")
+_INCOMPLETE = re.compile(r"cannot be read|No such file|does not exist|requires an argument|^Missing ")
 
 
 def _shown_commands(text: str) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _problem(line: str) -> str:
     try:
         LEAVES[path].make_context(path[-1], arguments)
     except click.UsageError as error:
-        return "" if _FILES.search(error.message) else error.message
+        return "" if _INCOMPLETE.search(error.message) else error.message
     return ""
 
 
