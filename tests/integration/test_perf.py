@@ -149,9 +149,11 @@ def test_an_unreachable_broker_is_one_line() -> None:
     ("arguments", "words"),
     [
         (("-X", "liner_ms=3"), ("liner_ms", "linger_ms")),
-        (("-X", "linger.ms=3"), ("linger_ms", "--help")),
+        (("--linger-ms", "2", "-X", "linger.ms=3"), ("linger_ms", "--help")),
+        (("-X", "bootstrap.servers=h:1"), ("bootstrap_servers", "--help")),
         (("-X", "nonsense"), ("NAME=VALUE",)),
         (("-X", "request_timeout_ms=soon"), ("request_timeout_ms", "number")),
+        (("-X", "acks=1", "-X", "enable_idempotence=true"), ("enable_idempotence", "acks")),
         (("--acks", "1", "-X", "enable_idempotence=true"), ("enable_idempotence", "acks")),
         (("--bootstrap-server", "127.0.0.1:1"), ("--topic",)),
         (("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--against", "sink"), ("--against",)),

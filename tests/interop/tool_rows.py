@@ -159,7 +159,7 @@ CONFIGS: Final = [
         "--entity-type topics --entity-default --add-config retention.ms=1", "--broker x --add-config a=1",
     ),
     *rows("--describe", "configs describe", "--entity-type brokers", "--broker 1", "--broker-defaults",
-    "--topic orders", "--broker 1 --all"),
+    "--topic orders"),
     *rows(
         "--alter", "configs alter", "--broker 1 --delete-config log.cleaner.threads",
         "--broker-defaults --delete-config log.cleaner.threads", "--topic orders --add-config retention.ms=-1",
@@ -169,8 +169,7 @@ CONFIGS: Final = [
         "--user {me} --add-config producer_byte_rate=5,request_percentage=2.5",
         "--user {me} --delete-config producer_byte_rate,request_percentage", "--user bob --add-config nope=1",
         "--client {me} --add-config consumer_byte_rate=7", "--client {me} --delete-config consumer_byte_rate",
-        "--user {me} --client {me} --add-config request_percentage=2", "--client x --add-config nope=1",
-        "--user {me} --client {me} --delete-config request_percentage",
+        "--client x --add-config nope=1",
         "--user-defaults --add-config consumer_byte_rate=9", "--user-defaults --delete-config consumer_byte_rate",
         "--user x --add-config producer_byte_rate=y", "--user {me} --delete-config SCRAM-SHA-256",
         "--ip 10.0.0.1 --add-config connection_creation_rate=5",
@@ -268,7 +267,7 @@ TRANSACTIONS: Final = [
         "describe-producers --topic orders", "describe", "list --transactional-id-pattern [",
         "describe-producers --topic no --partition 0", "describe-producers --topic orders --partition 9",
         "abort --topic orders --partition 0",
-        "abort --topic orders --partition 0 --start-offset 999", "forceTerminateTransaction --transactional-id no",
+        "abort --topic orders --partition 0 --start-offset 999", "forceTerminateTransaction --transactionalId no",
     )
 ] + [
     Row(f"find-hanging {words}", f"transactions find-hanging {words}", nothing)
@@ -313,12 +312,12 @@ GROUPS: Final = [
             "reset-offsets --group empty --all-topics --to-earliest --to-latest",
             "reset-offsets --group empty --topic no --to-earliest",
             "reset-offsets --group empty --topic orders:9 --to-earliest",
+            "reset-offsets --group empty --topic orders --to-earliest --execute --dry-run",
+            "reset-offsets --group empty --all-topics --from-file no-such-file",
             "reset-offsets --group empty --topic orders --shift-by x",
             "reset-offsets --group empty --topic orders --by-duration 1H",
             "reset-offsets --group empty --topic orders --to-datetime yesterday",
             "reset-offsets --group empty --topic orders --to-offset -1",
-            "reset-offsets --group empty --topic orders --to-earliest --execute --dry-run",
-            "reset-offsets --group empty --topic orders --from-file no-such-file",
             "reset-offsets --group empty --topic orders --topic pay --shift-by 1 --dry-run",
             "reset-offsets --group empty --group other --topic orders --to-latest --export",
             "delete-offsets --group empty", "describe --group empty --members --offsets",
@@ -407,8 +406,8 @@ READING: Final = [
         "shapes --partition 0 --timeout-ms 500", "shapes --partition 0 --offset latest --timeout-ms 500",
         "shapes --partition 1 --offset earliest --timeout-ms 500", "shapes --partition 0 --offset nowhere",
         "shapes --partition 0 --offset 1 --from-beginning", "shapes --partition x", "shapes --max-messages x",
-        "shapes --partition 0 --group g", "shapes --isolation-level x", "shapes --include s.*",
-        "shapes --consumer-property client.id=x --from-beginning --max-messages 1", "shapes --nonsense",
+        "shapes --isolation-level x", "shapes --include s.*",
+        "shapes --command-property client.id=x --from-beginning --max-messages 1", "shapes --nonsense",
     )
 ] + [
     Row(words, f"consume {words}", lines)
@@ -420,7 +419,7 @@ READING: Final = [
 LOADS: Final = [
     Row(words := f"--topic {{me}}-load --throughput -1 {more}", f"perf produce {words}", nothing)
     for more in (
-        "--num-records 20 --record-size 7", "--num-records 5 --payload-file {payload} --payload-delimiter |",
+        "--num-records 20 --record-size 7", "--num-records 5 --payload-file {payload} --payload-delimiter ;",
         "--num-records 3 --record-size 7 --command-property acks=1 --command-property compression.type=lz4",
         "--num-records 3 --record-size 7 --command-config {config} --reporting-interval 1000",
         "--num-records 9 --record-size 7 --transactional-id {me} --transaction-duration-ms 60000",

@@ -239,15 +239,19 @@ def _options(bootstrap: str, settings: Settings) -> dict[str, Any]:
         "linger_ms": settings.linger_ms,
         "batch_size": settings.batch_size,
     }
-    twice = [name for name in settings.more if name in options]
+    ctx = click.get_current_context()
+
+    def is_given(name: str) -> bool:
+        parameter = {"compression_type": "compression", "bootstrap_servers": "bootstrap"}.get(name, name)
+        return ctx.get_parameter_source(parameter) is click.core.ParameterSource.COMMANDLINE
+
+    twice = [name for name in settings.more if name == "bootstrap_servers" or (name in options and is_given(name))]
     if twice:
         raise click.UsageError(f"-X {twice[0]} duplicates an option of this command: see --help.")
-    ctx = click.get_current_context()
     defaults = {**given_profile(ctx).options, "max_block_ms": timeout_ms(ctx), "close_timeout_ms": _CLOSE_MS}
-    for name in options.keys() & settings.file.keys() - {"bootstrap_servers"}:
-        parameter = "compression" if name == "compression_type" else name
-        if ctx.get_parameter_source(parameter) is not click.core.ParameterSource.COMMANDLINE:
-            options[name] = settings.file[name]  # not the default of this command
+    for name, value in {**settings.file, **settings.more}.items():
+        if name in options and name != "bootstrap_servers" and not is_given(name):
+            options[name] = value  # not the default of this command
     checked = {**defaults, **settings.file, **options, **settings.more}
     configured(ProducerOptions.parse, checked)
     return checked
