@@ -267,11 +267,14 @@ TRANSACTIONS: Final = [
         "describe-producers --topic orders", "describe", "list --transactional-id-pattern [",
         "describe-producers --topic no --partition 0", "describe-producers --topic orders --partition 9",
         "abort --topic orders --partition 0",
-        "abort --topic orders --partition 0 --start-offset 999", "forceTerminateTransaction --transactionalId no",
+        "abort --topic orders --partition 0 --start-offset 999",
     )
 ] + [
-    Row(f"find-hanging {words}", f"transactions find-hanging {words}", nothing)
-    for words in ("--broker-id 1", "--topic orders", "--topic orders --partition 0")
+    Row(words, f"transactions {words}", nothing)
+    for words in (
+        "forceTerminateTransaction --transactionalId no", "find-hanging --broker-id 1", "find-hanging --topic orders",
+        "find-hanging --topic orders --partition 0",
+    )
 ]  # fmt: skip
 QUORUM: Final = [
     *rows("describe", "quorum describe", "--status", fix=quorum),
@@ -394,7 +397,7 @@ FORMATS: Final = [
     "--formatter org.apache.kafka.tools.consumer.NoOpMessageFormatter",
     "--formatter org.apache.kafka.tools.consumer.LoggingMessageFormatter",
     "--formatter no.such.Formatter", f"--value-deserializer {_JAVA}IntegerDeserializer",
-    f"--value-deserializer {_JAVA}LongDeserializer --skip-message-on-error", "--enable-systest-events",
+    "--enable-systest-events",
     "--isolation-level read_committed",
 ]  # fmt: skip
 """Options of the console consumer, of which the output counts to the byte."""
@@ -431,7 +434,7 @@ LOADS: Final = [
 MEASUREMENTS: Final = [
     Row(f"--topic measured --num-records {words}", f"perf consume --topic measured --num-records {words}{csv}", fix)
     for words, csv, fix in [
-        ("10", " --csv", measured), ("10 --from-latest --timeout 500 --hide-header", "", nothing),
+        ("10", " --csv", measured),
         ("10 --show-detailed-stats --timeout 500", "", titles), ("10 --group g --fetch-size 1000", " --csv", measured),
         ("10 --command-property fetch.min.bytes=1", " --csv", measured), ("x", "", nothing),
     ]

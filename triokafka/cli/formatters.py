@@ -89,7 +89,8 @@ class DefaultFormatter:
     ``print.timestamp``, ``print.partition``, ``print.offset``, ``print.delivery``, ``print.epoch``, ``print.headers``,
     ``print.key`` (all false) and ``print.value`` (true), separated by ``key.separator`` (a tab) and ended by
     ``line.separator`` (a new line). ``headers.separator`` (a comma) separates headers, ``null.literal`` (``null``)
-    represents null. Only share groups count deliveries, which are not read here: it is always ``NONE``.
+    represents null. Only share groups count deliveries, which are not read here: it is always
+    ``NOT_PRESENT``.
     """
 
     PROPERTIES: Final = frozenset(
@@ -125,7 +126,7 @@ class DefaultFormatter:
         if shows["offset"]:
             parts.append(f"Offset:{record.offset}".encode())
         if shows["delivery"]:
-            parts.append(b"Delivery:NONE")
+            parts.append(b"Delivery:NOT_PRESENT")
         if shows["epoch"]:
             parts.append(f"Epoch:{record.leader_epoch}".encode())
         if shows["headers"]:

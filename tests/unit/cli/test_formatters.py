@@ -36,7 +36,7 @@ def test_everything_in_kafkas_order() -> None:
     shown = {f"print_{name}": "true" for name in parts}
     headers = (("a", b"1"), ("b", None))
     assert printed(record_=record(headers=headers, leader_epoch=2), **shown) == (
-        b"CreateTime:5\tPartition:3\tOffset:17\tDelivery:NONE\tEpoch:2\ta:1,b:null\tk\tv\n"
+        b"CreateTime:5\tPartition:3\tOffset:17\tDelivery:NOT_PRESENT\tEpoch:2\ta:1,b:null\tk\tv\n"
     )
     assert printed(record_=record(), **shown).endswith(b"\tNO_HEADERS\tk\tv\n")
     assert printed(record_=record(timestamp_type=1), print_timestamp="true") == b"LogAppendTime:5\tv\n"
