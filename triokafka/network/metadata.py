@@ -20,6 +20,8 @@ _LEADER_NOT_AVAILABLE: Final = 5
 _FIRST_RELIABLE_EPOCHS: Final = 9
 _STEP: Final = 200
 """Partitions to take from a response in one step, which is about two milliseconds of work."""
+_MOST_LISTED: Final = 20
+"""Partitions and brokers that a log line lists."""
 
 
 class Metadata:
@@ -283,7 +285,8 @@ class Metadata:
         name = described.name or ""
         numbers = sorted(p.partition_index for p in described.partitions)
         if not numbers or numbers != list(range(len(numbers))):
-            logger.warning("topic %r: the metadata lists partitions %s; requesting it again", name, numbers)
+            listed = f"{numbers[:_MOST_LISTED]}" + (" and more" if len(numbers) > _MOST_LISTED else "")
+            logger.warning("topic %r: the metadata lists partitions %s; requesting it again", name, listed)
             return None
         before = self.cluster.topics.get(name)
         if before is not None and before.topic_id.int and described.topic_id.int not in (0, before.topic_id.int):
@@ -340,10 +343,14 @@ class Metadata:
 
 def _nodes_of(response: MetadataResponse) -> dict[int, Node]:
     nodes: dict[int, Node] = {}
+    impossible: list[Node] = []
     for broker in response.brokers:
         node = Node(broker.node_id, broker.host, broker.port, broker.rack)
         if can_be_reached(node):
             nodes[node.node_id] = node
         else:
-            logger.warning("metadata names a broker that cannot be reached: %s", node)
+            impossible.append(node)
+    if impossible:
+        named = ", ".join(map(str, impossible[:_MOST_LISTED])) + (" …" if len(impossible) > _MOST_LISTED else "")
+        logger.warning("metadata names %d brokers that cannot be reached: %s", len(impossible), named)
     return nodes
