@@ -149,9 +149,7 @@ def wanted(
     )
 
 
-def creation(
-    *topics: CreatableTopic, validate_only: bool = False, timeout_ms: int = 60_000
-) -> CreateTopicsRequest:
+def creation(*topics: CreatableTopic, validate_only: bool = False, timeout_ms: int = 60_000) -> CreateTopicsRequest:
     """A CreateTopics request."""
     return CreateTopicsRequest(topics=list(topics), validate_only=validate_only, timeout_ms=timeout_ms)
 

@@ -30,7 +30,9 @@ def test_counts_equal_a_look_at_every_member(seed: int) -> None:
 
     def any_profile() -> MemberProfile:
         names = frozenset(chance.sample(["orders", "bills", "events"], chance.randrange(3)))
-        return MemberProfile(client_id=str(chance.random()), topic_names=names, pattern=chance.choice(["", "o.*", "z.*"]))
+        return MemberProfile(
+            client_id=str(chance.random()), topic_names=names, pattern=chance.choice(["", "o.*", "z.*"])
+        )
 
     for _ in range(60):
         if members and chance.random() < 0.4:

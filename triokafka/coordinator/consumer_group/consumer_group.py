@@ -241,9 +241,7 @@ class ConsumerGroup:
         """
         return self._subscriptions.topics(self.patterns if patterns is None else patterns, without=without, also=also)
 
-    def unused_patterns(
-        self, *, without: Iterable[MemberProfile] = (), also: MemberProfile | None = None
-    ) -> list[str]:
+    def unused_patterns(self, *, without: Iterable[MemberProfile] = (), also: MemberProfile | None = None) -> list[str]:
         """Return the stored patterns that no member uses; the arguments are those of `wanted_topics`."""
         if not self.patterns:
             return []

@@ -217,7 +217,9 @@ def must_downgrade(
     leaving = [group.profiles[member_id] for member_id in without]
     left = len(group.profiles) - len(leaving) + joining
     classic = group.classic_members - sum(profile.classic is not None for profile in leaving) + joining
-    return 0 < left == classic and config.group_consumer_migration_policy in DOWNGRADES and left <= config.group_max_size
+    return (
+        0 < left == classic and config.group_consumer_migration_policy in DOWNGRADES and left <= config.group_max_size
+    )
 
 
 def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, effects: GroupEffects) -> None:
