@@ -144,8 +144,8 @@ class FetchServer:
             remedy = (
                 f"They may be committed, and no other running node has them, so nothing can be committed now. Start the "
                 f"controllers of which one may have them: {', '.join(map(str, holders))}. If these are lost for ever, "
-                f"stop this node, cut its metadata log with triokafka log repair, and start it: the records from offset "
-                f"{offset} on are lost then"
+                f"stop this node, cut its metadata log with triokafka log repair, and start it: the records from "
+                f"offset {offset} on are lost then"
             )
         if gives_up or now - self._complained_at >= COMPLAINT_PAUSE:
             self._complained_at = now

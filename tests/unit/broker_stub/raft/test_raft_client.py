@@ -329,7 +329,7 @@ async def test_damaged_records_that_a_former_leader_may_have_committed_wait_for_
     await cluster.until(lambda: follower.client.is_leader)
     await trio.sleep(60)
     assert away.client.end_offset == end and follower.client.end_offset > acknowledged
-    assert f"may be committed, and no other running node has them, so nothing can be committed now. Start the " in (
+    assert "may be committed, and no other running node has them, so nothing can be committed now. Start the " in (
         caplog.text
     )
     assert f"may have them: {former.node_id}." in caplog.text
