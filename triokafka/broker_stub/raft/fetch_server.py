@@ -142,9 +142,9 @@ class FetchServer:
             remedy = "They are not committed. If the next attempts fail, too, this node drops them"
         else:
             remedy = (
-                f"They may be committed, and no other running node has them, so nothing can be committed now. Start "
-                f"the controllers of which one may have them: {', '.join(map(str, holders))}. If these are lost for ever, "
-                f"stop this node, cut its metadata log with triokafka log repair, and start it: the records from "
+                "They may be committed, and no other running node has them, so nothing can be committed now. Start the "
+                f"controllers of which one may have them: {', '.join(map(str, holders))}. If these are lost for ever, "
+                "stop this node, cut its metadata log with triokafka log repair, and start it: the records from "
                 f"offset {offset} on are lost then"
             )
         if gives_up or now - self._complained_at >= COMPLAINT_PAUSE:
