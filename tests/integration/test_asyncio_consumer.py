@@ -274,9 +274,7 @@ def test_offset_out_of_range_is_raised_without_a_reset_policy(bootstrap: str, to
     run(program())
 
 
-def test_error_of_a_position_is_raised_by_calls_for_its_partition_only(
-    bootstrap: str, topic: str, group: str
-) -> None:
+def test_error_of_a_position_is_raised_by_calls_for_its_partition_only(bootstrap: str, topic: str, group: str) -> None:
     async def program() -> None:
         create(bootstrap, topic, 3)
         await fill(bootstrap, topic, 2)

@@ -254,7 +254,11 @@ def test_client_shows_the_health_of_brokers_and_the_metadata(bootstrap: str, top
             cluster = await client.fetch_all_metadata()
             assert topic in cluster.topics()
             assert cluster.partitions_for_topic(topic) == cluster.available_partitions_for_topic(topic) == {0, 1}
-            assert cluster.partitions_for_topic("unknown") is cluster.leader_for_partition(TopicPartition("unknown", 0)) is None
+            assert (
+                cluster.partitions_for_topic("unknown")
+                is cluster.leader_for_partition(TopicPartition("unknown", 0))
+                is None
+            )
             leader = cluster.leader_for_partition(first)
             assert {first} <= cluster.partitions_for_broker(leader)
             assert cluster.broker_metadata(leader) in cluster.brokers()

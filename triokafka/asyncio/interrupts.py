@@ -26,8 +26,8 @@ _get_handler: Final[Callable[[int], Any]] = _functions.getsignal
 class HeldInterrupt:
     """The signal handler that notes an interrupt while it `is_held`. ``handler`` is the program's own.
 
-    Setting a handler is a system call. With ``main_task``, whose end `asyncio.Runner` waits for, this handler stays until
-    that task is done, and passes interrupts on while they are not held.
+    Setting a handler is a system call. With ``main_task``, whose end `asyncio.Runner` waits for, this handler stays
+    until that task is done, and passes interrupts on while they are not held.
     """
 
     __slots__ = ("_handler", "_signal", "_stays", "is_held")

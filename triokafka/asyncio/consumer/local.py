@@ -20,6 +20,7 @@ from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+
 class LocalState:
     """The buffer, the assignment, errors to raise, and the waiters of one consumer.
 
