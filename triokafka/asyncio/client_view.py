@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from triokafka.asyncio.bridge import Bridge
 from triokafka.asyncio.structs import BrokerMetadata
 from triokafka.errors import KafkaError
-from triokafka.network.cluster import Cluster
-from triokafka.network.network_client import NetworkClient
-from triokafka.protocol.api.api_versions import ApiVersionsRequest
-from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.structs import TopicPartition
 
 
 class ClusterMetadata:
-    """Brokers, topics and partitions at one time."""
+    """Brokers, topics and partitions at one time; ``snapshot`` is the SDK's."""
 
-    def __init__(
-        self,
-        brokers: Iterable[BrokerMetadata],
-        leaders: dict[str, dict[int, int]],
-        internal: frozenset[str] = frozenset(),
-    ) -> None:
-        self._brokers = {broker.nodeId: broker for broker in brokers}
-        self._leaders = leaders
-        self._internal = internal
+    def __init__(self, snapshot: Any) -> None:
+        self._topics = snapshot.topics
+        self._brokers = {
+            node.node_id: BrokerMetadata(node.node_id, node.host, node.port, node.rack)
+            for node in snapshot.nodes.values()
+        }
 
     def brokers(self) -> set[BrokerMetadata]:
         """Return all brokers."""
@@ -40,29 +33,31 @@ class ClusterMetadata:
 
     def topics(self, exclude_internal_topics: bool = True) -> set[str]:
         """Return the names of the known topics."""
-        return set(self._leaders) - (self._internal if exclude_internal_topics else frozenset())
+        return {name for name, topic in self._topics.items() if not (exclude_internal_topics and topic.is_internal)}
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of a topic's partitions; None if it is unknown."""
-        found = self._leaders.get(topic)
-        return None if found is None else set(found)
+        found = self._topics.get(topic)
+        return None if found is None else set(found.partitions)
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of a topic's partitions that have a leader; None if the topic is unknown."""
-        found = self._leaders.get(topic)
-        return None if found is None else {number for number, leader in found.items() if leader >= 0}
+        found = self._topics.get(topic)
+        return None if found is None else set(found.available)
 
     def leader_for_partition(self, partition: TopicPartition) -> int | None:
         """Return the leader's node id: -1 without a leader, None if the partition is unknown."""
-        return self._leaders.get(partition.topic, {}).get(partition.partition)
+        topic = self._topics.get(partition.topic)
+        found = None if topic is None else topic.partitions.get(partition.partition)
+        return None if found is None else int(found.leader)
 
     def partitions_for_broker(self, broker_id: int) -> set[TopicPartition] | None:
         """Return the partitions that a broker leads; None if there are none."""
         return {
-            TopicPartition(topic, number)
-            for topic, leaders in self._leaders.items()
-            for number, leader in leaders.items()
-            if leader == broker_id
+            TopicPartition(name, number)
+            for name, topic in self._topics.items()
+            for number, partition in topic.partitions.items()
+            if partition.leader == broker_id
         } or None
 
 
@@ -70,7 +65,7 @@ class _Session(Protocol):
     """The session of a producer or consumer."""
 
     @property
-    def network(self) -> NetworkClient:
+    def network(self) -> Any:
         """The connections of the SDK's client. Raises when there is none."""
         ...
 
@@ -88,7 +83,7 @@ class ClientView:
     @property
     def cluster(self) -> ClusterMetadata:
         """The metadata of the topics that the client uses."""
-        return _of_snapshot(self._session.network.cluster)
+        return ClusterMetadata(self._session.network.cluster)
 
     def get_random_node(self) -> int | None:
         """Return the node id of a broker, for `ready`; None if none is known."""
@@ -97,15 +92,11 @@ class ClientView:
 
     async def ready(self, node_id: int, *, group: Any = None) -> bool:
         """Return whether the broker answers a request. Waits at most ``request_timeout_ms``."""
-        try:
-            await self._call(lambda network: network.send(node_id, ApiVersionsRequest()))
-        except KafkaError:
-            return False
-        return True
+        return bool(await self._call(lambda network: network.answers(node_id)))
 
     async def fetch_all_metadata(self) -> ClusterMetadata:
         """Ask a broker for the metadata of all topics. Raises `KafkaError` if none answers."""
-        return _of_response(await self._call(_ask_for_all))
+        return ClusterMetadata(await self._call(lambda network: network.fetch_cluster()))
 
     def force_metadata_update(self) -> asyncio.Future[bool]:
         """Ask for the metadata now; the future has True, or False if no broker answered."""
@@ -119,13 +110,13 @@ class ClientView:
         cluster = await self._call(lambda network: network.metadata_for([topic]))
         return set(cluster.topics[topic].partitions)
 
-    async def _call(self, work: Callable[[NetworkClient], Awaitable[Any]]) -> Any:
+    async def _call(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
         async def run() -> Any:
             return await work(self._session.network)
 
         return await self._bridge.call(run)
 
-    def _in_background(self, work: Callable[[NetworkClient], Awaitable[Any]]) -> asyncio.Future[bool]:
+    def _in_background(self, work: Callable[[Any], Awaitable[Any]]) -> asyncio.Future[bool]:
         async def run() -> bool:
             try:
                 await self._call(work)
@@ -134,33 +125,3 @@ class ClientView:
             return True
 
         return self._bridge.loop.create_task(run())
-
-
-def _of_snapshot(cluster: Cluster) -> ClusterMetadata:
-    return ClusterMetadata(
-        (BrokerMetadata(node.node_id, node.host, node.port, node.rack) for node in cluster.nodes.values()),
-        {
-            name: {number: partition.leader for number, partition in topic.partitions.items()}
-            for name, topic in cluster.topics.items()
-        },
-        frozenset(name for name, topic in cluster.topics.items() if topic.is_internal),
-    )
-
-
-async def _ask_for_all(network: NetworkClient) -> MetadataResponse:
-    def build(version: int) -> MetadataRequest:
-        return MetadataRequest(topics=None if version else [], allow_auto_topic_creation=True)
-
-    return await network.send_to_least_loaded(build, api=MetadataRequest)
-
-
-def _of_response(response: MetadataResponse) -> ClusterMetadata:
-    topics = [topic for topic in response.topics if topic.name is not None and not topic.error_code]
-    return ClusterMetadata(
-        (BrokerMetadata(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers),
-        {
-            str(topic.name): {partition.partition_index: partition.leader_id for partition in topic.partitions}
-            for topic in topics
-        },
-        frozenset(str(topic.name) for topic in topics if topic.is_internal),
-    )

@@ -33,8 +33,6 @@ from triokafka.structs import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     import asyncio
 
-    from triokafka.network.network_client import NetworkClient
-
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
@@ -110,7 +108,7 @@ class ConsumerSession:
         return self._consumer
 
     @property
-    def network(self) -> NetworkClient:
+    def network(self) -> Any:
         """The connections. Raises as `consumer`."""
         return self.consumer.engine.network
 

@@ -26,7 +26,6 @@ from triokafka.errors import (
 
 if TYPE_CHECKING:
     from triokafka import Deliveries
-    from triokafka.network.network_client import NetworkClient
 
 T = TypeVar("T")
 
@@ -173,7 +172,7 @@ class ProducerSession:
         return self._producer
 
     @property
-    def network(self) -> NetworkClient:
+    def network(self) -> Any:
         """The connections. Raises as `usable`."""
         return self.usable().network
 
