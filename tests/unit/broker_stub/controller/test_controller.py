@@ -282,27 +282,45 @@ class TestFailedAppend:
                 await local(controller).create_topics(creation(wanted("lost")))
             assert controller.image is before
             heal()
-            await leads_again(controller)
             assert codes(await local(controller).create_topics(creation(wanted("next"), wanted("lost")))) == [0, 0]
             after = controller.image
         async with running(world, register=False) as controller:
             assert set(controller.image.topics) == {"kept", "next", "lost"}
             assert same(controller.image, after)
 
-    async def test_only_controller_with_a_full_disk_continues_when_there_is_room(self) -> None:
-        """Its new epoch cannot be stored either."""
+    async def test_only_controller_with_a_full_disk_refuses_each_change_at_once_and_goes_on_when_there_is_room(
+        self,
+    ) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
+            epoch = controller.state.epoch
             make_room = world.disk.inject(DiskFault("write", "*", errno.ENOSPC))
-            with pytest.raises(errors.KafkaStorageError):
-                await local(controller).create_topics(creation(wanted("lost")))
+            for _ in range(3):
+                with trio.fail_after(60), pytest.raises(errors.KafkaStorageError):
+                    await local(controller).create_topics(creation(wanted("lost"), timeout_ms=3_600_000))
+            make_room()
+            assert codes(await local(controller).create_topics(creation(wanted("next")))) == [0]
+            assert controller.state.epoch == epoch
+        async with running(world, register=False) as controller:
+            assert set(controller.image.topics) == {"next"}
+
+    @pytest.mark.parametrize("path", ["*.log", "*quorum-state*"])
+    async def test_only_controller_that_cannot_store_a_new_epoch_refuses_changes_until_it_can(self, path: str) -> None:
+        """It has to lead anew, as after a failed sync of its log."""
+        world = MemoryWorld()
+        async with running(world) as controller:
+            make_room = world.disk.inject(DiskFault("write", path, errno.ENOSPC))
             raft = controller.metadata.raft
+            raft.resign(raft.leader.epoch)
             with trio.fail_after(60):
-                while not raft.is_stuck:
+                while controller.is_active:
                     await trio.sleep(0.01)
+            for _ in range(3):
+                with trio.fail_after(60), pytest.raises(errors.KafkaStorageError):
+                    await local(controller).create_topics(creation(wanted("lost"), timeout_ms=3_600_000))
             make_room()
             with trio.fail_after(60):
-                while raft.is_stuck or not raft.is_leader:
+                while not controller.is_active or raft.refusal is not None:
                     await trio.sleep(0.01)
             assert codes(await local(controller).create_topics(creation(wanted("next")))) == [0]
         async with running(world, register=False) as controller:
