@@ -1,7 +1,7 @@
 """The heartbeat sessions of brokers at the active controller. Soft state: a new controller begins with new sessions.
 
-A broker whose heartbeat waits for an answer is not silent: the controller may be busy with changes before it, for longer
-than a session. Its session goes on from the answer.
+A broker whose heartbeat waits for an answer is not silent: the controller may be busy with changes before it, for
+longer than a session. Its session goes on from the answer.
 
 Pure. Times are seconds on the world's monotonic clock.
 """
@@ -120,9 +120,7 @@ class BrokerSessions:
         ends = [
             (session.last_contact + self.timeout, broker_id)
             for broker_id, session in self._sessions.items()
-            if broker_id in image.brokers
-            and not image.brokers[broker_id].fenced
-            and broker_id not in self._unanswered
+            if broker_id in image.brokers and not image.brokers[broker_id].fenced and broker_id not in self._unanswered
         ]
         if not ends:
             return None
