@@ -1,4 +1,7 @@
-"""Runs the hostile sections and prints their table; exits with 1 where a limit is not met."""
+"""Runs the hostile sections and prints their table; exits with 1 where a limit is not met.
+
+Each row also goes to standard error as soon as it is measured.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ def main(wanted: list[str]) -> int:
     rows: list[Row] = []
     for section in wanted or SECTIONS:
         print(f"running {section} …", file=sys.stderr)
-        rows += importlib.import_module(f"tests.hostile.{section}").measure()
+        for row in importlib.import_module(f"tests.hostile.{section}").measure():
+            rows.append(row)
+            print(f"  {row.case}: {row.figure}{'' if row.met else ' NOT MET'}", file=sys.stderr, flush=True)
     print(render(rows))
     return 0 if all(row.met for row in rows) else 1
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from tests.interop import jvm
+from tests.interop.killed_programs import KilledProgram, Progress
 from tests.interop.mixed_cluster import Member, MixedCluster, mixed_cluster
 from tests.support.transactional_drivers import read
 
@@ -26,8 +25,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(0)]
 
 PARTITIONS = 4
 BATCH = 750
-STALL = 120.0
-"""Seconds without a committed transaction after which the copying counts as stalled."""
 SOURCE, TARGET, GROUP = "source", "target", "copiers"
 Command = Callable[[], list[str]]
 
@@ -42,60 +39,6 @@ def java_copier() -> list[str]:
     return ["java", *jvm.QUICK_START, "-Xmx192m", "-cp", jvm.compiled(), "TransactionalCopier"]
 
 
-class Copier:
-    """One copying program with a transactional id of its own; a new process continues where the last one ended."""
-
-    def __init__(self, command: list[str], bootstrap: str, name: str, log: Path) -> None:
-        self._command = [*command, bootstrap, SOURCE, TARGET, GROUP, name, str(BATCH)]
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-        self.starts = 0
-
-    def keep_running(self) -> None:
-        """Start a process if none runs: a program also ends by itself, when it cannot reach the cluster for long."""
-        if self._process is not None and self._process.poll() is None:
-            return
-        self.starts += 1
-        with self._log.open("ab") as output:
-            self._process = subprocess.Popen(self._command, stdout=output, stderr=output)
-
-    def kill(self) -> None:
-        """End its process at once."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-
-class Progress:
-    """How many records the committed transactions have copied, by the offsets that the group has committed."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, "log_level": 0})
-        self._last = 0
-
-    def wait_for(self, count: int, copiers: list[Copier]) -> None:
-        """Wait until so many are copied; restarts copiers that ended."""
-        progressed = time.monotonic()
-        while True:
-            for copier in copiers:
-                copier.keep_running()
-            try:
-                found = self._consumer.committed([TopicPartition(SOURCE, p) for p in range(PARTITIONS)], 10)
-                copied = sum(max(0, one.offset) for one in found)
-            except Exception:  # a coordinator moves, or a transaction is being completed
-                copied = self._last
-            if copied > self._last:
-                self._last, progressed = copied, time.monotonic()
-            if copied >= count:
-                return
-            assert time.monotonic() - progressed < STALL, f"{copied} records copied, and none more for {STALL:.0f} s"
-            time.sleep(0.1)  # nothing tells when a group commits
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._consumer.close()
-
-
 def fill(bootstrap: str, count: int) -> None:
     """Write the numbers to the source, evenly over its partitions."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 0})
@@ -106,7 +49,7 @@ def fill(bootstrap: str, count: int) -> None:
     assert producer.flush(60) == 0
 
 
-def kill_one(cluster: MixedCluster, copiers: list[Copier], chance: random.Random, *, broker: bool) -> None:
+def kill_one(cluster: MixedCluster, copiers: list[KilledProgram], chance: random.Random, *, broker: bool) -> None:
     """Kill a copier, or a node, which is started again; waits until it listens."""
     if not broker:
         chance.choice(copiers).kill()
@@ -128,10 +71,13 @@ def copy_through_kills(tmp_path: Path, command: Command, *, kafka: bool, count: 
         cluster.create_topic(TARGET, PARTITIONS, min_insync_replicas="2")
         fill(cluster.bootstrap, count)
         copiers = [
-            Copier(command(), cluster.bootstrap, f"copier-{number}", tmp_path / f"copier-{number}.log")
+            KilledProgram(
+                [*command(), cluster.bootstrap, SOURCE, TARGET, GROUP, f"copier-{number}", str(BATCH)],
+                tmp_path / f"copier-{number}.log",
+            )
             for number in range(2)
         ]
-        progress = Progress(cluster.bootstrap)
+        progress = Progress(cluster.bootstrap, GROUP, SOURCE, PARTITIONS)
         try:
             for number in range(1, kills + 1):
                 progress.wait_for(count * number // (kills + 1), copiers)

@@ -228,6 +228,7 @@ def test_client_with_a_session_knows_what_full_fetches_would_tell_it(
             broker.answer(broker.begin(0, INITIAL_EPOCH, dict.fromkeys(others, 0), []))
         fetch(broker, client, rng)
         assert len(sessions) <= slots
+        assert sessions.cached_partitions == sum(len(kept.partitions) for kept in sessions._sessions.values())
         assert sessions.cached_partitions <= slots * len(PARTITIONS)
     if client.session_id:
         broker.begin(client.session_id, FINAL_EPOCH, {}, [])

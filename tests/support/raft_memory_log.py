@@ -101,6 +101,11 @@ class MemoryRaftLog:
         """See `RaftLog`."""
         return min(self._flushed_offset, self.end_offset)
 
+    @property
+    def is_usable(self) -> bool:
+        """See `RaftLog`."""
+        return True
+
     def append(self, batches: Buffer, *, now_ms: int) -> None:
         """See `RaftLog`."""
         if self.fail_appends:

@@ -1,4 +1,5 @@
-"""A small HTTP/1.1 server: one request per connection, bounded in size, time and connections.
+"""A small HTTP/1.1 server: one request per connection, bounded in size, time and connections. While it serves the most
+connections, a new one takes the place of the one that has waited longest for its peer, to send or to read.
 
 It refuses requests that a web page can send: on a loopback address a ``Host`` other than this machine (DNS rebinding),
 on any address a foreign ``Origin``, and with a token every request without it. The caller makes the replies.
@@ -9,7 +10,8 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import ip_address
 from math import inf
 from typing import Any, Final
@@ -23,7 +25,7 @@ from triokafka.world import Listener, Stream, World
 logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES: Final = 65_536
-_MAX_CONNECTIONS: Final = 64
+MAX_CONNECTIONS: Final = 64
 _TIMEOUT_SECONDS: Final = 10
 _ACCEPT_RETRY_SECONDS: Final = 0.1
 _COMPLAINT_SECONDS: Final = 60.0
@@ -71,6 +73,7 @@ class HttpServer:
         self._listener: Listener | None = None
         self._loopback = True
         self._names: frozenset[str] = frozenset({"localhost"})
+        self._idle: dict[trio.CancelScope, None] = {}  # connections that wait for their peer, the oldest first
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Listen and return host and port; port 0 selects a free one. Raises `OSError`."""
@@ -94,21 +97,26 @@ class HttpServer:
         listener = self._listener
         if listener is None:
             raise errors.IllegalStateError(f"{self._name} is not bound to an address: call bind() first")
-        room = trio.Semaphore(_MAX_CONNECTIONS)
+        room = trio.Semaphore(MAX_CONNECTIONS)
         silent_until = -inf
         try:
             async with trio.open_nursery() as nursery:
                 while True:
-                    await room.acquire()
                     try:
                         stream = await listener.accept()
                     except OSError as error:
-                        room.release()
                         if (now := self._world.now()) >= silent_until:
                             silent_until = now + _COMPLAINT_SECONDS
                             logger.error("%s cannot accept: %s", self._name, error)
                         await trio.sleep(_ACCEPT_RETRY_SECONDS)
                         continue
+                    try:
+                        if not room.value and self._idle:
+                            next(iter(self._idle)).cancel()
+                        await room.acquire()
+                    except BaseException:
+                        stream.close()
+                        raise
                     nursery.start_soon(self._serve, stream, room)
         finally:
             listener.close()
@@ -116,20 +124,30 @@ class HttpServer:
     async def _serve(self, stream: Stream, room: trio.Semaphore) -> None:
         try:
             try:
-                with trio.move_on_after(_TIMEOUT_SECONDS) as reading:
+                with self._patience() as reading:
                     request = await _read_request(stream)
                 if reading.cancelled_caught:
                     return
                 status, answer = self._refusal(request) or await self._reply(request)
             except BadRequestError as error:
                 status, answer = "400 Bad Request", as_answer(error)
-            with trio.move_on_after(_TIMEOUT_SECONDS):
+            with self._patience():
                 await stream.send(_response(status, answer))
         except OSError as error:
             logger.info("%s: a connection broke: %r", self._name, error)
         finally:
             stream.close()
             room.release()
+
+    @contextmanager
+    def _patience(self) -> Iterator[trio.CancelScope]:
+        """Limit a wait for the peer, which another connection may also end."""
+        with trio.move_on_after(_TIMEOUT_SECONDS) as scope:
+            self._idle[scope] = None
+            try:
+                yield scope
+            finally:
+                del self._idle[scope]
 
     def _refusal(self, request: HttpRequest) -> Reply | None:
         """Return the reply to a refused request; None for an allowed one."""

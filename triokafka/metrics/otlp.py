@@ -18,6 +18,8 @@ _DOUBLE: Final = struct.Struct("<d")
 _UINT64: Final = struct.Struct("<Q")
 _INT64: Final = struct.Struct("<q")
 _MAX_SHIFT: Final = 63
+MAX_FIELDS: Final = 200_000
+"""Fields of one message that are read, the unknown ones included: about 5,000 metrics, a few tenths of a second."""
 
 
 class Point(NamedTuple):
@@ -81,8 +83,21 @@ def encode_metrics(points: Iterable[Point], resource: Mapping[str, str]) -> byte
 # ------------------------------------------------------------------ reading
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int, int, memoryview]]:
-    """Yield number, wire type, integer value, and bytes of every field. Raises `ValueError` on malformed bytes."""
+class _Budget:
+    """Counts the fields that are read of one message."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_FIELDS
+
+
+def _fields(data: memoryview, budget: _Budget) -> Iterator[tuple[int, int, int, memoryview]]:
+    """Yield number, wire type, integer value, and bytes of every field.
+
+    Raises:
+        ValueError: the bytes are malformed, or the message has too many fields.
+    """
     at, size = 0, len(data)
 
     def varint() -> int:
@@ -99,6 +114,9 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, int, memoryview]]:
             shift += 7
 
     while at < size:
+        budget.left -= 1
+        if budget.left < 0:
+            raise ValueError(f"OTLP metrics have more than {MAX_FIELDS} fields")
         number, kind = divmod(varint(), 8)
         value, length = 0, 0
         if kind == _VARINT:
@@ -115,13 +133,13 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, int, memoryview]]:
         at += length
 
 
-def _read_attribute(data: memoryview) -> tuple[str, str]:
+def _read_attribute(data: memoryview, budget: _Budget) -> tuple[str, str]:
     key, text = "", ""
-    for number, _, _, content in _fields(data):
+    for number, _, _, content in _fields(data, budget):
         if number == 1:
             key = str(content, "utf-8")
         elif number == 2:
-            for kind, wire, value, inner in _fields(content):
+            for kind, wire, value, inner in _fields(content, budget):
                 if kind == 1:
                     text = str(inner, "utf-8")
                 elif kind == 4 and wire == _FIXED64:
@@ -131,12 +149,12 @@ def _read_attribute(data: memoryview) -> tuple[str, str]:
     return key, text
 
 
-def _read_point(name: str, data: memoryview, monotonic: bool, delta: bool) -> Point:
+def _read_point(name: str, data: memoryview, monotonic: bool, delta: bool, budget: _Budget) -> Point:
     attributes: dict[str, str] = {}
     value, start, time = 0.0, 0, 0
-    for number, kind, _, content in _fields(data):
+    for number, kind, _, content in _fields(data, budget):
         if number == 7:
-            key, text = _read_attribute(content)
+            key, text = _read_attribute(content, budget)
             attributes[key] = text
         elif kind == _FIXED64:
             if number == 2:
@@ -150,17 +168,17 @@ def _read_point(name: str, data: memoryview, monotonic: bool, delta: bool) -> Po
     return Point(name, attributes, value, monotonic, delta, start, time)
 
 
-def _read_metric(data: memoryview) -> Iterator[Point]:
+def _read_metric(data: memoryview, budget: _Budget) -> Iterator[Point]:
     name = ""
-    for number, _, _, content in _fields(data):
+    for number, _, _, content in _fields(data, budget):
         if number == 1:
             name = str(content, "utf-8")
-    for number, _, _, content in _fields(data):
+    for number, _, _, content in _fields(data, budget):
         if number not in (5, 7):
             continue
         monotonic = delta = False
         points: list[memoryview] = []
-        for kind, _, value, inner in _fields(content):
+        for kind, _, value, inner in _fields(content, budget):
             if kind == 1:
                 points.append(inner)
             elif kind == 2:
@@ -168,21 +186,22 @@ def _read_metric(data: memoryview) -> Iterator[Point]:
             elif kind == 3:
                 monotonic = bool(value)
         for point in points:
-            yield _read_point(name, point, monotonic, delta)
+            yield _read_point(name, point, monotonic, delta, budget)
 
 
 def decode_metrics(data: bytes | memoryview) -> list[Point]:
     """Return every gauge and sum of a ``MetricsData`` message, without the attributes of resources.
 
     Raises:
-        ValueError: the bytes are malformed.
+        ValueError: the bytes are malformed, or have more than `MAX_FIELDS` fields.
     """
     found: list[Point] = []
-    for number, kind, _, resource in _fields(memoryview(data)):
+    budget = _Budget()
+    for number, kind, _, resource in _fields(memoryview(data), budget):
         if number == 1 and kind == _LENGTH:
-            for part, part_kind, _, scope in _fields(resource):
+            for part, part_kind, _, scope in _fields(resource, budget):
                 if part == 2 and part_kind == _LENGTH:
-                    for inner, inner_kind, _, metric in _fields(scope):
+                    for inner, inner_kind, _, metric in _fields(scope, budget):
                         if inner == 2 and inner_kind == _LENGTH:
-                            found.extend(_read_metric(metric))
+                            found.extend(_read_metric(metric, budget))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +18,10 @@ logger = logging.getLogger(__name__)
 _NEVER: Final = float("inf")
 _LEADER_NOT_AVAILABLE: Final = 5
 _FIRST_RELIABLE_EPOCHS: Final = 9
+_STEP: Final = 200
+"""Partitions to take from a response in one step, which is about two milliseconds of work."""
+_MOST_LISTED: Final = 20
+"""Partitions and brokers that a log line lists."""
 
 
 class Metadata:
@@ -59,6 +63,7 @@ class Metadata:
         self._next_attempt_at = -_NEVER
         self._failures = 0
         self._listeners: list[Callable[[Cluster], None]] = []
+        self._moved: set[str] = set()
 
     @property
     def topics(self) -> Mapping[str, TopicMetadata]:
@@ -178,28 +183,23 @@ class Metadata:
 
         Return False, and count a failure, if the response contains no reachable broker.
         """
+        before = self.version
+        for _ in self.update_in_steps(response, requested, now, version=version):
+            pass
+        return self.version > before
+
+    def update_in_steps(
+        self, response: MetadataResponse, requested: list[str] | None, now: float, *, version: int = 13
+    ) -> Generator[None, None, None]:
+        """`update`, one portion of the topics for each step. The last step changes the snapshot, if anything does.
+
+        Other methods may be called between the steps, but no other update may begin.
+        """
         nodes = _nodes_of(response)
         if not nodes:
             self.failed_update(now, for_code(_LEADER_NOT_AVAILABLE)("the broker's response lists no broker"))
-            return False
-        topics: dict[str, TopicMetadata] = {}
-        errors: dict[str, int] = {}
-        incomplete = False
-        for described in response.topics:
-            name = described.name
-            if name is None:
-                continue
-            if described.error_code:
-                errors[name] = described.error_code
-                incomplete = incomplete or for_code(described.error_code).retriable
-                if described.error_code != _LEADER_NOT_AVAILABLE or not described.partitions:
-                    continue
-            topic = self._topic_of(described, reliable_epochs=version >= _FIRST_RELIABLE_EPOCHS)
-            if topic is None:
-                incomplete = True
-                continue
-            topics[name] = topic
-            incomplete = incomplete or any(p.leader not in nodes for p in topic.partitions.values())
+            return
+        topics, errors, incomplete = yield from self._described_topics(response, nodes, version)
         incomplete = incomplete or any(name not in topics and name not in errors for name in requested or ())
         only_new = self._only_new and requested is not None
         changed = None
@@ -237,7 +237,44 @@ class Metadata:
         self.version += 1
         self._back_off(now, failed=incomplete)
         self._install(cluster)
-        return True
+
+    def _described_topics(
+        self, response: MetadataResponse, nodes: Mapping[int, Node], version: int
+    ) -> Generator[None, None, tuple[dict[str, TopicMetadata], dict[str, int], bool]]:
+        """Return the topics and the errors of topics in a response, and whether it should be requested again soon."""
+        topics: dict[str, TopicMetadata] = {}
+        errors: dict[str, int] = {}
+        incomplete = False
+        reliable_epochs = version >= _FIRST_RELIABLE_EPOCHS
+        self._moved.clear()
+        size = 0
+        for described in response.topics:
+            size += 1 + len(described.partitions)
+            if size >= _STEP:
+                size = 0
+                yield
+            name = described.name
+            if name is None:
+                continue
+            if described.error_code:
+                errors[name] = described.error_code
+                incomplete = incomplete or for_code(described.error_code).retriable
+                if described.error_code != _LEADER_NOT_AVAILABLE or not described.partitions:
+                    continue
+            topic = self._topic_of(described, reliable_epochs=reliable_epochs)
+            if topic is None:
+                incomplete = True
+                continue
+            topics[name] = topic
+            incomplete = incomplete or any(p.leader not in nodes for p in topic.partitions.values())
+        if self._moved:
+            # Leaders that became known between the steps are newer than the response, or it confirms them.
+            for described in response.topics:
+                if described.name in self._moved and described.name in topics:
+                    topics[described.name] = (
+                        self._topic_of(described, reliable_epochs=reliable_epochs) or topics[described.name]
+                    )
+        return topics, errors, incomplete
 
     def _is_kept(self, topic: str, asked: set[str]) -> bool:
         """Whether an earlier error of a topic remains valid after a response for the topics in ``asked``."""
@@ -248,7 +285,8 @@ class Metadata:
         name = described.name or ""
         numbers = sorted(p.partition_index for p in described.partitions)
         if not numbers or numbers != list(range(len(numbers))):
-            logger.warning("topic %r: the metadata lists partitions %s; requesting it again", name, numbers)
+            listed = f"{numbers[:_MOST_LISTED]}" + (" and more" if len(numbers) > _MOST_LISTED else "")
+            logger.warning("topic %r: the metadata lists partitions %s; requesting it again", name, listed)
             return None
         before = self.cluster.topics.get(name)
         if before is not None and before.topic_id.int and described.topic_id.int not in (0, before.topic_id.int):
@@ -290,6 +328,7 @@ class Metadata:
         changed = replace(partition, leader=leader, leader_epoch=leader_epoch)
         partitions = {**topic.partitions, topic_partition[1]: changed}
         topics = {**self.cluster.topics, topic.name: replace(topic, partitions=partitions)}
+        self._moved.add(topic.name)
         self._install(replace(self.cluster, nodes=nodes, topics=topics, changed=frozenset((topic.name,))))
         return True
 
@@ -304,10 +343,14 @@ class Metadata:
 
 def _nodes_of(response: MetadataResponse) -> dict[int, Node]:
     nodes: dict[int, Node] = {}
+    impossible: list[Node] = []
     for broker in response.brokers:
         node = Node(broker.node_id, broker.host, broker.port, broker.rack)
         if can_be_reached(node):
             nodes[node.node_id] = node
         else:
-            logger.warning("metadata names a broker that cannot be reached: %s", node)
+            impossible.append(node)
+    if impossible:
+        named = ", ".join(map(str, impossible[:_MOST_LISTED])) + (" …" if len(impossible) > _MOST_LISTED else "")
+        logger.warning("metadata names %d brokers that cannot be reached: %s", len(impossible), named)
     return nodes

@@ -121,7 +121,11 @@ class MetadataUpdater:
             refusal = for_code(response.error_code)("the broker requested a rebootstrap")
             metadata.failed_update(self._world.now(), refusal)
             self._on_failure(True)
-        elif metadata.update(response, topics, self._world.now(), version=spoken):
+            return
+        before = metadata.version
+        for _ in metadata.update_in_steps(response, topics, self._world.now(), version=spoken):
+            await trio.lowlevel.checkpoint()
+        if metadata.version > before:
             self._succeeded = self._attempts
             self._on_success()
 

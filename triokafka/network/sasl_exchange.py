@@ -35,7 +35,9 @@ _MOST_TOKEN_BYTES: Final = 65_536
 """Size of a broker's token; Kerberos' are the largest, with some kilobytes."""
 _RENEW_FROM: Final = 0.85
 _RENEW_TO: Final = 0.95
-"""The part of a session's lifetime after which the client authenticates again: a random point between the two."""
+_LEAST_RENEWAL: Final = 0.1
+"""The part of a session's lifetime after which the client authenticates again: a random point between the two, but at
+least `_LEAST_RENEWAL` seconds. The broker ends sessions that are shorter."""
 
 
 async def authenticate(
@@ -125,7 +127,7 @@ def _renew_after(lifetime_ms: int, began: float, world: World) -> float | None:
     if lifetime_ms <= 0:
         return None
     share = _RENEW_FROM + (_RENEW_TO - _RENEW_FROM) * world.random.random()
-    return max(0.0, lifetime_ms / 1000 * share - (world.now() - began))
+    return max(_LEAST_RENEWAL, lifetime_ms / 1000 * share - (world.now() - began))
 
 
 async def keep_authenticated(

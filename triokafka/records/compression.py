@@ -20,6 +20,10 @@ CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 CODEC_IDS: Final = {name: number for number, name in enumerate(CODEC_NAMES)}
 DEFAULT_MAX_DECOMPRESSED: Final = 128 * 1024 * 1024
 """Default limit on the decompressed size of one batch, in bytes."""
+CHUNK_BYTES: Final = 64 * 1024
+"""The largest chunk of `stream_chunks`, in bytes."""
+_INPUT_BYTES: Final = 16 * 1024
+"""The number of compressed bytes per call: some decompressors copy the unread rest at every call."""
 
 _LEVELS: Final = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}  # KIP-390
 _GZIP_DEFAULT_LEVEL: Final = -1
@@ -31,7 +35,6 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version 1, readable since version 1
 _XERIAL_BLOCK: Final = 32 * 1024
 _SNAPPY_MAX_RATIO: Final = 22  # the densest element copies 64 bytes and takes 3
-_CHUNK: Final = 64 * 1024
 _USUAL_RATIO: Final = 6
 
 
@@ -191,24 +194,61 @@ def _decompress_stream(name: str, data: Buffer, max_size: int, new: Any, error: 
     size = 0
     rest: Buffer = data
     # Some packages allocate the whole limit of a call in advance: without steps, 128 MiB for a batch of 50 KB.
-    step = max(_CHUNK, len(data) * _USUAL_RATIO)
+    step = max(CHUNK_BYTES, len(data) * _USUAL_RATIO)
     try:
+        stream = new()
+        while not stream.eof:
+            part = stream.decompress(rest, min(max_size + 1 - size, step + size))
+            size += len(part)
+            if size > max_size:
+                raise too_large(name, max_size)
+            parts.append(part)
+            if not stream.eof:
+                # zlib returns the unread input; the other packages keep it.
+                rest = getattr(stream, "unconsumed_tail", b"")
+                if not part and not rest:
+                    raise CorruptRecordError(f"{name} data ends too early")
+        rest = stream.unused_data or b""
+    except (error, EOFError, ValueError) as failure:
+        raise CorruptRecordError(f"{name} data cannot be decompressed: {failure}") from failure
+    if rest:
+        parts.extend(stream_chunks(name, rest, max_size, new, error, size=size))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def stream_chunks(
+    name: str, data: Buffer, max_size: int, new: Any, error: type[Exception], *, size: int = 0
+) -> Iterator[bytes]:
+    """Run a decompressor object over one or several concatenated streams; yield chunks of at most `CHUNK_BYTES`.
+
+    Takes linear time for any number of streams. ``size`` bytes of ``max_size`` have come before.
+    """
+    view = memoryview(data)
+    position = 0
+    rest: Buffer = b""  # read from the data, but not decompressed yet
+    try:
+        stream = new()
         while True:
-            stream = new()
-            while not stream.eof:
-                part = stream.decompress(rest, min(max_size + 1 - size, step + size))
-                size += len(part)
-                if size > max_size:
-                    raise too_large(name, max_size)
-                parts.append(part)
-                if not stream.eof:
-                    # zlib returns the unread input; the other packages keep it.
-                    rest = getattr(stream, "unconsumed_tail", b"")
-                    if not part and not rest:
-                        raise CorruptRecordError(f"{name} data ends too early")
-            rest = stream.unused_data or b""
-            if not rest:
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+            if not rest and getattr(stream, "needs_input", True):
+                # A stream that ends copies the rest of its input: a few kilobytes, not all of the data.
+                rest = view[position : position + _INPUT_BYTES]
+                position += len(rest)
+            part = stream.decompress(rest, min(CHUNK_BYTES, max_size + 1 - size))
+            size += len(part)
+            if size > max_size:
+                raise too_large(name, max_size)
+            if part:
+                yield part
+            if stream.eof:
+                rest = stream.unused_data or b""
+                if not rest and position == len(view):
+                    return
+                stream = new()
+                continue
+            # zlib returns the input that it did not use; the others keep it.
+            rest = getattr(stream, "unconsumed_tail", b"")
+            if not part and not rest and position == len(view):
+                raise CorruptRecordError(f"{name} data ends too early")
     except (error, EOFError, ValueError) as failure:
         raise CorruptRecordError(f"{name} data cannot be decompressed: {failure}") from failure
 

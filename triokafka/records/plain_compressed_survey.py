@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from triokafka.named_tuple import NamedTuple
+from triokafka.records.compression import CHUNK_BYTES
 from triokafka.records.corruption import FAULTS, corrupt_batch, corrupt_record
-from triokafka.records.stream import CHUNK_BYTES, decompressed_chunks
+from triokafka.records.stream import decompressed_chunks
 from triokafka.structs import Buffer
 
 __all__ = ["CHUNK_BYTES", "MAX_BLAMED", "SurveyedRecords", "survey_compressed"]

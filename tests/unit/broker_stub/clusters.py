@@ -149,9 +149,9 @@ def wanted(
     )
 
 
-def creation(*topics: CreatableTopic, validate_only: bool = False) -> CreateTopicsRequest:
+def creation(*topics: CreatableTopic, validate_only: bool = False, timeout_ms: int = 60_000) -> CreateTopicsRequest:
     """A CreateTopics request."""
-    return CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
+    return CreateTopicsRequest(topics=list(topics), validate_only=validate_only, timeout_ms=timeout_ms)
 
 
 def codes(response: CreateTopicsResponse) -> list[int]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
 
+from triokafka.broker_stub import http_server
 from triokafka.broker_stub.control.endpoint import Action, ControlEndpoint
 from triokafka.broker_stub.faults.faults import Faults
-from triokafka.broker_stub.http_server import HttpServer, is_loopback
+from triokafka.broker_stub.http_server import MAX_CONNECTIONS, HttpServer, is_loopback
 from triokafka.broker_stub.metrics.endpoint import metrics_server
 from triokafka.broker_stub.metrics.sample import Sample
 from triokafka.world import Listener, Stream
@@ -127,6 +128,28 @@ async def test_metrics_have_an_address_of_their_own_where_nothing_can_be_changed
         assert [await ask(method, "/metrics") for method in ("POST", "PUT", "DELETE", "OPTIONS")] == [405] * 4
         assert [await ask("GET", path) for path in ("/", "/faults", "/stop")] == [404] * 3
         assert await ask("GET", "/metrics", Host="evil.example") == 403
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: "])
+async def test_request_is_answered_while_others_hold_every_connection(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection that has waited longest for its peer makes room, so no probe of the node's health fails."""
+    monkeypatch.setattr(http_server, "_TIMEOUT_SECONDS", float("inf"))
+    server = metrics_server(RealWorld(), lambda: ())
+    address = await server.bind("127.0.0.1", 0)
+    async with trio.open_nursery() as nursery, AsyncExitStack() as held:
+        nursery.start_soon(server.run)
+        streams = [await held.enter_async_context(await trio.open_tcp_stream(*address)) for _ in range(MAX_CONNECTIONS)]
+        for stream in streams:
+            await stream.send_all(sent)
+        with trio.fail_after(60):
+            last = await held.enter_async_context(await trio.open_tcp_stream(*address))
+            await last.send_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer = b"".join([piece async for piece in last])
+            assert answer.startswith(b"HTTP/1.1 200 OK")
+            assert await streams[0].receive_some() == b""
+        nursery.cancel_scope.cancel()
 
 
 async def test_lack_of_file_descriptors_does_not_end_the_server() -> None:

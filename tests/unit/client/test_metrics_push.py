@@ -51,6 +51,13 @@ def test_unknown_subscription_is_asked_for_again_and_invalid_metrics_end_the_pus
     assert not found.pushed(42)
 
 
+@pytest.mark.parametrize("interval_ms", [1, 0, -1, -(2**31)])
+def test_interval_is_never_shorter_than_a_broker_may_configure(interval_ms: int) -> None:
+    found = TelemetryState()
+    found.answered(GetTelemetrySubscriptionsResponse(push_interval_ms=interval_ms, telemetry_max_bytes=1))
+    assert found.interval == 0.1
+
+
 def pushed(broker: RunningBroker, name: str) -> list[Sample]:
     return [sample for sample in broker.broker.metrics() if sample.name == f"kafka_client:type={name}"]
 

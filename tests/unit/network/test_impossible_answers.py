@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import trio
 
+import triokafka
 from tests.support.scripted_broker import Raw
+from tests.support.scripted_reading import started
 from tests.support.simulated import simulated
 from tests.unit.network.test_network_client import ASK, client_of
 from triokafka.errors import (
@@ -29,6 +31,8 @@ from triokafka.protocol.api.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from triokafka.protocol.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from triokafka.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from triokafka.protocol.frames import encode_response
 from triokafka.structs import TopicPartition
 
@@ -268,3 +272,36 @@ async def test_host_name_that_nobody_can_resolve_is_a_connect_error() -> None:
         with pytest.raises(KafkaConnectionError, match="broker 5 at"):
             await client.send(5, ASK)
         assert isinstance(await client.send(1, ASK), MetadataResponse)
+
+
+@simulated
+async def test_sessions_that_end_at_once_do_not_keep_the_client_busy() -> None:
+    """The client authenticates again before a session ends, but not more than ten times per second."""
+    cluster, broker, options = await started()
+    broker.api_versions |= {17: (0, 1), 36: (0, 2)}
+    broker.script(SaslHandshakeRequest, *[SaslHandshakeResponse(mechanisms=["PLAIN"])] * 100_000)
+    broker.script(SaslAuthenticateRequest, *[SaslAuthenticateResponse(session_lifetime_ms=1)] * 100_000)
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    options |= login | {"sasl_username": "alice", "sasl_password": "secret"}
+    async with triokafka.Producer(**options) as producer:
+        await (await producer.send("t", b"x"))
+        await trio.sleep(10)
+        assert 50 < len(broker.seen(SaslAuthenticateRequest)) < 300
+        await (await producer.send("t", b"y"))
+    assert cluster.values("t") == [b"x", b"y"]
+
+
+@simulated
+async def test_log_lines_about_impossible_metadata_are_short(caplog: pytest.LogCaptureFixture) -> None:
+    async with client_of() as (cluster, client):
+        broker = cluster.brokers[1]
+
+        def very_many(response: MetadataResponse) -> None:
+            response.brokers += [MetadataResponseBroker(node_id=n, host="h", port=0) for n in range(2, 5_000)]
+            response.topics[0].partitions *= 2_000
+
+        await client.metadata_for(["orders"])
+        broker.script(MetadataRequest, changed(very_many, broker))
+        await client.refresh_metadata()
+        assert len(caplog.messages) == 2
+        assert max(map(len, caplog.messages)) < 2_000

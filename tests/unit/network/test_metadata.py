@@ -187,6 +187,22 @@ def test_leader_named_by_an_error_reply_is_taken_if_it_is_newer() -> None:
     assert before.leader_for(TP) == 1  # a snapshot never changes
 
 
+def test_large_response_is_taken_in_steps_and_a_leader_that_appears_between_them_stays() -> None:
+    metadata = holder()
+    metadata.update(answer(1, epoch=5), None, 0.0)
+    response = answer(2, epoch=5)
+    response.topics += [answer(1, name=f"t{number}").topics[0] for number in range(10_000)]
+    before, steps = metadata.cluster, 0
+    for _ in metadata.update_in_steps(response, None, 1.0):
+        steps += 1
+        assert metadata.cluster.topics.keys() == before.topics.keys()
+        if steps == 2:
+            assert metadata.update_leader(TP, 1, 6, None)
+    assert steps > 50
+    assert len(metadata.topics) == 10_001 and metadata.version == 2
+    assert (metadata.cluster.leader_for(TP), metadata.cluster.leader_epoch_for(TP)) == (1, 6)
+
+
 def test_unused_topic_is_forgotten() -> None:
     """KIP-526"""
     metadata = holder()

@@ -20,9 +20,17 @@ from triokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from triokafka.network.cluster import Cluster
+from triokafka.network.config import NetworkConfig
+from triokafka.network.metadata_updater import MetadataUpdater
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
+from triokafka.protocol.api.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from triokafka.structs import Node, TopicPartition
 
 TP = TopicPartition("orders", 0)
@@ -404,3 +412,42 @@ async def test_who_waits_too_short_is_not_told_that_brokers_cannot_be_reached() 
         with pytest.raises(KafkaTimeoutError) as raised:
             await client.metadata_for(["others"], timeout_ms=200)
         assert "no longer needed" not in str(raised.value)
+
+
+@simulated
+async def test_other_tasks_run_while_a_large_response_is_taken() -> None:
+    """Heartbeats would be late otherwise."""
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=1, host="h", port=9092)],
+        topics=[
+            MetadataResponseTopic(name=f"t{number}", partitions=[MetadataResponsePartition(leader_id=1)])
+            for number in range(3000)
+        ],
+    )
+
+    async def ask(build: object, lowest_version: int | None) -> MetadataResponse:
+        nursery.start_soon(count)
+        return response
+
+    async def count() -> None:
+        while not updater.metadata.topics:
+            turns.append(1)
+            await trio.lowlevel.checkpoint()
+
+    turns: list[int] = []
+    updater = MetadataUpdater(
+        NetworkConfig(bootstrap_servers=[("h", 9092)]),
+        current_simulation().host("client").world,
+        ask=ask,
+        check_usable=lambda: None,
+        why_unreachable=str,
+        on_success=lambda: None,
+        on_failure=lambda rebootstrap: None,
+        on_attempt=lambda: None,
+    )
+    updater.metadata.set_all_topics(True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(updater.run)
+        assert len((await updater.refresh(60_000)).topics) == 3000
+        nursery.cancel_scope.cancel()
+    assert len(turns) > 20

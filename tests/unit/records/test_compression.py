@@ -6,6 +6,8 @@ import gzip
 import struct
 import sys
 import tracemalloc
+import zlib
+from typing import Any
 
 import cramjam
 import lz4.frame
@@ -13,7 +15,7 @@ import pytest
 
 from triokafka.errors import ConfigurationError, CorruptRecordError, UnsupportedCodecError
 from triokafka.records import compress, decompress
-from triokafka.records.compression import CODEC_NAMES, compress_chunks
+from triokafka.records.compression import CODEC_NAMES, _decompress_stream, compress_chunks, zstd_module
 
 CODECS = CODEC_NAMES[1:]
 TEXT = b"".join(b"flight %d of carrier %d; " % (n * 7919 % 100_000, n % 16) for n in range(10_000))
@@ -148,6 +150,37 @@ class TestHostile:
             decompress(codec, b"")
         with pytest.raises(ConfigurationError, match="none, gzip, snappy, lz4, zstd"):
             compress(codec, b"")
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_very_many_streams_joined_together_take_linear_time(codec: str) -> None:
+    """A decompressor copies the rest of its input at the end of each stream: not all of the data, or a small batch
+    would keep a reader busy for minutes."""
+    count = 20_000
+    data = compress(codec, b"") * count + compress(codec, TEXT)
+    copied = 0
+
+    class Counting:
+        """A decompressor that counts the bytes behind its stream."""
+
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        def __getattr__(self, name: str) -> Any:
+            nonlocal copied
+            value = getattr(self._stream, name)
+            if name == "unused_data":
+                copied += len(value or b"")
+            return value
+
+    new, error = {
+        "gzip": (lambda: zlib.decompressobj(31), zlib.error),
+        "lz4": (lz4.frame.LZ4FrameDecompressor, RuntimeError),
+        "zstd": (zstd_module().ZstdDecompressor, zstd_module().ZstdError),
+    }[codec]
+    assert _decompress_stream(codec, data, 1 << 20, lambda: Counting(new()), error) == TEXT
+    assert copied < count * 16_384 + len(data)
+    assert decompress(codec, data) == TEXT
 
 
 def test_gzip_members_joined_together_are_one() -> None:

@@ -10,9 +10,10 @@ from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.telemetry.client_telemetry import malformed
 from triokafka.broker_stub.telemetry.pushes import ACCEPTED_CODECS, facts_of, subscriptions
 from triokafka.errors import CorruptRecordError, UnsupportedCodecError
-from triokafka.metrics.otlp import decode_metrics
+from triokafka.metrics.otlp import Point, decode_metrics
 from triokafka.protocol.api.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from triokafka.records.compression import decompress
+from triokafka.structs import Buffer
 
 _EXPANSION = 16
 """How many times larger than ``telemetry.max.bytes`` the metrics may be without compression."""
@@ -20,9 +21,13 @@ _EXPANSION = 16
 
 @handles(PushTelemetryRequest, versions=range(0, 1))
 async def push_telemetry(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
-    """Check that the push is due and wanted, and keep its values."""
+    """Check that the push is due and wanted, and keep its values.
+
+    Does not read what a client pushes without a subscription. A thread reads the values, one push at a time.
+    """
     limit = context.config.telemetry_max_bytes
-    instance = context.services.telemetry.admit(
+    telemetry = context.services.telemetry
+    instance = telemetry.admit(
         facts_of(request.client_instance_id, context),
         subscriptions(context),
         context.now,
@@ -33,11 +38,19 @@ async def push_telemetry(request: PushTelemetryRequest, context: RequestContext)
         size=len(request.metrics),
         max_bytes=limit,
     )
+    if not instance.subscription.metrics:
+        return PushTelemetryResponse()
+    context.yield_slot()
     try:
-        data = request.metrics
-        if request.compression_type and len(data):
-            data = decompress(request.compression_type, data, max_size=limit * _EXPANSION)
-        instance.take(decode_metrics(memoryview(data)))
+        async with context.services.telemetry_reader:
+            points = await context.world.run_in_thread(_read, request.compression_type, request.metrics, limit)
     except (ValueError, CorruptRecordError, UnsupportedCodecError) as error:
         raise malformed(error) from None
+    telemetry.take(instance, points)
     return PushTelemetryResponse()
+
+
+def _read(codec: int, data: Buffer, limit: int) -> list[Point]:
+    if codec and len(data):
+        data = decompress(codec, data, max_size=limit * _EXPANSION)
+    return decode_metrics(memoryview(data))

@@ -1,11 +1,17 @@
 """The heartbeat sessions of brokers at the active controller. Soft state: a new controller begins with new sessions.
 
+A broker whose heartbeat waits for an answer is not silent: the controller may be busy with changes before it, for
+longer than a session. Its session goes on from the answer.
+
 Pure. Times are seconds on the world's monotonic clock.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage
@@ -36,6 +42,7 @@ class BrokerSessions:
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
         self._sessions: dict[int, BrokerSession] = {}
+        self._unanswered: Counter[int] = Counter()
 
     def begin(
         self, image: MetadataImage, *, now: float, ended: int | None, silent: tuple[int, float] | None = None
@@ -72,6 +79,24 @@ class BrokerSessions:
         session.last_contact, session.metadata_offset, session.ended = now, metadata_offset, False
         return session
 
+    @contextmanager
+    def heartbeat_waits(self, broker: BrokerImage, now: Callable[[], float]) -> Iterator[None]:
+        """Keep the session of a broker during the block, in which its heartbeat waits for the answer.
+
+        An exception is an answer that does not extend the session.
+        """
+        broker_id = broker.broker_id
+        self._unanswered[broker_id] += 1
+        try:
+            yield
+            session = self._sessions.get(broker_id)
+            if session is not None and session.incarnation_id == broker.incarnation_id:
+                session.last_contact = max(session.last_contact, now())
+        finally:
+            self._unanswered[broker_id] -= 1
+            if not self._unanswered[broker_id]:
+                del self._unanswered[broker_id]
+
     def remove(self, broker_id: int) -> None:
         """Forget a broker that was unregistered."""
         self._sessions.pop(broker_id, None)
@@ -88,11 +113,14 @@ class BrokerSessions:
         return {broker_id: session.last_contact for broker_id, session in self._sessions.items()}
 
     def oldest(self, image: MetadataImage) -> tuple[int, float] | None:
-        """Return the unfenced broker with the oldest heartbeat, and the end of its session."""
+        """Return the unfenced broker with the oldest heartbeat, and the end of its session.
+
+        Leaves out brokers whose heartbeats wait for an answer.
+        """
         ends = [
             (session.last_contact + self.timeout, broker_id)
             for broker_id, session in self._sessions.items()
-            if broker_id in image.brokers and not image.brokers[broker_id].fenced
+            if broker_id in image.brokers and not image.brokers[broker_id].fenced and broker_id not in self._unanswered
         ]
         if not ends:
             return None

@@ -29,7 +29,7 @@ from triokafka.broker_stub.metadata.publisher import MetadataFollower, MetadataP
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.raft.metadata_log import MetadataLogListener
 from triokafka.broker_stub.raft.raft_client import RaftClient
-from triokafka.errors import IllegalStateError
+from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -106,15 +106,32 @@ class Controller:
     # Operations
 
     async def submit(self, name: str, compute: Compute[T], *, timeout_ms: int | None = None) -> T:
-        """See `EventQueue.submit`. The only voter waits until it leads the quorum, in the time limit."""
+        """See `EventQueue.submit`. The only voter waits until it leads the quorum, in the time limit.
+
+        Raises also `KafkaStorageError` at once while its disk prevents that.
+        """
         if not self._active.is_set() and self.metadata.is_alone:
             since = self.world.now()
             seconds = math.inf if timeout_ms is None else max(timeout_ms, 0) / 1000
             with trio.CancelScope(deadline=self.world.deadline(since + seconds) if timeout_ms else math.inf):
-                await self._active.wait()
+                await self._wait_to_lead()
             if timeout_ms is not None:
                 timeout_ms = max(0, timeout_ms - int((self.world.now() - since) * 1000))
         return await self.queue.submit(name, compute, timeout_ms=timeout_ms)
+
+    async def _wait_to_lead(self) -> None:
+        refusals: list[KafkaError] = []
+
+        async def watch() -> None:
+            refusals.append(await self.metadata.raft.until_refusal())
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            await self._active.wait()
+            nursery.cancel_scope.cancel()
+        if refusals and not self._active.is_set():
+            raise refusals[0].fresh_copy()
 
     async def hand_over(self, topic: str, partition: int, to: int) -> int:
         """Make a broker in sync the leader of a partition in a new epoch; return its id. See `hand_over.hand_over`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.controller import (
@@ -272,10 +273,14 @@ class LocalControllerGateway:
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """See `ClusterControl.heartbeat`."""
         state = self._controller.state
-        return await self._submit(
-            "BrokerHeartbeat",
-            lambda image: state.cluster.heartbeat(image, beat, now=self._world.now(), next_offset=image.offset + 1),
-        )
+        broker = state.committed.brokers.get(beat.broker_id)
+        is_stale = broker is None or broker.broker_epoch != beat.broker_epoch
+        sessions = state.cluster.sessions
+        with nullcontext() if broker is None or is_stale else sessions.heartbeat_waits(broker, self._world.now):
+            return await self._submit(
+                "BrokerHeartbeat",
+                lambda image: state.cluster.heartbeat(image, beat, now=self._world.now(), next_offset=image.offset + 1),
+            )
 
     async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:
         """See `RaftClient.describe_quorum`."""

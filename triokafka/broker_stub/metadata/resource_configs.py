@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from triokafka.broker_stub.log.config import ConfigType, LogConfigDefinition
 from triokafka.broker_stub.log.config_definition import between, one_of
+from triokafka.broker_stub.metadata.match_patterns import why_refused
 from triokafka.errors import InvalidConfigurationError, InvalidRequestError
 from triokafka.protocol.configuration import ConfigResourceType
 
@@ -35,10 +36,8 @@ def _match(value: Any) -> str:
         key, equals, pattern = item.partition("=")
         if not equals or key not in _MATCH_KEYS:
             return f"{item!r} is not one of {', '.join(_MATCH_KEYS)}, '=' and a regular expression"
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            return f"{pattern!r} is not a regular expression: {error}"
+        if why := why_refused(pattern):
+            return f"{pattern!r} is not a regular expression that this broker can match: {why}"
     return ""
 
 

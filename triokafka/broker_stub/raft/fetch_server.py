@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 MAX_HELD: Final = 10_000
 """The most Fetch requests that a leader holds; further ones are answered immediately."""
+_PATIENCE_WITH_READS: Final = 1.0
+"""Seconds for which the disk may refuse to read uncommitted records before the leader gives them up."""
 
 
 @dataclass(slots=True)
@@ -35,13 +38,19 @@ class _Held:
 
 
 class FetchServer:
-    """Answers the fetches of followers and observers, and records how far they are."""
+    """Answers the fetches of followers and observers, and records how far they are.
 
-    def __init__(self, quorum: Quorum) -> None:
+    Args:
+        give_up: removes the records of this leader from an offset on, which are not committed, and ends its leadership.
+    """
+
+    def __init__(self, quorum: Quorum, give_up: Callable[[int, KafkaStorageError, float], None]) -> None:
         self._quorum = quorum
+        self._give_up = give_up
         self._held: list[_Held] = []
         self._complained_at = -math.inf
         self._asked_at = -math.inf
+        self._unreadable = (-1, math.inf)
 
     def fetch(self, request: FetchRequest, *, listener: str, now: float) -> PendingResponse[FetchResponse]:
         """Answer a Fetch, now or when there are records or a higher high watermark.
@@ -119,19 +128,31 @@ class FetchServer:
         """Send the newest snapshot instead of records that cannot be read, if it contains them.
 
         If none does, this node takes one, because the image that it has in memory contains every committed record.
-        Records that are not committed yet stay so: followers that get only errors elect another leader.
+        Records that are not committed are given up: this log, longer than the others, would win every election. Records
+        that another leader may have committed stay: only a node that has them can say.
         """
         quorum, offset = self._quorum, partition.fetch_offset
         newest = quorum.log.latest_snapshot_id()
         helps = newest is not None and newest.end_offset > offset
         is_committed = offset < quorum.high_watermark
+        holders = [] if helps or is_committed else _possible_holders(quorum, offset)
+        gives_up = not (helps or is_committed or holders) and self._stays_unreadable(offset, failure, now)
         if helps:
             remedy = "The snapshot that contains them is sent instead"
         elif is_committed:
             remedy = "A snapshot that contains them is taken, and sent instead"
+        elif gives_up:
+            remedy = "They are not committed: this node drops them, and leads no more in this epoch"
+        elif not holders:
+            remedy = "They are not committed. If the next attempts fail, too, this node drops them"
         else:
-            remedy = "They are not committed: another node has to lead the quorum"
-        if now - self._complained_at >= COMPLAINT_PAUSE:
+            remedy = (
+                "They may be committed, and no other running node has them, so nothing can be committed now. Start the "
+                f"controllers of which one may have them: {', '.join(map(str, holders))}. If these are lost for ever, "
+                "stop this node, cut its metadata log with triokafka log repair, and start it: the records from "
+                f"offset {offset} on are lost then"
+            )
+        if gives_up or now - self._complained_at >= COMPLAINT_PAUSE:
             self._complained_at = now
             logger.error(
                 "Node %d: the records of the metadata log at offset %d cannot be read: %s. %s. Check the disk.",
@@ -142,8 +163,17 @@ class FetchServer:
             quorum.effects.event(lambda listener: listener.snapshot_needed())
         if helps:
             self._answer(reply, listener, request, comparison=LogComparison(snapshot=newest))
-            return
-        self._answer(reply, listener, request, error=failure.code)
+        elif gives_up:
+            self._give_up(offset, KafkaStorageError(f"uncommitted records cannot be read: {failure}"), now)
+            self._answer(reply, listener, request, error=leader_error(quorum, partition.current_leader_epoch))
+        else:
+            self._answer(reply, listener, request, error=failure.code)
+
+    def _stays_unreadable(self, offset: int, failure: CorruptRecordError | KafkaStorageError, now: float) -> bool:
+        """Whether records are damaged, or could not be read for some time, as after a lack of open files."""
+        if self._unreadable[0] != offset or now < self._unreadable[1]:
+            self._unreadable = offset, now
+        return isinstance(failure, CorruptRecordError) or now - self._unreadable[1] >= _PATIENCE_WITH_READS
 
     def _answer(
         self,
@@ -191,6 +221,20 @@ class FetchServer:
             or (leader.high_watermark or -1) > partition.high_watermark
             or quorum.shutting_down
         )
+
+
+def _possible_holders(quorum: Quorum, offset: int) -> list[int]:
+    """Return the other voters that may have a record of this leader which may be committed; none if it is not.
+
+    This leader has not committed it.
+    """
+    leader, changed_at = quorum.state, quorum.history.voters_offset
+    if not isinstance(leader, Leader) or offset >= leader.epoch_start_offset:
+        return []  # nobody else commits the records of this epoch
+    holders = leader.possible_holders(offset)
+    if changed_at is not None and changed_at > offset:
+        return holders or sorted(quorum.voters.ids)  # fewer nodes may have been a majority before the voters changed
+    return holders if 1 + len(holders) >= quorum.voters.majority else []
 
 
 def leader_error(quorum: Quorum, epoch: int) -> int:

@@ -186,6 +186,14 @@ class Leader:
         self.high_watermark = committed
         return True
 
+    def possible_holders(self, offset: int) -> list[int]:
+        """Return the other voters that may have the record at ``offset``."""
+        return [
+            node_id
+            for node_id, progress in self._progress.items()
+            if node_id != self.leader_id and (progress.end_offset is None or progress.end_offset > offset)
+        ]
+
     def successors(self) -> list[ReplicaKey]:
         """Return the other voters, the one with the longest log first."""
         others = [progress for progress in self._progress.values() if progress.key.node_id != self.leader_id]

@@ -216,6 +216,11 @@ class MetadataLogFiles:
         """See `RaftLog`."""
         return min(self._log.recovery_point, self.end_offset)
 
+    @property
+    def is_usable(self) -> bool:
+        """See `RaftLog`."""
+        return self._log.usable
+
     def append(self, batches: Buffer, *, now_ms: int) -> None:
         """See `RaftLog`."""
         expected, epoch = self.end_offset, self.last_epoch

@@ -94,7 +94,7 @@ class RaftClient:
         self._disk_work = trio.Event()
         self._changed = trio.Event()
         self._is_pumping = self._pump_again = False
-        self._saves_in_vain = False
+        self._save_failure: KafkaStorageError | None = None
         self._complained_at = -math.inf
         self._flush_begun_at = -math.inf
         self._nursery: trio.Nursery | None = None
@@ -132,9 +132,14 @@ class RaftClient:
         return None if heard is None else (heard[0], max(self._now() - heard[1], 0.0))
 
     @property
+    def refusal(self) -> KafkaError | None:
+        """Why this node cannot lead at present: its election state or its log cannot be written, as on a full disk."""
+        return self.failure or self._save_failure or self._core.refusal
+
+    @property
     def is_stuck(self) -> bool:
         """Whether this node cannot write what others commit: its disk is full, or failed."""
-        return self.failure is not None or self._core.disk_refuses or self._saves_in_vain
+        return self.failure is not None or self._core.disk_refuses or self._save_failure is not None
 
     @property
     def high_watermark(self) -> int:
@@ -292,7 +297,7 @@ class RaftClient:
             event.set()
         if self.is_leader:
             self._listener.leader_changed(LeaderAndEpoch(None, self._core.quorum.epoch))
-        self._changed.set()
+        self._report_change()
 
     async def shut_down(self, *, timeout: float) -> None:
         """Leave the quorum cleanly: a leader ends its epoch (EndQuorumEpoch) and waits for the next leader.
@@ -303,8 +308,13 @@ class RaftClient:
         self._pump()
         with trio.move_on_after(timeout):
             while not self._core.may_stop and not self._stopped:
-                self._changed = trio.Event()
                 await self._changed.wait()
+
+    async def until_refusal(self) -> KafkaError:
+        """Wait until this node cannot lead because of its disk; return `refusal`."""
+        while (refusal := self.refusal) is None:
+            await self._changed.wait()
+        return refusal
 
     def resign(self, epoch: int) -> None:
         """Give up the leadership of ``epoch``; does nothing if this node no longer leads it."""
@@ -353,10 +363,16 @@ class RaftClient:
             self._is_pumping = False
             now = self._now()
             self._core.quorum.metrics.busy.record(now - began_at, now)
+        if self._core.halted:
+            self._fail(KafkaStorageError("the metadata log is closed for writes until a restart"))
         if self._has_disk_work:
             self._disk_work.set()
         self._rescheduled.set()
-        self._changed.set()
+        self._report_change()
+
+    def _report_change(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
 
     async def _keep_time(self) -> None:
         while True:
@@ -388,7 +404,7 @@ class RaftClient:
             self._disk_work = trio.Event()
             await trio.sleep(self._linger())
             await self._write()
-            if self._saves_in_vain:
+            if self._save_failure is not None:
                 await trio.sleep(_SAVE_AGAIN)
                 self._disk_work.set()
 
@@ -411,7 +427,7 @@ class RaftClient:
                 state, writer = self._core.unsaved, self._core.unfinished_snapshot
                 if state is not None:
                     await self._save(state)
-                    if self._saves_in_vain:
+                    if self._save_failure is not None:
                         return
                 elif writer is not None:
                     await self._finish(writer)
@@ -430,7 +446,7 @@ class RaftClient:
             # A vote that might be on disk, or not: until it is, nothing leaves this node, which gives no other one.
             self._not_saved(KafkaStorageError(f"the quorum state cannot be written: {error}"))
         else:
-            self._saves_in_vain = False
+            self._save_failure = None
             self._core.election_saved(state)
 
     def _not_saved(self, failure: KafkaStorageError) -> None:
@@ -444,10 +460,11 @@ class RaftClient:
                 self.node_id,
                 failure,
             )
-        if not self._saves_in_vain:
-            self._saves_in_vain = True
+        is_first, self._save_failure = self._save_failure is None, failure
+        if is_first:
             self._listener.rolled_back(failure)
             self._listener.leader_changed(LeaderAndEpoch(None, self._core.quorum.epoch))
+            self._report_change()
         for event in self._waiting.values():
             event.set()
 
@@ -464,8 +481,6 @@ class RaftClient:
             self._core.write_failed(failure, self._now())
         else:
             self._core.flushed(self._now())
-        if self._core.halted:
-            self._fail(KafkaStorageError("the metadata log is closed for writes until a restart"))
 
     async def _finish(self, writer: SnapshotWriter) -> None:
         def check_and_finish() -> None:
@@ -515,11 +530,11 @@ class RaftClient:
         try:
             if not self._stopped and self.failure is None:
                 self._pump()
-                if not self._saves_in_vain:
+                if self._save_failure is None:
                     await event.wait()
         finally:
             del self._waiting[reply]
-        if self._stopped or self.failure is not None or self._saves_in_vain or reply.result is None:
+        if self._stopped or self.failure is not None or self._save_failure is not None or reply.result is None:
             raise BrokerNotAvailableError(f"node {self.node_id} takes no part in the metadata quorum")
         return reply.result
 

@@ -86,10 +86,12 @@ class RaftCore:
             on_become_leader=self._begin_epoch,
             on_leave_leadership=self._left_leadership,
         )
-        self._parts = RaftParts(self.quorum, self._append_voters, self._append_version)
+        self._parts = RaftParts(self.quorum, self._append_voters, self._append_version, self._give_up_from)
         self._halted = False
         self.disk_refuses = False
         """Whether the last records or snapshots from another node could not be written, as on a full disk."""
+        self.refusal: KafkaStorageError | None = None
+        """The failure to write the first records of the last epoch of this leader; None after a sync of the log."""
         self._lead_again_at = -math.inf
         self._complained_at = -math.inf
 
@@ -445,7 +447,8 @@ class RaftCore:
 
         Raises:
             NotControllerError: this node does not lead the epoch.
-            KafkaStorageError: the log cannot be written; this node leads no more.
+            KafkaStorageError: the log cannot be written; nothing was appended. This node leads no more, unless it is
+                the only voter and may try again, as on a full disk.
         """
         leader = self.quorum.state
         if not isinstance(leader, Leader) or leader.epoch != epoch or self._halted or leader.resign_requested:
@@ -455,7 +458,8 @@ class RaftCore:
             self.log.append(batch, now_ms=self.quorum.wall_ms())
         except (KafkaError, OSError) as error:
             failure = _not_written(error)
-            self.write_failed(failure, now)
+            if not (self.log.is_usable and self.quorum.voters.is_only_voter(self.config.key)):
+                self.write_failed(failure, now)  # another voter may have room
             raise failure from None
         self.quorum.metrics.appended_until(self.log.end_offset, self.log.end_offset - base_offset, now)
         return self.log.end_offset
@@ -478,7 +482,8 @@ class RaftCore:
         try:
             self._append_controls(epoch_controls(self.quorum, leader))
         except (KafkaError, OSError) as error:
-            self.write_failed(_not_written(error), now)
+            self.refusal = _not_written(error)
+            self.write_failed(self.refusal, now)
 
     def _append_voters(self, voters: VoterSet, now: float) -> int:
         if isinstance(self.quorum.state, Leader):
@@ -505,6 +510,7 @@ class RaftCore:
 
     def flushed(self, now: float) -> None:
         """Continue after a sync of the log."""
+        self.refusal = None
         self.quorum.commit(now)
 
     def write_failed(self, error: KafkaStorageError, now: float) -> None:
@@ -512,12 +518,16 @@ class RaftCore:
 
         If that fails, too, the node does nothing further until its next start.
         """
-        quorum = self.quorum
         logger.error("Node %d: the metadata log could not be written: %s", self.config.node_id, error)
+        self._lead_again_at = now + (_PAUSE_AFTER_FAILURE if self.refusal is None else _PAUSE_AFTER_FULL_DISK)
+        self._give_up_from(self.log.flushed_offset, error, now)
+
+    def _give_up_from(self, offset: int, error: KafkaStorageError, now: float) -> None:
+        """Drop the records from ``offset`` on, none of them committed, and lead no more."""
+        quorum = self.quorum
         leads = isinstance(quorum.state, Leader)
-        self._lead_again_at = now + _PAUSE_AFTER_FAILURE
         try:
-            self.log.truncate_to(self.log.flushed_offset)
+            self.log.truncate_to(offset)
             quorum.history.truncate_to(self.log.end_offset)
         except (KafkaError, OSError):
             self.halt()

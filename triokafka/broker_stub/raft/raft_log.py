@@ -87,6 +87,11 @@ class RaftLog(Protocol):
         """Every record before this offset survives a crash. Never above ``end_offset``: truncation lowers it."""
         ...
 
+    @property
+    def is_usable(self) -> bool:
+        """False after a failure after which only opening the log again shows what the disk has."""
+        ...
+
     def append(self, batches: Buffer, *, now_ms: int) -> None:
         """Append whole batches that already have their offsets and epochs.
 

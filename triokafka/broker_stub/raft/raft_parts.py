@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.raft.quorum import Quorum
 from triokafka.broker_stub.raft.voter_set import VoterSet
+from triokafka.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.raft.fetch_server import FetchServer
@@ -22,6 +23,7 @@ class RaftParts:
 
     Args:
         append_voters, append_version: see `VoterChanges`.
+        give_up_from: see `FetchServer`.
     """
 
     def __init__(
@@ -29,10 +31,12 @@ class RaftParts:
         quorum: Quorum,
         append_voters: Callable[[VoterSet, float], int],
         append_version: Callable[[int, VoterSet], int],
+        give_up_from: Callable[[int, KafkaStorageError, float], None],
     ) -> None:
         self._quorum = quorum
         self._append_voters = append_voters
         self._append_version = append_version
+        self._give_up_from = give_up_from
 
     @cached_property
     def voting(self) -> Voting:
@@ -53,7 +57,7 @@ class RaftParts:
         """Fetches of other nodes."""
         from triokafka.broker_stub.raft.fetch_server import FetchServer
 
-        return FetchServer(self._quorum)
+        return FetchServer(self._quorum, self._give_up_from)
 
     @cached_property
     def changes(self) -> VoterChanges:

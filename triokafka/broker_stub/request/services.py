@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+import trio
+
 from triokafka.broker_stub.authorization_audit import AuthorizationAudit
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.config import BrokerConfig
@@ -74,11 +76,14 @@ class BrokerServices:
     audit: AuthorizationAudit = field(init=False)
     allows_all: bool = field(init=False)
     telemetry: ClientTelemetry = field(init=False)
+    telemetry_reader: trio.Lock = field(init=False)
+    """Held while a thread reads a push of a client."""
 
     def __post_init__(self) -> None:
         self.allows_all = isinstance(self.authorizer, AllowAll)
         self.audit = AuthorizationAudit(self.world.now)
         self.telemetry = ClientTelemetry()
+        self.telemetry_reader = trio.Lock()
 
 
 class EnvelopeArrival(Protocol):

@@ -1,19 +1,20 @@
 """Client telemetry of one broker (KIP-714): which metrics each client pushes, whether a push may come now, and the
 pushed values.
 
-Pure. Instances are soft state of this broker, and bounded: the least recently used one is removed for a new one. A
-subscription is a resource of type client metrics in the metadata, with ``metrics``, ``interval.ms`` and ``match``.
+Pure. Instances are soft state of this broker. Their number, the series of each and the memory of all are bounded; the
+least recently used instance is removed for a new one. A subscription is a resource of type client metrics in the
+metadata, with ``metrics``, ``interval.ms`` and ``match``.
 """
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
+from triokafka.broker_stub.metadata.match_patterns import matches
 from triokafka.errors import (
     InvalidRecordError,
     InvalidRequestError,
@@ -30,6 +31,13 @@ DEFAULT_INTERVAL_MS: Final = 300_000
 MAX_INSTANCES: Final = 16_384
 MAX_SERIES: Final = 2_000
 """Largest number of series of one client that are kept."""
+MAX_BYTES: Final = 32 << 20
+"""Memory of the series of all clients, estimated."""
+_MAX_KEY_CHARACTERS: Final = 2_048
+"""A series with a longer name and attributes is not kept."""
+_SERIES_BYTES: Final = 400
+_MAX_SOFTWARE_CHARACTERS: Final = 255
+"""Longer names and versions of software are cut."""
 _NIL: Final = UUID(int=0)
 _SOFTWARE_UNKNOWN: Final = ("unknown", "unknown")
 
@@ -47,7 +55,7 @@ class ClientFacts(NamedTuple):
     def matches(self, patterns: Mapping[str, str]) -> bool:
         """Whether every pattern matches the whole fact of its name."""
         facts = {**self._asdict(), "client_instance_id": str(self.client_instance_id)}
-        return all(re.fullmatch(pattern, facts.get(key, "")) is not None for key, pattern in patterns.items())
+        return all(matches(pattern, facts.get(key, "")) for key, pattern in patterns.items())
 
 
 class Subscription(NamedTuple):
@@ -82,7 +90,7 @@ def subscription_for(facts: ClientFacts, configs: Iterable[Mapping[str, str]]) -
 
 
 class ClientInstance:
-    """One client. Times are seconds; -infinity stands for never."""
+    """One client. Times are seconds; -infinity stands for never. ``bytes`` estimates the memory of its ``series``."""
 
     def __init__(self, facts: ClientFacts, subscription: Subscription) -> None:
         self.facts = facts
@@ -92,15 +100,19 @@ class ClientInstance:
         """Whether the last push was refused with an error after which the client asks for a new subscription."""
         self.terminating = False
         self.series: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+        self.bytes = 0
 
     def take(self, points: Iterable[Point]) -> None:
         """Keep the values of a push; deltas are added up."""
         for point in points:
             key = (point.name, tuple(sorted(point.attributes.items())))
-            if point.delta and point.monotonic:
-                self.series[key] = self.series.get(key, 0.0) + point.value
-            elif key in self.series or len(self.series) < MAX_SERIES:
-                self.series[key] = point.value
+            before = self.series.get(key)
+            if before is None:
+                length = len(point.name) + sum(len(name) + len(text) for name, text in key[1])
+                if len(self.series) >= MAX_SERIES or length > _MAX_KEY_CHARACTERS:
+                    continue
+                self.bytes += _SERIES_BYTES + length
+            self.series[key] = (before or 0.0) + point.value if point.delta and point.monotonic else point.value
 
 
 class ClientTelemetry:
@@ -109,11 +121,12 @@ class ClientTelemetry:
     def __init__(self) -> None:
         self.instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
         self.unknown_subscriptions = 0
+        self.bytes = 0
         self._software: OrderedDict[tuple[str, int], tuple[str, str]] = OrderedDict()
 
     def note_software(self, peer: tuple[str, int], name: str, version: str) -> None:
         """Keep the software that a connection named in ApiVersions."""
-        self._software[peer] = (name, version)
+        self._software[peer] = (name[:_MAX_SOFTWARE_CHARACTERS], version[:_MAX_SOFTWARE_CHARACTERS])
         if len(self._software) > MAX_INSTANCES:
             self._software.popitem(last=False)
 
@@ -179,13 +192,27 @@ class ClientTelemetry:
             raise TelemetryTooLargeError(f"{size} bytes of metrics; telemetry.max.bytes is {max_bytes}")
         return instance
 
+    def take(self, instance: ClientInstance, points: Iterable[Point]) -> None:
+        """Keep the values of an admitted push. Values of the clients that pushed longest ago may have to go."""
+        if self.instances.get(instance.facts.client_instance_id) is not instance:
+            return  # it has made room for others
+        before = instance.bytes
+        instance.take(points)
+        self.bytes += instance.bytes - before
+        while self.bytes > MAX_BYTES and len(self.instances) > 1:
+            self._evict()
+
+    def _evict(self) -> None:
+        _, evicted = self.instances.popitem(last=False)
+        self.bytes -= evicted.bytes
+
     def _instance(self, facts: ClientFacts, configs: Iterable[Mapping[str, str]]) -> ClientInstance:
         subscription = subscription_for(facts, configs)
         instance = self.instances.get(facts.client_instance_id)
         if instance is None:
             instance = self.instances[facts.client_instance_id] = ClientInstance(facts, subscription)
             if len(self.instances) > MAX_INSTANCES:
-                self.instances.popitem(last=False)
+                self._evict()
         elif instance.subscription != subscription:
             instance.subscription = subscription
         self.instances.move_to_end(facts.client_instance_id)

@@ -63,6 +63,15 @@ def end_of(records: Buffer, most: int = -1) -> int | None:
     return _end_of_batch(view, _last_batch(view, most))
 
 
+def is_cut(records: Buffer) -> bool:
+    """Whether the records end within their first batch."""
+    view = memoryview(records)
+    if len(view) < _OVERHEAD:
+        return True
+    _, length = _OFFSET_AND_LENGTH.unpack_from(view)
+    return bool(length >= _SMALLEST_LENGTH and _OVERHEAD + length > len(view))
+
+
 class CompletedFetch:
     """The records of one partition in one fetch response, or the error in their place.
 
@@ -225,6 +234,11 @@ class CompletedFetch:
                 return end
             at += _OVERHEAD + int(_OFFSET_AND_LENGTH.unpack_from(view, at)[1])
         return None
+
+    def ends_before(self, offset: int) -> bool:
+        """Whether no record is at ``offset`` or behind it, as the batches' headers say."""
+        # In the oldest formats, the header of a compressed batch may have another offset.
+        return self.end is not None and 0 <= self.end <= offset and self.records[_MAGIC_AT] >= 2
 
     @property
     def exhausted(self) -> bool:

@@ -7,6 +7,7 @@ is retried after a back-off; `FailureTracker` decides when the failure becomes a
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -15,7 +16,7 @@ import trio
 
 from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.completed_fetch import CompletedFetch
+from triokafka.client.consumer.completed_fetch import CompletedFetch, is_cut
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_buffer import FetchBuffer
 from triokafka.client.consumer.fetch_counters import FetchCounters
@@ -47,7 +48,17 @@ logger = logging.getLogger(__name__)
 _LAST_VERSION_WITH_NAMES: Final = 12
 _FIRST_VERSION_WITH_IDS: Final = 13
 _NEVER: Final = float("inf")
+_MOST_FRUITLESS: Final = 10
+"""Fetches in a row that may bring nothing although the broker did not wait; further ones come after a back-off."""
 ISOLATION_LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
+
+
+class _Outcome(enum.Enum):
+    """What a fetch brought."""
+
+    REFUSED = "an error of the whole request"
+    NOTHING = "nothing, long before the time that the broker may wait"
+    PROGRESS = "data, an error of a partition, or nothing after a wait"
 
 
 class _Stuck(NamedTuple):
@@ -169,7 +180,7 @@ class Fetcher:
     async def _serve(self, node_id: int) -> None:
         session = self._served[node_id]
         backoff = Backoff(self._options.retry_backoff_ms / 1000, self._options.retry_backoff_max_ms / 1000)
-        failures = 0
+        failures = fruitless = 0
         polled_at = -_NEVER
         what = f"fetching from broker {node_id}"
         while True:
@@ -194,8 +205,9 @@ class Fetcher:
             wanted = min(room, self._options.fetch_max_bytes, sum(target.max_bytes for target in plan.targets.values()))
             self._reserved += wanted
             try:
-                answered = await self._fetch(node_id, session, plan, max(1, wanted))
-                failures = 0 if answered else failures + 1
+                outcome = await self._fetch(node_id, session, plan, max(1, wanted))
+                failures = failures + 1 if outcome is _Outcome.REFUSED else 0
+                fruitless = fruitless + 1 if outcome is _Outcome.NOTHING else 0
             except UnsupportedVersionError:
                 raise
             except KafkaError as error:
@@ -210,11 +222,11 @@ class Fetcher:
                 self._failures.succeeded(what)
             finally:
                 self._reserved -= wanted
-            if failures:
-                await trio.sleep(backoff.delay(failures, self._world.random.random()))
+            if failures or fruitless > _MOST_FRUITLESS:
+                await trio.sleep(backoff.delay(failures or fruitless - _MOST_FRUITLESS, self._world.random.random()))
 
-    async def _fetch(self, node_id: int, session: FetchSessionHandler, plan: FetchRound, max_bytes: int) -> bool:
-        """Send one request and process its response. Return False if the broker refused the whole request."""
+    async def _fetch(self, node_id: int, session: FetchSessionHandler, plan: FetchRound, max_bytes: int) -> _Outcome:
+        """Send one request and process its response."""
         sent = session.plan(plan.targets)
         # An id for every topic, or names for all (KIP-516).
         by_name = any(target.topic_id == NO_TOPIC_ID for target in sent.targets.values())
@@ -254,7 +266,7 @@ class Fetcher:
             logger.debug("broker %d refused a fetch: %s; starting over with a full one", node_id, error.__name__)
             if error.invalid_metadata or not error.retriable:
                 self._network.request_metadata_update()
-            return False
+            return _Outcome.REFUSED
         self.by_name = self.by_name or version < _FIRST_VERSION_WITH_IDS
         names = {target.topic_id: partition.topic for partition, target in sent.targets.items()}
         gained = False
@@ -276,7 +288,8 @@ class Fetcher:
                     gained = True
         if gained:
             self._on_data()
-        return True
+        is_early = (now - sent_at) * 1000 < wait_ms / 2
+        return _Outcome.NOTHING if is_early and not gained else _Outcome.PROGRESS
 
     def _call_hooks(self, node_id: int, response: FetchResponse, seconds: float) -> None:
         node = self._network.cluster.nodes.get(node_id)
@@ -321,7 +334,6 @@ class Fetcher:
                 where = f"from offset {target.fetch_offset} on, though the log ends at {end}"
                 self._stands_still(partition, state, KafkaError(f"the broker sends nothing {where}"))
             return False
-        self._goes_on(partition)
         self._planner.served(partition)
         self.counters.bytes += len(records)
         aborted = None
@@ -348,6 +360,12 @@ class Fetcher:
                 ),
             )
             return True
+        if data.ends_before(target.fetch_offset) or (data.end is None and is_cut(records)):
+            what = "batches before it" if data.end is not None else "a part of a batch"
+            why = KafkaError(f"the broker sends only {what} from offset {target.fetch_offset} on")
+            self._stands_still(partition, state, why)
+            return False
+        self._goes_on(partition)
         self.buffer.add(data)
         state.fetched_epoch = target.current_leader_epoch
         return True
@@ -360,15 +378,12 @@ class Fetcher:
             if self._preferred.remove(partition):
                 self.wake()
                 return False  # the follower may lag behind; ask the leader
-            self._put_error(
-                partition,
-                state,
-                target,
-                OffsetOutOfRangeError(
-                    f"offset {target.fetch_offset} of {partition} is not in the log any more, or not yet;"
-                    " seek to another, or set auto_offset_reset"
-                ),
+            outside = OffsetOutOfRangeError(
+                f"offset {target.fetch_offset} of {partition} is not in the log any more, or not yet;"
+                " seek to another, or set auto_offset_reset"
             )
+            outside.offsets = {partition: target.fetch_offset}
+            self._put_error(partition, state, target, outside)
             return True
         # A new fetch would return the same bytes: as in Kafka's client, the application gets the error.
         if (error.retriable and error is not CorruptRecordError) or error is UnknownError:

@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 TELEMETRY_API: Final = 71
 _NIL: Final = UUID(int=0)
 _RETRY_SECONDS: Final = 30.0
+_LEAST_SECONDS: Final = 0.1
+"""The shortest interval, whatever the broker asks for; that of a broker's configuration is the same."""
 _LAST_PUSH_SECONDS: Final = 1.0
 """Longest time of the last push, when the client is closed."""
 _ALL: Final = "*"
@@ -72,7 +74,7 @@ class TelemetryState:
         if self.instance_id == _NIL:
             self.instance_id = response.client_instance_id
         self.subscription_id = response.subscription_id
-        self.interval = max(response.push_interval_ms, 1) / 1000
+        self.interval = max(response.push_interval_ms / 1000, _LEAST_SECONDS)
         self.metrics = tuple(response.requested_metrics)
         self.max_bytes = response.telemetry_max_bytes
         self.codecs = tuple(response.accepted_compression_types)

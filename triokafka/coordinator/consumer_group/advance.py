@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from triokafka.coordinator.consumer_group.assign import compute_target
@@ -125,12 +126,9 @@ def advance(
     if profile != speaker.profile or speaker.known_as != member_id:
         changes.append(ProfileChange(group.group_id, member_id, profile))
     subscription_changed = speaker.profile is None or not profile.has_same_subscription(speaker.profile)
-    profiles: Mapping[str, MemberProfile] = group.profiles
-    if profile != speaker.profile or speaker.known_as != member_id:
-        profiles = {known: profiles[known] for known in profiles if known != speaker.known_as} | {member_id: profile}
     found = look_up(group, speaker.profile, profile, at.topics, at.wall_ms, at.pattern_refresh_ms, at.may_describe)
     changes += found
-    wants = _Subscriptions(group, profiles, found)
+    wants = _Subscriptions(group, member_id, speaker, profile, found)
     target_epoch, target = _target(
         group, member_id, speaker.target, wants, subscription_changed or bool(found), at, changes
     )
@@ -151,12 +149,28 @@ class _Subscriptions:
     """The topics that the members subscribe to, after the changes of this step."""
 
     def __init__(
-        self, group: ConsumerGroup, profiles: Mapping[str, MemberProfile], found: Iterable[PatternChange]
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        speaker: Speaker,
+        profile: MemberProfile,
+        found: Iterable[PatternChange],
     ) -> None:
-        self.profiles = profiles
         self._group = group
+        self._member_id = member_id
+        self._speaker = speaker
+        self._profile = profile
         found_now = {change.pattern: change.value for change in found if change.value is not None}
         self._patterns = {**group.patterns, **found_now} if found_now else group.patterns
+
+    @cached_property
+    def profiles(self) -> Mapping[str, MemberProfile]:
+        """The profiles of all members, collected when a target assignment is computed."""
+        speaker = self._speaker
+        if self._profile == speaker.profile and speaker.known_as == self._member_id:
+            return self._group.profiles
+        others = {known: profile for known, profile in self._group.profiles.items() if known != speaker.known_as}
+        return others | {self._member_id: self._profile}
 
     def by_member(self) -> dict[str, tuple[str | None, frozenset[str]]]:
         """Return each member's instance id and subscribed topics."""
@@ -167,7 +181,10 @@ class _Subscriptions:
 
     def all_topics(self) -> set[str]:
         """Return the subscribed topics of all members."""
-        return self._group.wanted_topics(self.profiles.values(), self._patterns)
+        before = self._speaker.profile
+        return self._group.wanted_topics(
+            without=() if before is None else (before,), also=self._profile, patterns=self._patterns
+        )
 
 
 def _target(

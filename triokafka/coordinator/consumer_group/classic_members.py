@@ -80,11 +80,13 @@ def join(
     # The join response is the member's only news of its partitions, so it must not wait for the assignment interval.
     at = Circumstances.of(shard, group.group_id, effects)._replace(assignment_interval_ms=0)
     step = advance(group, member_id, speaker, asked.profile(speaker.profile), asked.owned, at)
-    if known_as is not None and group.profiles[known_as].classic is None:
-        others = {known: profile for known, profile in group.profiles.items() if known != known_as}
-        if must_downgrade(group, [*others.values(), step.profile], shard.config):
-            _downgrade_with(shard, group, member_id, joiner, speaker, step, reply, effects)
-            return
+    if (
+        known_as is not None
+        and group.profiles[known_as].classic is None
+        and must_downgrade(group, shard.config, without=[known_as], joining=1)
+    ):
+        _downgrade_with(shard, group, member_id, joiner, speaker, step, reply, effects)
+        return
     for change in step.changes:
         effects.write(change)
     effects.answer(reply, joined(member_id, step.progress.epoch, asked.traits.protocols[0][0]))

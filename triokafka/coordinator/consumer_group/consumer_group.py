@@ -28,6 +28,7 @@ from triokafka.coordinator.consumer_group.records import (
     TargetEpochChange,
     TopicsChange,
 )
+from triokafka.coordinator.consumer_group.subscription_counts import SubscriptionCounts
 from triokafka.errors import (
     FencedInstanceIdError,
     IllegalGenerationError,
@@ -78,6 +79,7 @@ class ConsumerGroup:
         """The number of members that use the classic protocol."""
         self._classic_protocols: dict[str, int] = {}
         self._holders: dict[tuple[UUID, int], str] = {}
+        self._subscriptions = SubscriptionCounts()
 
     def __repr__(self) -> str:
         return f"<ConsumerGroup {self.group_id!r} {self.state.value} epoch={self.epoch} members={len(self.profiles)}>"
@@ -116,8 +118,11 @@ class ConsumerGroup:
             del self.static_members[before.instance_id or ""]
         self._count_classic(before, -1)
         self._count_classic(profile, 1)
+        if before is not None:
+            self._subscriptions.remove(before)
         if profile is None:
             return
+        self._subscriptions.add(profile)
         self.profiles[member_id] = profile
         if profile.instance_id is not None:
             self.static_members[profile.instance_id] = member_id
@@ -223,18 +228,28 @@ class ConsumerGroup:
         return profile.topic_names if match is None else profile.topic_names | match.topics
 
     def wanted_topics(
-        self, profiles: Iterable[MemberProfile] | None = None, patterns: Mapping[str, PatternMatch] | None = None
+        self,
+        *,
+        without: Iterable[MemberProfile] = (),
+        also: MemberProfile | None = None,
+        patterns: Mapping[str, PatternMatch] | None = None,
     ) -> set[str]:
-        """Return the topics that any member subscribes to. ``profiles`` and ``patterns``, if given, replace the
-        group's."""
-        found: set[str] = set()
-        for profile in self.profiles.values() if profiles is None else profiles:
-            found |= self.topics_of(profile, patterns)
-        return found
+        """Return the topics that any member subscribes to.
+
+        Members with the profiles ``without`` do not count, and one with the profile ``also`` does. ``patterns``, if
+        given, replaces the group's matches.
+        """
+        return self._subscriptions.topics(self.patterns if patterns is None else patterns, without=without, also=also)
+
+    def unused_patterns(self, *, without: Iterable[MemberProfile] = (), also: MemberProfile | None = None) -> list[str]:
+        """Return the stored patterns that no member uses; the arguments are those of `wanted_topics`."""
+        if not self.patterns:
+            return []
+        return sorted(self.patterns.keys() - self._subscriptions.patterns(without=without, also=also))
 
     def subscribes_to(self, topic: str) -> bool:
         """Whether a member subscribes to the topic."""
-        return any(topic in self.topics_of(profile) for profile in self.profiles.values())
+        return topic in self.wanted_topics()
 
     def check_commit(
         self,

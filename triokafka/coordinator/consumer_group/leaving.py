@@ -10,8 +10,12 @@ from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import LEAVING_FOR_NOW, MemberState
 from triokafka.coordinator.consumer_group.migration import classic_group, downgrade, must_downgrade
-from triokafka.coordinator.consumer_group.patterns import unused
-from triokafka.coordinator.consumer_group.records import ConsumerGroupChange, EpochChange, ProgressChange
+from triokafka.coordinator.consumer_group.records import (
+    ConsumerGroupChange,
+    EpochChange,
+    PatternChange,
+    ProgressChange,
+)
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.topics_view import TopicsView
@@ -45,8 +49,8 @@ def leave(
 def depart(shard: GroupShard, group: ConsumerGroup, member_ids: Collection[str], effects: GroupEffects) -> None:
     """Remove members. The remaining members receive their partitions from their next heartbeats on. If all of them use
     the classic protocol and the migration policy allows it, the group becomes a classic group."""
-    left = {known: profile for known, profile in group.profiles.items() if known not in member_ids}
-    if must_downgrade(group, left.values(), shard.config):
+    if must_downgrade(group, shard.config, without=member_ids):
+        left = {known: profile for known, profile in group.profiles.items() if known not in member_ids}
         owned = {known: group.progress_of(known).held_partitions for known in left}
         downgrade(shard, group, classic_group(group, left, owned, shard.topics), effects)
         return
@@ -62,10 +66,10 @@ def depart(shard: GroupShard, group: ConsumerGroup, member_ids: Collection[str],
 
 def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicsView) -> list[ConsumerGroupChange]:
     """Return the changes that remove members and start a new epoch, in which others get their partitions."""
-    left = {known: profile for known, profile in group.profiles.items() if known not in member_ids}
+    leaving = [group.profiles[member_id] for member_id in member_ids]
     changes = [change for member_id in member_ids for change in removal_of(group, member_id)]
-    changes += unused(group, left.values())
-    metadata_hash = hash_of_topics(group.wanted_topics(left.values()), topics)
+    changes += [PatternChange(group.group_id, pattern, None) for pattern in group.unused_patterns(without=leaving)]
+    metadata_hash = hash_of_topics(group.wanted_topics(without=leaving), topics)
     changes.append(EpochChange(group.group_id, (group.epoch + 1, metadata_hash)))
     return changes
 

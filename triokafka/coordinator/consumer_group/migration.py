@@ -210,13 +210,15 @@ def joined(member_id: str, epoch: int, protocol: str) -> JoinGroupResponse:
 # --- from consumer to classic ---
 
 
-def must_downgrade(group: ConsumerGroup, profiles: Collection[MemberProfile], config: GroupCoordinatorConfig) -> bool:
-    """Whether the group must become a classic group once only these members are left."""
+def must_downgrade(
+    group: ConsumerGroup, config: GroupCoordinatorConfig, *, without: Collection[str], joining: int = 0
+) -> bool:
+    """Whether the group must become a classic group once these members have left, and so many classic ones joined."""
+    leaving = [group.profiles[member_id] for member_id in without]
+    left = len(group.profiles) - len(leaving) + joining
+    classic = group.classic_members - sum(profile.classic is not None for profile in leaving) + joining
     return (
-        bool(profiles)
-        and all(profile.classic is not None for profile in profiles)
-        and config.group_consumer_migration_policy in DOWNGRADES
-        and len(profiles) <= config.group_max_size
+        0 < left == classic and config.group_consumer_migration_policy in DOWNGRADES and left <= config.group_max_size
     )
 
 

@@ -5,7 +5,7 @@ Patterns come from clients and are matched against every topic name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
@@ -57,14 +57,11 @@ def look_up(
         else:  # the lookup counts once its record is replayed
             changes.append(PatternChange(group.group_id, pattern, PatternMatch(found, topics.version, wall_ms)))
     if before is not None and before.pattern and before.pattern != pattern:
-        changes += unused(group, [profile, *(known for known in group.profiles.values() if known is not before)])
+        changes += [
+            PatternChange(group.group_id, unused, None)
+            for unused in group.unused_patterns(without=[before], also=profile)
+        ]
     return changes
-
-
-def unused(group: ConsumerGroup, profiles: Collection[MemberProfile]) -> list[PatternChange]:
-    """Return the removal of the patterns that none of the members uses."""
-    used = {profile.pattern for profile in profiles}
-    return [PatternChange(group.group_id, pattern, None) for pattern in sorted(group.patterns.keys() - used)]
 
 
 def _is_due(group: ConsumerGroup, pattern: str, topics: TopicsView, wall_ms: int, refresh_ms: int) -> bool:

@@ -21,6 +21,8 @@ INITIAL_EPOCH: Final = 0
 NO_SESSION: Final = 0
 _MAX_EPOCH: Final = 2**31 - 1
 EVICTION_SECONDS: Final = 120.0
+MAX_PARTITIONS: Final = 500_000
+"""Partitions in all sessions together, about 200 MB. Those of followers count, but the limit does not hold for them."""
 _REFUSED_SECONDS: Final = 1.0
 
 TopicKey: TypeAlias = str | UUID
@@ -186,6 +188,7 @@ class _FullContext(FetchContext[Outcome]):
             outcome = outcomes.get(wanted.key)
             if outcome is not None:
                 cached.told(outcome)
+        self._cache.cached_partitions += len(session.partitions)
         return Answered(session.id, 0, outcomes)
 
 
@@ -231,14 +234,11 @@ class FetchSessionCache(Generic[Outcome]):
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
         self._refused: dict[bool, tuple[float, tuple[bool, int, int] | None]] = {}
         self.evictions = 0
+        self.cached_partitions = 0
+        """The number of partitions in all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def cached_partitions(self) -> int:
-        """The number of partitions in all sessions."""
-        return sum(len(session.partitions) for session in self._sessions.values())
 
     def context_for(
         self,
@@ -253,8 +253,8 @@ class FetchSessionCache(Generic[Outcome]):
     ) -> FetchContext[Outcome]:
         """Return the context of one request. ``privileged`` is a follower; ``now`` the monotonic clock in seconds."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if session_id != NO_SESSION:
-                self._sessions.pop(session_id, None)
+            if session_id in self._sessions:
+                self._remove(self._sessions[session_id])
             if epoch == FINAL_EPOCH:
                 return FetchContext(wanted)
             return _FullContext(self, wanted, privileged=privileged, by_topic_id=by_topic_id)
@@ -265,6 +265,7 @@ class FetchSessionCache(Generic[Outcome]):
             return _RefusedContext(errors.InvalidFetchSessionEpochError)
         if session.by_topic_id != by_topic_id:
             return _RefusedContext(errors.FetchSessionTopicIdError)
+        before = len(session.partitions)
         for partition in wanted:
             cached = session.partitions.get(partition.key)
             if cached is None:
@@ -273,9 +274,13 @@ class FetchSessionCache(Generic[Outcome]):
                 cached.wanted = partition
         for key in forgotten:
             session.partitions.pop(key, None)
+        self.cached_partitions += len(session.partitions) - before
         if not session.partitions:
-            del self._sessions[session_id]
+            self._remove(session)
             return FetchContext(())
+        if len(session.partitions) > before and not self._fits(session.privileged):
+            self._evict(session)
+            return _RefusedContext(errors.FetchSessionIdNotFoundError)
         session.advance()
         session.last_used_at = now
         self._sessions[session_id] = self._sessions.pop(session_id)
@@ -285,6 +290,11 @@ class FetchSessionCache(Generic[Outcome]):
         """Create a session for ``size`` partitions if there is room, or an older one can be evicted."""
         if not size or not self._make_room(size, privileged, now):
             return None
+        while not self._fits(privileged, size):
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now - oldest.last_used_at <= EVICTION_SECONDS:
+                return None
+            self._evict(oldest)
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randint(1, _MAX_EPOCH)
@@ -321,8 +331,15 @@ class FetchSessionCache(Generic[Outcome]):
         self._evict(cheapest)
         return True
 
-    def _evict(self, session: FetchSession) -> None:
+    def _fits(self, privileged: bool, more: int = 0) -> bool:
+        return privileged or self.cached_partitions + more <= MAX_PARTITIONS
+
+    def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.id]
+        self.cached_partitions -= len(session.partitions)
+
+    def _evict(self, session: FetchSession) -> None:
+        self._remove(session)
         self._refused.clear()
         self.evictions += 1
 

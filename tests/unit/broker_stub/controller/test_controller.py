@@ -5,6 +5,7 @@ import itertools
 import random
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pytest
@@ -33,6 +34,7 @@ from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, features
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreateTopicsRequest
@@ -86,6 +88,53 @@ async def allocate(controller: Controller) -> ProducerIdBlock:
     """A block of producer ids for the node's broker."""
     epoch = controller.image.brokers[CONFIG.node_id].broker_epoch
     return await local(controller).allocate_producer_ids(CONFIG.node_id, epoch)
+
+
+class TestSessions:
+    @pytest.mark.parametrize("outcome", ["answered", "refused"])
+    async def test_broker_whose_heartbeat_waits_is_not_silent(
+        self, outcome: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Changes before it may take the controller longer than a session, such as the logs of many partitions."""
+        async with running(MemoryWorld()) as controller, trio.open_nursery() as nursery:
+            sessions, submit = controller.state.cluster.sessions, controller.submit
+            arrived, go_on = trio.Event(), trio.Event()
+
+            async def late(name: str, compute: Any, **more: Any) -> Any:
+                arrived.set()
+                await go_on.wait()
+                if outcome == "refused":
+                    raise errors.NotControllerError("busy")
+                return await submit(name, compute, **more)
+
+            monkeypatch.setattr(controller, "submit", late)
+            before = sessions.oldest(controller.image)
+            assert before is not None
+            epoch = controller.image.brokers[1].broker_epoch
+            beat = BrokerHeartbeat(1, epoch, controller.image.offset, want_fence=False, want_shut_down=False)
+
+            async def send() -> None:
+                with suppress(errors.NotControllerError):
+                    await local(controller).broker_heartbeat(beat)
+
+            await trio.sleep(0.01)
+            nursery.start_soon(send)
+            await arrived.wait()
+            assert sessions.oldest(controller.image) is None
+            go_on.set()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            after = sessions.oldest(controller.image)
+            assert after is not None
+            assert (after[1] > before[1]) is (outcome == "answered")
+
+    async def test_heartbeat_with_another_epoch_keeps_no_session(self) -> None:
+        async with running(MemoryWorld()) as controller:
+            sessions = controller.state.cluster.sessions
+            before = sessions.oldest(controller.image)
+            beat = BrokerHeartbeat(1, 77, controller.image.offset, want_fence=False, want_shut_down=False)
+            with pytest.raises(errors.StaleBrokerEpochError):
+                await local(controller).broker_heartbeat(beat)
+            assert sessions.oldest(controller.image) == before
 
 
 class TestStart:
@@ -233,27 +282,45 @@ class TestFailedAppend:
                 await local(controller).create_topics(creation(wanted("lost")))
             assert controller.image is before
             heal()
-            await leads_again(controller)
             assert codes(await local(controller).create_topics(creation(wanted("next"), wanted("lost")))) == [0, 0]
             after = controller.image
         async with running(world, register=False) as controller:
             assert set(controller.image.topics) == {"kept", "next", "lost"}
             assert same(controller.image, after)
 
-    async def test_only_controller_with_a_full_disk_continues_when_there_is_room(self) -> None:
-        """Its new epoch cannot be stored either."""
+    async def test_only_controller_with_a_full_disk_refuses_each_change_at_once_and_goes_on_when_there_is_room(
+        self,
+    ) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
+            epoch = controller.state.epoch
             make_room = world.disk.inject(DiskFault("write", "*", errno.ENOSPC))
-            with pytest.raises(errors.KafkaStorageError):
-                await local(controller).create_topics(creation(wanted("lost")))
+            for _ in range(3):
+                with trio.fail_after(60), pytest.raises(errors.KafkaStorageError):
+                    await local(controller).create_topics(creation(wanted("lost"), timeout_ms=3_600_000))
+            make_room()
+            assert codes(await local(controller).create_topics(creation(wanted("next")))) == [0]
+            assert controller.state.epoch == epoch
+        async with running(world, register=False) as controller:
+            assert set(controller.image.topics) == {"next"}
+
+    @pytest.mark.parametrize("path", ["*.log", "*quorum-state*"])
+    async def test_only_controller_that_cannot_store_a_new_epoch_refuses_changes_until_it_can(self, path: str) -> None:
+        """It has to lead anew, as after a failed sync of its log."""
+        world = MemoryWorld()
+        async with running(world) as controller:
+            make_room = world.disk.inject(DiskFault("write", path, errno.ENOSPC))
             raft = controller.metadata.raft
+            raft.resign(raft.leader.epoch)
             with trio.fail_after(60):
-                while not raft.is_stuck:
+                while controller.is_active:
                     await trio.sleep(0.01)
+            for _ in range(3):
+                with trio.fail_after(60), pytest.raises(errors.KafkaStorageError):
+                    await local(controller).create_topics(creation(wanted("lost"), timeout_ms=3_600_000))
             make_room()
             with trio.fail_after(60):
-                while raft.is_stuck or not raft.is_leader:
+                while not controller.is_active or raft.refusal is not None:
                     await trio.sleep(0.01)
             assert codes(await local(controller).create_topics(creation(wanted("next")))) == [0]
         async with running(world, register=False) as controller:

@@ -490,15 +490,27 @@ def test_a_follower_refuses_to_add_a_voter() -> None:
 # Failures
 
 
-def test_the_only_voter_leads_another_epoch_after_a_failed_append() -> None:
+def test_the_only_voter_goes_on_leading_after_a_failed_append() -> None:
+    """Nothing was appended, and nobody else could lead."""
     node = OneNode(voters=1)
     batch = encode_batch([(0, None, b"value", ())], base_offset=node.log.end_offset, leader_epoch=1)
     node.log.fail_appends = True
-    with pytest.raises(errors.KafkaStorageError):
-        node.core.append(batch, 1, node.now)
+    for _ in range(2):
+        with pytest.raises(errors.KafkaStorageError):
+            node.core.append(batch, 1, node.now)
+        node.after(0.2)
+    node.log.fail_appends = False
+    assert node.core.append(batch, 1, node.now) == node.log.end_offset
+    assert node.state.epoch == 1
+
+
+def test_the_only_voter_leads_another_epoch_after_a_failed_sync() -> None:
+    node = OneNode(voters=1)
+    batch = encode_batch([(0, None, b"value", ())], base_offset=node.log.end_offset, leader_epoch=1)
+    node.core.append(batch, 1, node.now)
+    node.core.write_failed(errors.KafkaStorageError("the disk is full"), node.now)
     with pytest.raises(errors.NotControllerError):
         node.core.append(batch, 1, node.now)
-    node.log.fail_appends = False
     node.after(0.2)
     assert isinstance(node.state, Leader)
     assert node.state.epoch == 2

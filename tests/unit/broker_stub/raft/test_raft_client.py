@@ -286,6 +286,59 @@ async def test_leader_that_cannot_send_records_before_they_are_committed_hands_o
 
 
 @simulated
+async def test_two_voters_go_on_without_damaged_records_that_are_not_committed() -> None:
+    """The leader's log would win every election: the other voter cannot lead before these records are gone."""
+    cluster = RaftCluster(current_simulation(), voters=2)
+    leader = await cluster.leader()
+    end = leader.append("orders")
+    await cluster.until_committed(end)
+    cluster.cut.add(leader.node_id)
+    leader.append("lost")
+    leader.append("lost, too")
+    damage(leader, end)
+    cluster.cut.clear()
+    await cluster.until(lambda: leader.client.end_epoch > 1)
+    successor = await cluster.leader()
+    await cluster.until_committed(successor.append("kept"))
+    assert {tuple(member.committed()) for member in cluster.up} == {("orders", "kept")}
+    assert leader.listener.errors
+
+
+@simulated
+async def test_damaged_records_that_a_former_leader_may_have_committed_wait_for_the_node_that_has_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = RaftCluster(current_simulation())
+    former = await cluster.leader()
+    follower, away = (member for member in cluster.up if member is not former)
+    end = former.append("orders")
+    await cluster.until_committed(end)
+    cluster.cut.add(away.node_id)
+    reported = former.listener.advanced
+
+    def cut_before_the_follower_hears_of_it(high_watermark: int) -> None:
+        reported(high_watermark)
+        cluster.cut.add(former.node_id)
+
+    former.listener.advanced = cut_before_the_follower_hears_of_it  # type: ignore[method-assign]
+    acknowledged = former.append("events")
+    await cluster.until_committed(acknowledged, former)
+    assert follower.client.end_offset == acknowledged > follower.client.high_watermark
+    damage(follower, end)
+    cluster.cut.remove(away.node_id)
+    await cluster.until(lambda: follower.client.is_leader)
+    await trio.sleep(60)
+    assert away.client.end_offset == end and follower.client.end_offset > acknowledged
+    assert "may be committed, and no other running node has them, so nothing can be committed now. Start the " in (
+        caplog.text
+    )
+    assert f"may have them: {former.node_id}." in caplog.text
+    cluster.cut.clear()
+    await cluster.until(lambda: former.client.high_watermark > acknowledged)
+    assert former.committed() == ["orders", "events"]
+
+
+@simulated
 async def test_damaged_snapshot_does_not_replace_the_log_of_a_follower() -> None:
     """The follower asks again, the leader finds the damage then, and another snapshot takes its place."""
     cluster = RaftCluster(current_simulation())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -9,8 +10,11 @@ from uuid import UUID
 import pytest
 
 from triokafka import errors
+from triokafka.broker_stub.metadata.match_patterns import matches, why_refused
 from triokafka.broker_stub.telemetry.client_telemetry import (
+    MAX_BYTES,
     MAX_INSTANCES,
+    MAX_SERIES,
     ClientFacts,
     ClientInstance,
     ClientTelemetry,
@@ -139,3 +143,65 @@ def test_cut_metrics_are_refused_or_shorter(cut: int) -> None:
     data = encode_metrics([Point("gauge", {"a": "1"}, 1.0, False, False, 1, 2)], {"group_id": "g"})
     with pytest.raises(ValueError):
         decode_metrics(data[:-cut])
+
+
+def series(number: int, *, delta: bool = False, size: int = 10) -> Point:
+    return Point(f"{number:0{size}}", {}, 1.0, delta, delta, 0, 1)
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_series_beyond_the_most_are_not_kept(delta: bool) -> None:
+    instance = ClientInstance(facts(), subscription_for(facts(), [ALL]))
+    instance.take(series(number, delta=delta) for number in range(MAX_SERIES + 100))
+    assert len(instance.series) == MAX_SERIES
+
+
+def test_series_with_a_very_long_name_is_not_kept() -> None:
+    instance = ClientInstance(facts(), subscription_for(facts(), [ALL]))
+    instance.take([series(1, size=100_000), series(2)])
+    assert [name for name, _ in instance.series] == [f"{2:010}"]
+
+
+def test_values_of_all_clients_are_bounded_and_the_oldest_go_first() -> None:
+    telemetry = ClientTelemetry()
+    for number in range(1, 40):
+        instance = admit(telemetry, float(number), who=facts(number))
+        telemetry.take(instance, [series(n, size=2_000) for n in range(MAX_SERIES)])
+        assert telemetry.bytes == sum(instance.bytes for instance in telemetry.instances.values()) <= MAX_BYTES
+    assert UUID(int=39) in telemetry.instances
+    assert UUID(int=1) not in telemetry.instances
+
+
+def test_long_names_of_software_are_cut() -> None:
+    """The broker keeps them of every recent connection."""
+    telemetry = ClientTelemetry()
+    telemetry.note_software(("10.0.0.5", 4711), "a" * 32_000, "1" * 32_000)
+    assert sum(map(len, telemetry.software_of(("10.0.0.5", 4711)))) < 1_000
+
+
+def test_push_of_very_many_fields_is_refused() -> None:
+    """Each field costs a microsecond, and a thousandth of a byte when it is compressed."""
+    with pytest.raises(ValueError, match="more than 200000 fields"):
+        decode_metrics(b"\x18\x00" * 300_000)
+
+
+def test_match_takes_linear_time() -> None:
+    """The event loop matches the client's own text, which may be long."""
+    hard = facts(client_id="a" * 30_000 + "!")
+    found = subscription_for(hard, [{"metrics": "a", "match": "client_id=(a+)+b"}])
+    assert found.metrics == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "refused"),
+    [("apache-kafka-java", False), ("billing-.*", False), ("1\\.[0-9]", False), ("(a|b)", True), ("a.*b", True)],
+)
+def test_patterns_without_re2_cannot_backtrack(pattern: str, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    assert ("google-re2" in why_refused(pattern)) is refused
+
+
+@pytest.mark.parametrize("pattern", ["a(", "[", "(?=a)b"])
+def test_patterns_that_cannot_be_matched_are_refused(pattern: str) -> None:
+    assert why_refused(pattern)
+    assert not matches(pattern, "a")

@@ -13,8 +13,9 @@ from triokafka.errors import KafkaTimeoutError
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
-from triokafka.protocol.api.join_group import JoinGroupRequest
-from triokafka.protocol.api.sync_group import SyncGroupRequest
+from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
+from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition
 
 REBALANCE_IN_PROGRESS = 27
@@ -115,6 +116,75 @@ async def test_a_fetch_that_makes_no_progress_surfaces_with_the_offset() -> None
         assert await consumer.position(T0) == 1
         await trio.sleep(1)
         assert consumer.health().healthy
+
+
+@pytest.mark.parametrize(
+    ("sent", "what"),
+    [
+        (encode_batch([(0, None, b"old", ())], base_offset=0), "batches before it"),
+        (encode_batch([(0, None, b"cut", ())], base_offset=1)[:-1], "a part of a batch"),
+    ],
+)
+@simulated
+async def test_records_that_do_not_lead_on_surface_with_the_offset(sent: bytes, what: str) -> None:
+    cluster, broker, options = await started_for_consumer()
+    cluster.write("t", 0, [b"0", b"1"])
+
+    async def other_records(request: FetchRequest) -> FetchResponse:
+        response, _ = broker.fetch_now(request)
+        response.responses[0].partitions[0].records = sent
+        return response
+
+    broker.script(FetchRequest, *[other_records] * 10_000)
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 1)
+        with pytest.raises(KafkaTimeoutError, match=rf"for 60 s; last: the broker sends only {what} from offset 1"):
+            await anext(consumer)
+        assert len(broker.seen(FetchRequest)) < 300
+        broker._scripts.clear()
+        assert await values(consumer, 1) == [b"1"]
+        assert consumer.health().healthy
+
+
+@simulated
+async def test_broker_that_answers_fetches_with_nothing_at_once_is_asked_after_a_back_off() -> None:
+    """It ignores the time for which the consumer lets it wait; the consumer would be busy with asking."""
+    cluster, broker, options = await started_for_consumer()
+
+    async def at_once(request: FetchRequest) -> FetchResponse:
+        return broker.fetch_now(request)[0]
+
+    broker.script(FetchRequest, *[at_once] * 100_000)
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        assert await consumer.poll(timeout_ms=60_000) == {}
+        assert len(broker.seen(FetchRequest)) < 300
+        assert consumer.health().healthy
+        cluster.write("t", 0, [b"at last"])
+        assert await values(consumer, 1) == [b"at last"]
+
+
+@pytest.mark.parametrize(
+    ("request_type", "refusal"),
+    [
+        (JoinGroupRequest, lambda request: JoinGroupResponse(error_code=79, member_id="m", protocol_name="")),
+        (JoinGroupRequest, lambda request: JoinGroupResponse(error_code=25, protocol_name="")),
+        (SyncGroupRequest, lambda request: SyncGroupResponse(error_code=27, protocol_name="")),
+    ],
+)
+@simulated
+async def test_coordinator_that_refuses_every_join_gets_the_next_after_a_back_off(
+    request_type: type, refusal: object
+) -> None:
+    cluster, broker, options = await started_for_consumer()
+    cluster.write("t", 0, [b"0"])
+    broker.script(request_type, *[refusal] * 100_000)
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        assert await consumer.poll(timeout_ms=60_000) == {}
+        assert len(broker.seen(JoinGroupRequest)) < 300
+        broker._scripts.clear()
+        assert await values(consumer, 1) == [b"0"]
 
 
 @simulated

@@ -285,3 +285,51 @@ def test_session_ids_are_positive_and_nobody_elses(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(world.random, "randint", lambda low, high: next(drawn))
     sessions = FetchSessionCache(10, world)  # type: ignore[var-annotated]
     assert [open_session(sessions, A), open_session(sessions, B)] == [5, 9]
+
+
+@pytest.fixture
+def room_for_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session_cache, "MAX_PARTITIONS", 3)
+
+
+@pytest.mark.usefixtures("room_for_three")
+def test_session_with_more_partitions_than_there_is_room_for_is_not_made() -> None:
+    sessions = cache()
+    assert open_session(sessions, A, B)
+    refused = answer(context(sessions, 0, INITIAL_EPOCH, A, B))
+    assert (refused.session_id, list(refused.outcomes)) == (0, [A, B])  # a full answer, as without sessions
+    assert open_session(sessions, A)
+    assert sessions.cached_partitions == 3
+    assert open_session(sessions, A, B, C, privileged=True)  # a follower always gets its session
+
+
+@pytest.mark.usefixtures("room_for_three")
+def test_session_that_outgrows_the_room_ends_and_its_client_starts_over() -> None:
+    sessions = cache()
+    session_id = open_session(sessions, A, B)
+    other = open_session(sessions, A)
+    grown = answer(context(sessions, session_id, 1, C))
+    assert (grown.session_id, grown.error_code) == (0, errors.FetchSessionIdNotFoundError.code)
+    assert (len(sessions), sessions.cached_partitions) == (1, 1)
+    assert answer(context(sessions, other, 1, B)).session_id == other
+
+
+@pytest.mark.usefixtures("room_for_three")
+def test_session_that_nobody_uses_makes_room() -> None:
+    sessions = cache()
+    open_session(sessions, A, B, C)
+    assert not open_session(sessions, A, now=EVICTION_SECONDS)
+    assert open_session(sessions, A, now=EVICTION_SECONDS + 1)
+    assert sessions.cached_partitions == 1
+
+
+def test_partitions_are_counted_until_they_are_forgotten() -> None:
+    sessions = cache()
+    session_id = open_session(sessions, A)
+    answer(context(sessions, session_id, 1, B, C, forgotten=(A,)))
+    assert sessions.cached_partitions == 2
+    context(sessions, session_id, 2, forgotten=(B, C))
+    assert (len(sessions), sessions.cached_partitions) == (0, 0)
+    session_id = open_session(sessions, A, B)
+    context(sessions, session_id, FINAL_EPOCH)
+    assert (len(sessions), sessions.cached_partitions) == (0, 0)

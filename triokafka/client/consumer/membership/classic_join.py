@@ -43,6 +43,8 @@ _JOIN_GRACE_MS: Final = 5_000
 _LAST_INFLEXIBLE_JOIN: Final = 5
 _LAST_INFLEXIBLE_SYNC: Final = 3
 _MOST_BROKEN: Final = 2
+_MOST_AGAIN: Final = 5
+"""Joins in a row that follow each other at once; a coordinator that refuses more gets them after a back-off."""
 _REBALANCE: Final = "rebalance"
 """The purpose of the connection for requests that the coordinator holds. A broker reads nothing behind a join that it
 holds. On the same connection, commits of kept partitions, heartbeats and a leave request would wait for the slowest
@@ -139,12 +141,13 @@ class ClassicJoin:
 
     async def _join_until_done(self) -> None:
         member = self._member
-        failures = 0
+        failures = again = 0
         step = JoinStep.JOIN_AGAIN
         while True:
+            again = again + 1 if step is JoinStep.JOIN_AGAIN else 0
             if step is JoinStep.FIND_COORDINATOR:
                 self._network.forget_coordinator(self._status.group_id)
-            if step in (JoinStep.FIND_COORDINATOR, JoinStep.BACK_OFF):
+            if again > _MOST_AGAIN or step in (JoinStep.FIND_COORDINATOR, JoinStep.BACK_OFF):
                 failures += 1
                 await trio.sleep(self._backoff.delay(failures, self._world.random.random()))
             try:

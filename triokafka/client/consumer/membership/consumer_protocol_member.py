@@ -43,6 +43,8 @@ _LEAVING_EPOCH: Final = -1
 _LEAVING_FOR_NOW_EPOCH: Final = -2
 _FIRST_WITH_PATTERN: Final = 1
 _AT_ONCE: Final = -float("inf")
+_LEAST_INTERVAL: Final = 0.05
+"""The shortest time between two heartbeats without news, in seconds, whatever the coordinator says."""
 
 Partitions: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partition numbers by topic id."""
@@ -217,7 +219,7 @@ class ConsumerProtocolMember:
         self.epoch = response.member_epoch
         self.member_id = response.member_id or self.member_id
         if response.heartbeat_interval_ms > 0:
-            self.clock.interval = response.heartbeat_interval_ms / 1000
+            self.clock.interval = max(response.heartbeat_interval_ms / 1000, _LEAST_INTERVAL)
         if joined:
             self.state = MemberState.STABLE
         if response.assignment is not None:
