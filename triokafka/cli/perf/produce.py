@@ -262,8 +262,8 @@ def _options(bootstrap: str, settings: Settings) -> dict[str, Any]:
 
 
 def _values(settings: Settings) -> Sequence[bytes]:
-    from triokafka.cli.properties import text_of
     from triokafka.cli.load.payloads import file_values, json_values
+    from triokafka.cli.properties import text_of
 
     if settings.payload_file is None:
         return json_values(settings.size)
