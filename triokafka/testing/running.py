@@ -328,7 +328,7 @@ class RunningBroker:
         ]
         if len(found) != 1:
             who = "one member" if member is None else f"one member {member!r}"
-            raise UnknownMemberIdError(f"group {group!r} has no member {who}, but {[one.member_id for one in known]}")
+            raise UnknownMemberIdError(f"group {group!r} does not have {who}, but {[one.member_id for one in known]}")
         self.group_coordinator.expire_member(group, found[0])
         return found[0]
 

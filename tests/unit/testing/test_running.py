@@ -258,7 +258,7 @@ async def test_a_member_that_is_expired_is_gone_at_once_and_joins_again(protocol
                 await trio.sleep(0.001)
             # Under the consumer protocol a member has one id for its life.
             assert (broker.members("g")[0].member_id == before.member_id) is (protocol == "consumer")
-            with pytest.raises(errors.UnknownMemberIdError, match="not one member 'nobody', but"):
+            with pytest.raises(errors.UnknownMemberIdError, match="does not have one member 'nobody', but"):
                 broker.expire_member("g", "nobody")
             nursery.cancel_scope.cancel()
 
