@@ -6,6 +6,8 @@ Pure. Times are seconds on the world's monotonic clock.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage
@@ -17,6 +19,7 @@ class BrokerSession:
 
     ``controlled_shutdown_offset`` is the offset that all active brokers must have applied before it may stop; -1 while
     it does not want to. ``ended`` says that its process is known to have ended, although its session has not.
+    ``unanswered`` is the number of its heartbeats that wait for their answer.
     """
 
     incarnation_id: uuid.UUID
@@ -24,6 +27,7 @@ class BrokerSession:
     metadata_offset: int = -1
     controlled_shutdown_offset: int = -1
     ended: bool = False
+    unanswered: int = 0
 
 
 class BrokerSessions:
@@ -72,6 +76,24 @@ class BrokerSessions:
         session.last_contact, session.metadata_offset, session.ended = now, metadata_offset, False
         return session
 
+    @contextmanager
+    def answering(self, broker: BrokerImage | None, now: Callable[[], float]) -> Iterator[None]:
+        """Keep the session of a broker alive while its heartbeat waits for the answer.
+
+        The answer follows changes that were made before, as of thousands of topics, and the broker sends the next
+        heartbeat after it.
+        """
+        session = None if broker is None else self._sessions.get(broker.broker_id)
+        if broker is None or session is None or session.incarnation_id != broker.incarnation_id:
+            yield
+            return
+        session.unanswered += 1
+        try:
+            yield
+            session.last_contact = max(session.last_contact, now())
+        finally:
+            session.unanswered -= 1
+
     def remove(self, broker_id: int) -> None:
         """Forget a broker that was unregistered."""
         self._sessions.pop(broker_id, None)
@@ -81,18 +103,23 @@ class BrokerSessions:
         session = self._sessions.get(broker.broker_id)
         if broker.fenced or session is None or session.ended:
             return False
-        return session.incarnation_id == broker.incarnation_id and session.last_contact + self.timeout >= now
+        return session.incarnation_id == broker.incarnation_id and (
+            session.unanswered > 0 or session.last_contact + self.timeout >= now
+        )
 
     def last_contacts(self) -> dict[int, float]:
         """Return the time of the last heartbeat of each broker, for metrics."""
         return {broker_id: session.last_contact for broker_id, session in self._sessions.items()}
 
     def oldest(self, image: MetadataImage) -> tuple[int, float] | None:
-        """Return the unfenced broker with the oldest heartbeat, and the end of its session."""
+        """Return the unfenced broker with the oldest heartbeat, and the end of its session.
+
+        A broker whose heartbeat waits for its answer has none.
+        """
         ends = [
             (session.last_contact + self.timeout, broker_id)
             for broker_id, session in self._sessions.items()
-            if broker_id in image.brokers and not image.brokers[broker_id].fenced
+            if broker_id in image.brokers and not image.brokers[broker_id].fenced and not session.unanswered
         ]
         if not ends:
             return None

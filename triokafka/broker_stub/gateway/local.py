@@ -271,11 +271,15 @@ class LocalControllerGateway:
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """See `ClusterControl.heartbeat`."""
-        state = self._controller.state
-        return await self._submit(
-            "BrokerHeartbeat",
-            lambda image: state.cluster.heartbeat(image, beat, now=self._world.now(), next_offset=image.offset + 1),
-        )
+        state, now = self._controller.state, self._world.now
+        broker = state.committed.brokers.get(beat.broker_id)
+        if broker is not None and broker.broker_epoch != beat.broker_epoch:
+            broker = None  # another process took the sender's place
+        with state.cluster.sessions.answering(broker, now):
+            return await self._submit(
+                "BrokerHeartbeat",
+                lambda image: state.cluster.heartbeat(image, beat, now=now(), next_offset=image.offset + 1),
+            )
 
     async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:
         """See `RaftClient.describe_quorum`."""

@@ -16,6 +16,7 @@ from tests.unit.broker_stub.clusters import (
     DATA,
     ENDPOINT,
     MemoryWorld,
+    active,
     codes,
     creation,
     let_in,
@@ -33,7 +34,9 @@ from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, features
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, HeartbeatReply
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
+from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
@@ -220,6 +223,55 @@ class TestSnapshot:
         world, _ = await self.cut(snapshot=False)
         with pytest.raises(errors.KafkaStorageError, match="no snapshot leads up to it"):
             await new_controller(world).open()
+
+
+class SlowFollower:
+    """Slow work for a change, until ``gate`` is open."""
+
+    def __init__(self) -> None:
+        self.entered, self.gate = trio.Event(), trio.Event()
+
+    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if "orders" in image.topics:
+            self.entered.set()
+            await self.gate.wait()
+
+    async def settle(self) -> None:
+        pass
+
+
+class TestHeartbeat:
+    async def test_broker_whose_heartbeat_waits_for_its_answer_is_not_silent(self) -> None:
+        """The answer waits until a change of many topics is published, and the next heartbeat follows the answer."""
+        world, follower = MemoryWorld(), SlowFollower()
+        controller = Controller(world, CONFIG, NodeMetadata(world, CONFIG), follower=follower)
+        await controller.open()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(controller.metadata.run)
+            nursery.start_soon(controller.run)
+            await active(controller)
+            await let_in(controller, world)
+            nursery.start_soon(local(controller).create_topics, creation(wanted("orders")))
+            await follower.entered.wait()
+            beat = BrokerHeartbeat(CONFIG.node_id, controller.image.brokers[CONFIG.node_id].broker_epoch, 0)
+            answered: list[HeartbeatReply] = []
+
+            async def send() -> None:
+                answered.append(await local(controller).broker_heartbeat(beat))
+
+            nursery.start_soon(send)
+            await trio.testing.wait_all_tasks_blocked()
+            cluster = controller.state.cluster
+            assert not answered
+            fenced = cluster.fence_stale(controller.image, now=world.now() + 3600).response
+            before = world.now()
+            follower.gate.set()
+            assert fenced is None
+            while not answered:
+                await trio.sleep(0.001)
+            assert cluster.sessions.last_contacts()[CONFIG.node_id] >= before
+            assert cluster.fence_stale(controller.image, now=world.now() + 3600).response == CONFIG.node_id
+            nursery.cancel_scope.cancel()
 
 
 class TestFailedAppend:
