@@ -15,8 +15,8 @@ from typing import ClassVar, Final, Self, TypeVar
 E = TypeVar("E", bound=Exception)
 
 
-class KafkaError(Exception):
-    """Root of all errors of this package."""
+class KafkaError(RuntimeError):
+    """Root of all errors of this package; a `RuntimeError`, as in kafka-python and aiokafka."""
 
     retriable: ClassVar[bool] = False
     invalid_metadata: ClassVar[bool] = False
@@ -109,10 +109,14 @@ class UnknownError(BrokerResponseError):
 
 
 class OffsetOutOfRangeError(BrokerResponseError):
-    """The offset is below the log's start or above its end."""
+    """The offset is below the log's start or above its end.
+
+    ``offsets`` has the refused offset by partition, if a consumer raises it.
+    """
 
     code = 1
     advice = "Seek to the beginning or the end, or set auto_offset_reset."
+    offsets: Mapping[tuple[str, int], int] = MappingProxyType({})
 
 
 class CorruptRecordError(RetriableError, BrokerResponseError):
@@ -1108,7 +1112,12 @@ class NodeNotReadyError(RetriableError):
 
 
 class NoOffsetForPartitionError(KafkaError):
-    """The group has no committed offset, and ``auto_offset_reset`` is ``"none"``: seek, or set it."""
+    """The group has no committed offset, and ``auto_offset_reset`` is ``"none"``: seek, or set it.
+
+    ``partitions`` are those without an offset.
+    """
+
+    partitions: frozenset[tuple[str, int]] = frozenset()
 
 
 class LogTruncationError(KafkaError):

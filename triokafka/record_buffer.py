@@ -6,7 +6,9 @@ For the blocking and the asyncio consumer; used in one thread or loop.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from triokafka.records import ConsumerRecord
@@ -16,6 +18,7 @@ from triokafka.structs import TopicPartition
 Convert = Callable[[ConsumerRecord], Any]
 Records = dict[TopicPartition, list[ConsumerRecord]]
 _NOTHING: Final[list[ConsumerRecord]] = []
+_offset: Final = operator.attrgetter("offset")
 
 
 class Position:
@@ -46,6 +49,7 @@ class RecordBuffer:
         self._run: tuple[TopicPartition, list[ConsumerRecord]] | None = None
         self._records: Records = {}
         self._begin: dict[TopicPartition, int] = {}
+        self._cuts: dict[TopicPartition, deque[int]] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._convert = convert
         self._released = released or _ignore
@@ -54,9 +58,12 @@ class RecordBuffer:
         """Whether there are records of partitions that are neither paused nor withheld."""
         return any(self._may_return(partition, ()) for partition in self._records)
 
-    def add(self, partition: TopicPartition, records: list[ConsumerRecord]) -> None:
-        """Append records behind the buffered ones."""
+    def add(self, partition: TopicPartition, records: list[ConsumerRecord], cuts: Iterable[int] = ()) -> None:
+        """Append records behind the buffered ones. No `take` returns records from both sides of an offset of
+        ``cuts``."""
         self._ends[partition] = records[-1].offset + 1
+        if cuts:
+            self._cuts.setdefault(partition, deque()).extend(cuts)
         known = self._records.get(partition)
         if known is None:
             self._records[partition] = records
@@ -72,7 +79,7 @@ class RecordBuffer:
         self.put_back()
         for partition in self._records:
             if self._may_return(partition, partitions):
-                raw, converted = self._take_of(partition, limit)
+                raw, converted = self._take_of(partition, self._begin[partition], limit)
                 self._run = (partition, raw)
                 self.cursor.iterator = iter(converted)
                 return True
@@ -84,7 +91,7 @@ class RecordBuffer:
         return not partitions or partition in partitions
 
     def take(self, limit: int | None, partitions: Collection[TopicPartition] = ()) -> Records:
-        """Return records, at most ``limit``, of all partitions or of ``partitions``.
+        """Return records, at most ``limit``, of all partitions or of ``partitions``; of each up to the next cut.
 
         Raises a deserializer's error if the first record causes it; otherwise returns the records before that one.
         """
@@ -95,8 +102,9 @@ class RecordBuffer:
                 break
             if not self._may_return(partition, partitions):
                 continue
+            begin = self._begin[partition]
             try:
-                records = self._take_of(partition, limit)[1]
+                records = self._take_of(partition, begin, self._within_cut(partition, begin, limit))[1]
             except Exception:
                 if not taken:
                     raise
@@ -106,11 +114,25 @@ class RecordBuffer:
                 limit -= len(records)
         return taken
 
+    def _within_cut(self, partition: TopicPartition, begin: int, limit: int | None) -> int | None:
+        """Return how many records `take` may return of the partition, whose first one has the index ``begin``."""
+        cuts = self._cuts.get(partition)
+        if cuts is None:
+            return limit
+        records = self._records[partition]
+        while cuts and cuts[0] <= records[begin].offset:
+            cuts.popleft()
+        if not cuts:
+            del self._cuts[partition]
+            return limit
+        most = bisect_left(records, cuts[0], lo=begin, key=_offset) - begin
+        return most if limit is None else min(most, limit)
+
     def _take_of(
-        self, partition: TopicPartition, limit: int | None
+        self, partition: TopicPartition, begin: int, limit: int | None
     ) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
         """Return the next records raw, and as the consumer returns them."""
-        records, begin = self._records[partition], self._begin[partition]
+        records = self._records[partition]
         left = len(records) - begin
         if begin == 0 and (limit is None or left <= limit):
             raw = records
@@ -188,6 +210,7 @@ class RecordBuffer:
         if records is not None:
             self._released(partition, len(records) - self._begin.pop(partition))
         self._ends.pop(partition, None)
+        self._cuts.pop(partition, None)
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
         """Drop all other partitions, and forget that they are paused."""

@@ -265,10 +265,51 @@ def test_offset_out_of_range_is_raised_without_a_reset_policy(bootstrap: str, to
         async with consumer_of(bootstrap, auto_offset_reset="none") as consumer:
             consumer.assign([partition])
             consumer.seek(partition, 100)
-            with pytest.raises(OffsetOutOfRangeError):
+            with pytest.raises(OffsetOutOfRangeError) as raised:
                 await consumer.getone()
+            assert raised.value.args == ({partition: 100},)  # programs read the partitions there
             consumer.seek(partition, 1)
             assert (await consumer.getone()).offset == 1
+
+    run(program())
+
+
+def test_error_of_a_position_is_raised_by_calls_for_its_partition_only(bootstrap: str, topic: str, group: str) -> None:
+    async def program() -> None:
+        create(bootstrap, topic, 3)
+        await fill(bootstrap, topic, 2)
+        first, second, third = (TopicPartition(topic, number) for number in range(3))
+        async with consumer_of(bootstrap, topic, group_id=group, auto_offset_reset="none") as consumer:
+            with pytest.raises(NoOffsetForPartitionError) as raised:
+                await consumer.getmany(timeout_ms=60_000)
+            assert raised.value.args[0] in (first, second, third)
+            consumer.seek(first, 1)
+            assert (await consumer.getone(first)).value == b"1"
+            assert await consumer.getmany(first, timeout_ms=10) == {}
+            for partition in (second, third, second):
+                with pytest.raises(NoOffsetForPartitionError) as raised:
+                    await consumer.getone(partition)
+                assert raised.value.args == (partition,)
+            async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+                await producer.send_and_wait(topic, b"2", partition=0)
+            assert (await consumer.getone(first)).value == b"2"
+
+    run(program())
+
+
+def test_getmany_returns_no_more_than_one_fetch_may_bring(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        partition, values = TopicPartition(topic, 0), [b"small", b"x" * 50_000, b"another"]
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            for value in values:
+                await producer.send_and_wait(topic, value)
+        async with consumer_of(bootstrap, max_partition_fetch_bytes=4_000) as consumer:
+            consumer.assign([partition])
+            await until(lambda: partition in consumer._buffer.partitions())
+            await until(lambda: consumer._buffer.positions()[partition].offset == 0 and consumer._local.received >= 3)
+            for value in values:
+                (record,) = (await consumer.getmany(timeout_ms=60_000))[partition]
+                assert record.value == value
 
     run(program())
 

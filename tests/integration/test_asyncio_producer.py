@@ -10,7 +10,13 @@ from unittest import mock
 import pytest
 
 from tests.support.asyncio_programs import run
-from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer, IllegalOperation, TopicPartition
+from triokafka.asyncio import (
+    AIOKafkaConsumer,
+    AIOKafkaProducer,
+    ConsumerStoppedError,
+    IllegalOperation,
+    TopicPartition,
+)
 from triokafka.asyncio.errors import KafkaConnectionError, MessageSizeTooLargeError, ProducerClosed, ProducerFenced
 from triokafka.blocking import KafkaAdminClient
 from triokafka.blocking.admin import NewTopic
@@ -228,6 +234,38 @@ def test_calls_outside_of_a_loop_and_without_transactional_id_raise(bootstrap: s
         async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
             with pytest.raises(IllegalOperation):
                 await producer.begin_transaction()
+
+    run(program())
+
+
+@pytest.mark.parametrize("kind", ["producer", "consumer"])
+def test_client_shows_the_health_of_brokers_and_the_metadata(bootstrap: str, topic: str, kind: str) -> None:
+    async def program() -> None:
+        create(bootstrap, topic, 2)
+        first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        opened: Any = (AIOKafkaProducer if kind == "producer" else AIOKafkaConsumer)(bootstrap_servers=bootstrap)
+        client = opened.client if kind == "producer" else opened._client
+        with pytest.raises((ProducerClosed, ConsumerStoppedError)):
+            await client.fetch_all_metadata()
+        async with opened:
+            node = client.get_random_node()
+            assert await client.ready(node) is True
+            assert await client.ready(12_345) is False
+            cluster = await client.fetch_all_metadata()
+            assert topic in cluster.topics()
+            assert cluster.partitions_for_topic(topic) == cluster.available_partitions_for_topic(topic) == {0, 1}
+            assert (
+                cluster.partitions_for_topic("unknown")
+                is cluster.leader_for_partition(TopicPartition("unknown", 0))
+                is None
+            )
+            leader = cluster.leader_for_partition(first)
+            assert {first} <= cluster.partitions_for_broker(leader)
+            assert cluster.broker_metadata(leader) in cluster.brokers()
+            assert await client.add_topic(topic) is True
+            assert second in client.cluster.partitions_for_broker(client.cluster.leader_for_partition(second))
+            assert await client.force_metadata_update() is True
+            assert await client._wait_on_metadata(topic) == {0, 1}
 
     run(program())
 

@@ -459,11 +459,13 @@ class TestProduceAndConsume:
         offsets = tool.ok(
             "consume", "__consumer_offsets", "--from-beginning", "--timeout-ms", "500", "--formatter", "offsets"
         )
-        assert "[places-g,places,0]::OffsetAndMetadata(offset=4, " in offsets
+        assert '{"group":"places-g","topic":"places","partition":0}},"value":{"version":' in offsets
+        assert '"data":{"offset":4,"leaderEpoch":' in offsets
         groups = tool.ok(
             "consume", "__consumer_offsets", "--from-beginning", "--timeout-ms", "500", "--formatter", "group-metadata"
         )
-        assert "places-g::GroupMetadata(protocolType=consumer, generation=1, " in groups
+        assert '{"group":"places-g"}},"value":{"version":' in groups
+        assert '"data":{"protocolType":"consumer","generation":1,' in groups
 
     def test_partition_of_a_topic_that_there_is_not_is_an_error_unless_it_is_made(self, tool: Tool) -> None:
         one = ("--partition", "0", "--timeout-ms", "500")

@@ -222,9 +222,11 @@ class TestLooking:
                 "consume", "__consumer_offsets", "--from-beginning", "--timeout-ms", "300",
                 "--formatter", "group-metadata",
             )  # fmt: skip
-            generations = {line.partition("generation=")[2].partition(",")[0]
-                           for line in told.splitlines() if line.startswith("calm-g::GroupMetadata")}  # fmt: skip
-            assert generations == {"0", "1"}  # when it was made, and when its member had joined
+            found = [json.loads(line) for line in told.splitlines()]
+            generations = {
+                one["value"]["data"]["generation"] for one in found if one["key"]["data"]["group"] == "calm-g"
+            }
+            assert generations == {0, 1}  # when it was made, and when its member had joined
 
     def test_group_that_does_not_exist_is_one_sentence_and_the_others_are_shown(self, tool: Tool) -> None:
         filled(tool, "some")

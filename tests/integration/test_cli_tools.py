@@ -90,6 +90,21 @@ def topics(broker: str) -> None:
         assert run(["produce", "gauge", "--partition", "1", "--value", value, "-b", broker]) == 0
 
 
+class TestNodes:
+    def test_brokers_are_listed_with_their_state(self, tool: Tool) -> None:
+        titles, row = (line.split() for line in tool.ok("nodes", "list", "--include-fenced-brokers").splitlines())
+        assert titles == ["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]
+        (shown,) = json.loads(tool.ok("nodes", "list", "--json"))
+        assert row == [str(shown["id"]), shown["host"], str(shown["port"]), "null", "unfenced", "broker"]
+        assert f"{shown['host']}:{shown['port']}" == tool.bootstrap and shown["rack"] is None
+        found = json.loads(tool.ok("nodes", "cluster-id", "--json"))["cluster_id"]
+        assert tool.ok("nodes", "cluster-id") == f"Cluster ID: {found}\n" and len(found) == 22
+
+    def test_broker_that_is_not_registered_is_one_sentence(self, tool: Tool) -> None:
+        assert "broker 77" in tool.fails("nodes", "unregister", "--id", "77")
+        assert "--id" in tool.fails("nodes", "unregister", status=2)
+
+
 class TestCredentials:
     """Of users, among their configurations, as in kafka-configs."""
 

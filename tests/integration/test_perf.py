@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -52,6 +53,23 @@ async def test_every_record_is_sent_and_acknowledged(api: Api, rate: float | Non
     assert summary.latency.measured > 0
     assert 0 < summary.latency.p50 <= summary.latency.worst
     assert not summary.interrupted
+
+
+@pytest.mark.parametrize(("api", "records"), [("send", 20), ("send-many", 2_000), ("bound", 20)])
+async def test_records_of_transactions_are_committed(api: Api, records: int) -> None:
+    async with running_broker() as broker:
+        address = broker.bootstrap_servers
+        load = Load("t", json_values(50), records, api, transaction_seconds=0.0)
+        summary = await run_load(load, address, [], transactional_id="load")
+        assert (summary.sent, summary.acknowledged, summary.failed) == (records, records, 0)
+        options: dict[str, Any] = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+        async with triokafka.Consumer("t", bootstrap_servers=address, **options) as consumer:
+            with trio.fail_after(60):
+                read = 0
+                while read < records:
+                    read += sum(map(len, (await consumer.poll(timeout_ms=1_000)).values()))
+            ends = await consumer.end_offsets(list(consumer.assignment()))
+    assert sum(ends.values()) > records + len(ends), "one transaction only"
 
 
 async def test_an_interrupt_ends_the_run_with_what_was_acknowledged() -> None:
@@ -102,15 +120,24 @@ def test_without_arguments_it_measures_against_a_sink_and_says_so() -> None:
 
 
 def test_a_payload_file_and_other_options_reach_the_broker(tmp_path: Path) -> None:
-    payload = tmp_path / "payload"
-    payload.write_text("one\ntwo\n")
+    payload, config = tmp_path / "payload", tmp_path / "producer.properties"
+    payload.write_text("one|two")
+    config.write_text("acks=1\nenable.idempotence=false\n")
     done = perf(
         *("--against", "memory", "--payload-file", str(payload), "--num-records", "10", "--api", "bound"),
-        *("-X", "request.timeout.ms=5000", "-X", "enable_idempotence=false"),
+        *("--payload-delimiter", "|", "-X", "request.timeout.ms=5000", "--command-config", str(config)),
     )
     assert done.returncode == 0, done.stderr
     assert "10 records acknowledged" in done.stdout
     assert "keeps all records in memory" in done.stderr
+
+
+def test_options_of_a_file_precede_the_defaults_of_the_command_only(tmp_path: Path) -> None:
+    config = tmp_path / "producer.properties"
+    config.write_text("acks=1\nenable.idempotence=true\nbatch.size=1000\n")
+    file = ("--command-config", str(config))
+    one_line(perf(*file), 2, "enable_idempotence", "acks")
+    one_line(perf(*file, "--acks", "all", "-X", "no.such=1"), 2, "no_such")
 
 
 def test_an_unreachable_broker_is_one_line() -> None:
@@ -122,9 +149,11 @@ def test_an_unreachable_broker_is_one_line() -> None:
     ("arguments", "words"),
     [
         (("-X", "liner_ms=3"), ("liner_ms", "linger_ms")),
-        (("-X", "linger.ms=3"), ("linger_ms", "--help")),
+        (("--linger-ms", "2", "-X", "linger.ms=3"), ("linger_ms", "--help")),
+        (("-X", "bootstrap.servers=h:1"), ("bootstrap_servers", "--help")),
         (("-X", "nonsense"), ("NAME=VALUE",)),
         (("-X", "request_timeout_ms=soon"), ("request_timeout_ms", "number")),
+        (("-X", "acks=1", "-X", "enable_idempotence=true"), ("enable_idempotence", "acks")),
         (("--acks", "1", "-X", "enable_idempotence=true"), ("enable_idempotence", "acks")),
         (("--bootstrap-server", "127.0.0.1:1"), ("--topic",)),
         (("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--against", "sink"), ("--against",)),
@@ -133,6 +162,10 @@ def test_an_unreachable_broker_is_one_line() -> None:
         (("--payload-file", "/no/such/file"), ("/no/such/file: No such file",)),
         (("--record-size", "99999999999"), ("--record-size", "104857600")),
         (("--compare", "-X", "retries=3"), ("--compare",)),
+        (("--transactional-id", "x"), ("--against memory",)),
+        (("--compare", "--against", "memory", "--transaction-duration-ms", "5"), ("--compare", "--transactional-id")),
+        (("--compare", "--payload-delimiter", ";"), ("--compare", "--payload-delimiter")),
+        (("--payload-delimiter", "", "--payload-file", __file__), ("--payload-delimiter",)),
         (("--trougput", "5"), ("--throughput",)),
     ],
 )

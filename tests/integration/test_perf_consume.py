@@ -140,8 +140,8 @@ async def test_columns_are_those_of_kafkas_tool(tmp_path: Path) -> None:
         done = await trio.to_thread.run_sync(lambda: perf(*where, "--num-records", "1000", *detailed))
         assert done.returncode == 1 and "only 10 of 1,000 records arrived: none for 3000 ms" in done.stderr
         windows = [line.split(", ") for line in done.stdout.splitlines()]
-        assert windows and all(len(window) == 5 and len(window[0]) == 4 for window in windows)
-        assert windows[-1][3] == "10"
+        assert windows and all(len(window) == 10 and len(window[0]) == 4 for window in windows)
+        assert windows[-1][4] == "10" and {window[6] for window in windows[1:]} == {"0"}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,8 +18,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.integration.test_cli import Tool
-from tests.interop import jvm
+from tests.interop import jvm, tool_rows
 from tests.interop.mixed_cluster import TIMEOUT, Member, MixedCluster, mixed_cluster
+from tests.interop.tool_rows import Row, lines, nothing
 from tests.interop.tool_session import ToolSession, tool_session
 from triokafka.cli.app import run
 
@@ -32,14 +34,6 @@ _SETTINGS: Final[dict[str, Any]] = {
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super_users": "User:ANONYMOUS",
 }
-
-
-class Row(NamedTuple):
-    """Arguments of Kafka's tool, and ours; ``fix`` leaves of an output what both have to say."""
-
-    theirs: str
-    ours: str
-    fix: Callable[[str], Any]
 
 
 class Pair(NamedTuple):
@@ -56,9 +50,11 @@ class Pair(NamedTuple):
             where = ("--bootstrap-server", self.bootstrap)
             theirs = self.kafkas(script, *where, *_words(row.theirs, me=THEIRS_NAME, **words))
             ours = tool(*_words(row.ours, me=OUR_NAME, **words))
-            if bool(theirs.status) != bool(ours.status):
+            # kafka-consumer-groups prints most failures, and exits with 0.
+            failed = theirs.status or "\nError: " in theirs.out
+            if bool(failed) != bool(ours.status):
                 found.append(f"{row.theirs}: {theirs} and {ours}")
-            elif not theirs.status and row.fix(theirs.out) != row.fix(ours.out.replace(OUR_NAME, THEIRS_NAME)):
+            elif not failed and row.fix(theirs.out) != row.fix(ours.out.replace(OUR_NAME, THEIRS_NAME)):
                 found.append(f"{row.theirs}: {row.fix(theirs.out)} and {row.fix(ours.out)}")
         return found
 
@@ -120,319 +116,35 @@ def prepared(pair: Pair) -> Pair:
     return pair
 
 
-# What of an output counts
-
-
-def lines(text: str) -> list[str]:
-    """The different lines in an order of their own, with single spaces and sorted configurations."""
-
-    def sorted_configs(word: str) -> str:
-        return ",".join(sorted(word.split(","))) if "=" in word else word
-
-    return sorted({" ".join(map(sorted_configs, line.split())) for line in text.splitlines() if line.strip()})
-
-
-def table(text: str) -> list[str]:
-    """The rows of tables; both tools have remarks beside them."""
-    return [
-        line for line in lines(text) if not line.startswith(("Warn", "Note", "Request succeeded", "Consumer group"))
-    ]
-
-
-def filled_table(text: str) -> list[str]:
-    """The rows of tables without titles: Kafka's tool also prints the title of a table without rows."""
-    return [line for line in table(text) if not line.startswith("GROUP ")]
-
-
-def settled(text: str) -> list[str]:
-    """Rows of features, whose epoch grows meanwhile."""
-    return lines(re.sub(r"(?<=Epoch: )\d+", "N", text))
-
-
-def transactions(text: str) -> list[str]:
-    """Rows of transactions without the durations, which grow meanwhile."""
-    return [re.sub(r"(?<= \d{13}) \d+(?= |$)", " N", line) for line in lines(text)]
-
-
-def quotas(text: str) -> dict[str, dict[str, float]]:
-    """Quotas by entity: their list has no order."""
-    found = {}
-    for line in text.splitlines():
-        if match := re.fullmatch(r"Quota configs for (.*) are (.*)", line):
-            pairs = (pair.split("=") for pair in match[2].split(", "))
-            found[match[1]] = {name: float(value) for name, value in pairs}
-    return found
-
-
-def acls(text: str) -> set[tuple[str, str]]:
-    """Entries with their resources."""
-    found, resource = set(), ""
-    for line in text.splitlines():
-        resource = next(iter(re.findall(r"ResourcePattern\(.*?\)", line)), resource)
-        found |= {(resource, entry) for entry in re.findall(r"\(principal=.*?\)", line)}
-    return found
-
-
-def document(text: str) -> Any:
-    """A JSON document, beside which Kafka's tool prints other lines, with sorted lists."""
-
-    def by_order(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: by_order(one) for name, one in value.items()}
-        return sorted(map(by_order, value), key=json.dumps) if isinstance(value, list) else value
-
-    return by_order(json.loads(text[text.index("{") :] if text.startswith("{") else text[text.index("\n{") :]))
-
-
-def quorum(text: str) -> list[str]:
-    """Rows of the quorum's status, without offsets and times, which grow meanwhile."""
-    return lines(re.sub(r"(?<=HighWatermark:)\s+\d+|(?<=MaxFollowerLag:)\s+\d+|(?<=LagTimeMs:)\s+-?\d+", " N", text))
-
-
-def replicas_of_metadata(text: str) -> list[str]:
-    """Rows of the metadata log's replicas, without offsets and times."""
-    return [re.sub(r" \d+ \d+ \d{13} \d{13} | \d+ \d+ \d+ ms ago \d+ ms ago ", " N ", line) for line in lines(text)]
-
-
-def measured(text: str) -> tuple[str, str, str]:
-    """The columns of a measurement, and how much was read."""
-    titles, values = (line for line in text.splitlines() if "," in line)
-    read = values.split(", ")
-    return titles, read[2], read[4]
-
-
-def nothing(_text: str) -> None:
-    """The exit status is all that is compared."""
-
-
-# The rows
-
-
-def rows(verb: str, command: str, *arguments: str, fix: Callable[[str], Any] = lines) -> list[Row]:
-    """Rows with the same arguments for both tools."""
-    return [Row(f"{verb} {more}", f"{command} {more}", fix) for more in arguments]
-
-
-TOPICS: Final = [
-    *rows(
-        "--describe", "topics describe", "", "--exclude-internal", "--topics-with-overrides",
-        "--unavailable-partitions", "--under-replicated-partitions", "--under-min-isr-partitions",
-        "--at-min-isr-partitions", "--topic-id AAAAAAAAAAAAAAAAAAAAAQ",
-    ),
-    *[
-        Row(f"--describe --topic {name}", f"topics describe {name}", lines)
-        for name in ("or.*|pay", "no", "no --if-exists")
-    ],
-    *[Row(f"--list --topic {name}", f"topics list {name}", lines) for name in ("or.*", "no")],
-    *rows("--list", "topics list", "", "--exclude-internal"),
-    *[
-        Row(f"--create --topic {words}", f"topics create {words}", fix)
-        for words, fix in [
-            ("{me} --partitions 2 --replication-factor 1 --config retention.ms=5000", lines),
-            ("orders", lines), ("orders --if-not-exists", nothing), ("{me}2 --replication-factor 5", lines),
-            ("{me}2 --config nope=1", lines), ("bad~name", lines), ("{me}2 --partitions 0", lines),
-        ]
-    ],
-    *[
-        Row(f"--alter --topic {words}", f"topics alter {words}", nothing)
-        for words in ("{me} --partitions 3", "{me} --partitions 1", "no --partitions 3",
-        "no --partitions 3 --if-exists")
-    ],
-    *[Row(f"--delete --topic {words}", f"topics delete {words}", nothing) for words in ("{me}", "no",
-    "no --if-exists")],
-]  # fmt: skip
-CONFIGS: Final = [
-    *rows(
-        "--describe", "configs describe", "--entity-type topics", "--entity-type topics --entity-name orders --all",
-        "--topic orders", "--entity-type brokers", "--broker 1",
-        "--entity-type brokers --entity-default", "--broker-defaults", "", "--entity-type nope",
-    ),
-    *rows(
-        "--alter", "configs alter",
-        "--entity-type topics --entity-name orders --add-config retention.ms=12345,cleanup.policy=[compact,delete]",
-        "--topic orders --delete-config cleanup.policy", "--topic orders --add-config nope=1", "--topic orders",
-        "--topic orders --add-config retention.ms=x", "--topic no --add-config retention.ms=1",
-        "--broker 1 --add-config log.cleaner.threads=2", "--broker 1 --add-config broker.id=2",
-        "--broker-defaults --add-config log.cleaner.threads=2",
-    ),
-    *rows("--describe", "configs describe", "--entity-type brokers", "--broker 1", "--broker-defaults",
-    "--topic orders"),
-    *rows(
-        "--alter", "configs alter", "--broker 1 --delete-config log.cleaner.threads",
-        "--broker-defaults --delete-config log.cleaner.threads", "--topic orders --add-config retention.ms=-1",
-        "--entity-type groups --entity-name g --add-config consumer.session.timeout.ms=46000",
-        "--entity-type client-metrics --entity-name cm --add-config interval.ms=5000,metrics=[a.b,c.d]",
-        "--user bob --add-config SCRAM-SHA-512=[iterations=8192,password=x]",
-        "--user {me} --add-config producer_byte_rate=5,request_percentage=2.5",
-        "--user {me} --delete-config producer_byte_rate,request_percentage", "--user bob --add-config nope=1",
-        "--ip 10.0.0.1 --add-config connection_creation_rate=5",
-        "--ip no-such-host --add-config connection_creation_rate=5",
-    ),
-    *rows(
-        "--describe", "configs describe", "--entity-type groups", "--group g", "--entity-type client-metrics",
-        "--client-metrics cm", "--entity-type broker-loggers --entity-name 1",
-    ),
-]  # fmt: skip
-QUOTAS: Final = [
-    row
-    for command in ("configs describe", "quotas describe")
-    for row in rows(
-        "--describe", command, "--entity-type users", "--entity-type clients",
-        "--entity-type users --entity-type clients",
-        "--entity-type ips", "--ip 10.0.0.1", "--user alice", "--user-defaults --client-defaults", "--user nobody",
-        "--entity-type users --entity-name alice --entity-type clients --entity-name loader", fix=quotas,
-    )
-]  # fmt: skip
-CLIENT_METRICS: Final = [
-    Row(f"--{words}", f"client-metrics {words}", lines)
-    for words in (
-        "alter --name lat --metrics org.a,org.b --interval 5000 --match client_id=x", "list", "describe",
-        "describe --name lat", "describe --name no", "alter --name lat --interval x", "alter --name lat --interval 10",
-        "delete", "delete --name lat", "delete --name lat",
-    )
-]  # fmt: skip
-ACLS: Final = [
-    Row(f"--{words}", f"acls {words}", acls)
-    for words in (
-        "add --allow-principal User:bob --operation Read --topic orders", "list", "list --topic orders",
-        "add --allow-principal User:bob --allow-host 10.0.0.1 --operation Read --operation Write --topic pay "
-        "--resource-pattern-type prefixed",
-        "add --allow-principal User:bob --deny-principal User:eve --deny-host 1.2.3.4 --operation All --cluster",
-        "add --allow-principal User:prod --producer --topic orders --idempotent --transactional-id t1",
-        "add --allow-principal User:cons --consumer --topic orders --group g",
-        "add --allow-principal User:x --operation CreateTokens --user-principal User:y",
-        "add --allow-principal User:x --operation Describe --delegation-token tok",
-        "add --allow-principal User:cons --consumer --topic orders", "add --operation Read --topic orders",
-        "add --allow-principal User:x --operation Nope --topic orders", "add --allow-principal x --topic orders",
-        "add --allow-principal User:x --operation Write --group g",
-        "list", "list --principal User:bob --principal User:x", "list --cluster", "list --topic orders --group g",
-        "list --topic paying --resource-pattern-type match", "list --topic pay --resource-pattern-type any",
-        "remove --force --allow-principal User:bob --operation Read --topic orders",
-        "remove --force --producer --allow-principal User:prod --topic orders",
-        "remove --force --topic pay --resource-pattern-type prefixed", "list", "remove --force",
-        "remove --force --cluster", "remove --force --group g", "remove --force --topic orders",
-        "remove --force --transactional-id t1", "remove --force --user-principal User:y",
-        "remove --force --delegation-token tok", "list",
-    )
-]  # fmt: skip
-OFFSETS: Final = rows(
-    "", "get-offsets", "", "--topic or.*|pay --partitions 0,2", "--topic-partitions orders:1-,pay", "--time earliest",
-    "--topic-partitions :0", "--topic-partitions orders:0-2", "--topic-partitions orders:x", "--time -3", "--time nope",
-    "--time 2500 --topic orders", "--time -4", "--time latest-tiered", "--exclude-internal-topics", "--topic no",
-    "--topic orders --topic-partitions x",
-)  # fmt: skip
-LOG_DIRS: Final = [
-    Row(f"--describe {words}", f"log dirs --json {words}", document)
-    for words in (
-        "",
-        "--topic-list orders,pay",
-        "--broker-list 1,3",
-        "--broker-list 1 --topic-list orders",
-        "--topic-list no",
-    )
-]
-FEATURES: Final = [
-    Row(words, f"features {words}", settled)
-    for words in (
-        "describe", "upgrade --feature group.version=1 --dry-run", "upgrade --feature nope=1 --dry-run",
-        "downgrade --metadata 3.9-IV0 --dry-run", "downgrade --unsafe --metadata 3.9-IV0 --dry-run",
-        "disable --feature share.version --dry-run", "version-mapping", "version-mapping --release-version 4.0",
-        "version-mapping --release-version 9.9", "feature-dependencies --feature eligible.leader.replicas.version=1",
-        "feature-dependencies --feature transaction.version=2", "feature-dependencies --feature group.version=7",
-    )
-]  # fmt: skip
-ELECTIONS: Final = rows(
-    "", "leader-election", "--election-type preferred --topic orders --partition 0", "--topic orders --partition 0",
-    "--election-type unclean --topic orders --partition 0", "--election-type preferred --topic orders",
-    "--election-type preferred --topic no --partition 0", "--election-type nope --all-topic-partitions",
-)  # fmt: skip
-TRANSACTIONS: Final = [
-    Row(words, f"transactions {words}", transactions)
-    for words in (
-        "list", "list --duration-filter 600000", "list --transactional-id-pattern op.*",
-        "describe --transactional-id open",
-        "describe --transactional-id no", "describe-producers --topic orders --partition 0",
-        "describe-producers --topic orders --partition 0 --broker-id 1",
-        "describe-producers --topic orders", "abort --topic orders --partition 0",
-        "abort --topic orders --partition 0 --start-offset 999", "forceTerminateTransaction --transactional-id no",
-    )
-] + [
-    Row(f"find-hanging {words}", f"transactions find-hanging {words}", nothing)
-    for words in ("--broker-id 1", "--topic orders", "--topic orders --partition 0")
-]  # fmt: skip
-QUORUM: Final = [
-    *rows("describe", "quorum describe", "--status", fix=quorum),
-    *rows(
-        "describe", "quorum describe", "--replication", "--replication --human-readable", "--status --replication",
-        fix=replicas_of_metadata,
-    ),
-    *rows(
-        "remove-controller", "quorum remove-controller",
-        "--controller-id 9 --controller-directory-id AAAAAAAAAAAAAAAAAAAAAQ", "--controller-id 9", fix=nothing,
-    ),
-]  # fmt: skip
-GROUPS: Final = [
-    *rows("--list", "groups list", "", "--state", "--state stable,empty", "--type", "--type consumer", "--state nope"),
-    *[
-        Row(f"--describe {which} {what}", f"groups describe {which} {what}", fix)
-        for which in ("--group empty", "--all-groups")
-        for what, fix in [
-            ("", table), ("--members", filled_table), ("--state", table), ("--members --verbose", filled_table),
-            ("--state --verbose", table), ("--offsets --verbose", table),
-        ]
-    ],
-    *[
-        Row(f"--reset-offsets --group empty {words}", f"groups reset-offsets --group empty {words}", table)
-        for scope in ("--topic orders:0", "--all-topics")
-        for words in [
-            f"{scope} {target}"
-            for target in (
-                "--to-earliest", "--to-latest", "--to-current", "--to-offset 1", "--to-offset 99", "--shift-by -1",
-                "--by-duration PT1H", "--to-datetime 1970-01-01T00:00:03.000", "--to-earliest --export",
-            )
-        ]
-    ],
-    *[
-        Row(f"--{words}", f"groups {words}", table)
-        for words in (
-            "reset-offsets --group {me} --topic orders --to-earliest --execute",
-            "reset-offsets --group {me} --to-earliest",
-            "delete-offsets --group {me} --topic orders:1",
-        )
-    ],
-    Row("--delete --group {me}", "groups delete --group {me}", nothing),
-]  # fmt: skip
-
-
 def test_topics(pair: Pair, tool: Tool) -> None:
-    assert not pair.differences("kafka-topics", TOPICS, tool)
+    assert not pair.differences("kafka-topics", tool_rows.TOPICS, tool)
 
 
 def test_configs(pair: Pair, tool: Tool) -> None:
-    assert not pair.differences("kafka-configs", CONFIGS, tool)
-    assert not pair.differences("kafka-configs", QUOTAS, tool)
+    assert not pair.differences("kafka-configs", tool_rows.CONFIGS, tool)
+    assert not pair.differences("kafka-configs", tool_rows.QUOTAS, tool)
 
 
 def test_client_metrics(pair: Pair, tool: Tool) -> None:
-    assert not pair.differences("kafka-client-metrics", CLIENT_METRICS, tool)
+    assert not pair.differences("kafka-client-metrics", tool_rows.CLIENT_METRICS, tool)
 
 
 def test_acls(pair: Pair, tool: Tool) -> None:
-    assert not pair.differences("kafka-acls", ACLS, tool)
+    assert not pair.differences("kafka-acls", tool_rows.ACLS, tool)
 
 
 def test_offsets_and_directories(pair: Pair, tool: Tool) -> None:
-    assert not pair.differences("kafka-get-offsets", OFFSETS, tool)
-    assert not pair.differences("kafka-log-dirs", LOG_DIRS, tool)
+    assert not pair.differences("kafka-get-offsets", tool_rows.OFFSETS, tool)
+    assert not pair.differences("kafka-log-dirs", tool_rows.LOG_DIRS, tool)
 
 
 def test_features_and_elections(pair: Pair, tool: Tool) -> None:
-    assert not pair.differences("kafka-features", FEATURES, tool)
-    assert not pair.differences("kafka-leader-election", ELECTIONS, tool)
+    assert not pair.differences("kafka-features", tool_rows.FEATURES, tool)
+    assert not pair.differences("kafka-leader-election", tool_rows.ELECTIONS, tool)
 
 
 def test_quorum(pair: Pair, tool: Tool) -> None:
-    assert not pair.differences("kafka-metadata-quorum", QUORUM, tool)
+    assert not pair.differences("kafka-metadata-quorum", tool_rows.QUORUM, tool)
 
 
 def test_groups(pair: Pair, tool: Tool) -> None:
@@ -452,16 +164,18 @@ def test_groups(pair: Pair, tool: Tool) -> None:
             assert time.monotonic() < deadline, "the groups did not get their partitions"
             for member in members:
                 member.poll(0.1)
-        assert not pair.differences("kafka-consumer-groups", GROUPS, tool)
+        assert not pair.differences("kafka-consumer-groups", tool_rows.GROUPS, tool)
     finally:
         for member in members:
             member.close()
 
 
 def test_transactions(pair: Pair, tool: Tool) -> None:
+    # The rows take longer than the usual timeout of a transaction on a busy machine.
+    slow = {"bootstrap.servers": pair.bootstrap, "transaction.timeout.ms": 900_000}
     producers = []
     for transactional_id in ("done", "open"):
-        producer = Producer({"bootstrap.servers": pair.bootstrap, "transactional.id": transactional_id})
+        producer = Producer({**slow, "transactional.id": transactional_id})
         producer.init_transactions(TIMEOUT)
         producer.begin_transaction()
         producer.produce("orders", b"x", partition=0)
@@ -471,8 +185,17 @@ def test_transactions(pair: Pair, tool: Tool) -> None:
     deadline = time.monotonic() + TIMEOUT
     while "CompleteCommit" not in tool.ok("transactions", "list"):  # the markers are written after the answer
         assert time.monotonic() < deadline
-    assert not pair.differences("kafka-transactions", TRANSACTIONS, tool)
+    assert not pair.differences("kafka-transactions", tool_rows.TRANSACTIONS, tool)
     producers[1].abort_transaction(TIMEOUT)
+    for transactional_id in (THEIRS_NAME, OUR_NAME):
+        producer = Producer({**slow, "transactional.id": transactional_id})
+        producer.init_transactions(TIMEOUT)
+        producer.begin_transaction()
+        producer.produce("pay", b"x", partition=0)
+        producer.poll(0.1)
+    words = "forceTerminateTransaction --transactionalId {me}"
+    row = Row(words, f"transactions {words}", nothing)
+    assert not pair.differences("kafka-transactions", [row], tool)
 
 
 def test_records_are_deleted(pair: Pair, tool: Tool, tmp_path: Path) -> None:
@@ -482,7 +205,12 @@ def test_records_are_deleted(pair: Pair, tool: Tool, tmp_path: Path) -> None:
     for text, rows_of_text in [
         ('{"partitions": [{"topic": "orders", "partition": 1, "offset": 1}], "version": 1}', row),
         ('{"partitions": [{"topic": "orders", "partition": 1, "offset": -1}], "version": 1}', row),
+        ('{"partitions": [{"topic": "orders", "partition": 1, "offset": 0}], "version": 1}', row),
         ('{"partitions": [{"topic": "orders", "partition": 1, "offset": 1}] * 2}', wrong),
+        ('{"partitions": [{"topic": "orders", "partition": 1, "offset": 1}], "version": 9}', wrong),
+        ('{"partitions": [{"topic": "orders", "partition": "x", "offset": 1}], "version": 1}', wrong),
+        ('{"version": 1}', wrong),
+        ("", wrong),
         ("{", wrong),
     ]:
         file.write_text(text)
@@ -538,20 +266,123 @@ def test_partitions_move(pair: Pair, tool: Tool, tmp_path: Path) -> None:
         assert theirs["execute"](*file).status and ours["execute"](*file).status, wrong
 
 
-def test_printed_records_and_latency(pair: Pair, tool: Tool) -> None:
-    shown = [f"print.{part}=true" for part in ("timestamp", "partition", "offset", "headers", "key")]
-    asked = [word for part in shown for word in ("--formatter-property", part)]
-    asked += ["--partition", "2", "--offset", "earliest", "--max-messages", "2"]
+def test_lines_become_the_same_records(pair: Pair, tool: Tool) -> None:
+    """The records of both tools, and which texts both refuse."""
     where = ("--bootstrap-server", pair.bootstrap)
-    theirs = pair.kafkas("kafka-console-consumer", *where, "--topic", "orders", *asked)
-    assert theirs.out == tool.ok("consume", "orders", *asked) and theirs.out
+    for name in (THEIRS_NAME, OUR_NAME):
+        tool.ok("topics", "create", f"{name}-lines", "--partitions", "1")
+    different = []
+    for options, text in tool_rows.LINES:
+        theirs = pair.kafkas("kafka-console-producer", *where, "--topic", f"{THEIRS_NAME}-lines", *options, stdin=text)
+        ours = tool("produce", f"{OUR_NAME}-lines", *options, stdin=text)
+        if bool(theirs.status) != bool(ours.status):
+            different.append((options, text, theirs, ours))
+    assert not different
+    shown = ("-f", "%k %K %s %S %h\n", "--null", "NULL", "--from-beginning", "--until-end")
+    theirs_sent, ours_sent = (tool.ok("consume", f"{name}-lines", *shown) for name in (THEIRS_NAME, OUR_NAME))
+    assert theirs_sent.splitlines() == ours_sent.splitlines() and len(ours_sent.splitlines()) > len(tool_rows.LINES)
+
+
+def test_records_are_printed_alike(pair: Pair, tool: Tool) -> None:
+    tool.ok("topics", "create", "shapes", "--partitions", "2", "--config", "retention.ms=-1")
+    producer = Producer({"bootstrap.servers": pair.bootstrap})
+    headers: list[tuple[str, bytes | None]] = [("a", b"1"), ("\u00e4", "\u00f6".encode()), ("none", None), ("a", b"")]
+    shapes = [(b"k", b"v"), (None, b"1234"), (b"", None), (b"\0\0\0\7", b""), (b"5", b"6")]
+    for number, (key, value) in enumerate(shapes):
+        producer.produce("shapes", value, key, partition=0, timestamp=(number + 1) * 1000, headers=headers[:number])
+    assert producer.flush(TIMEOUT) == 0
+    assert not pair.differences("kafka-console-consumer", tool_rows.READING, tool)
+    where = ("--bootstrap-server", pair.bootstrap)
+    whole = ("--partition", "0", "--offset", "earliest", "--max-messages", "5")
+    different = []
+    for words in tool_rows.FORMATS:
+        asked = words.split()
+        theirs = pair.kafkas("kafka-console-consumer", *where, "--topic", "shapes", *whole, *asked)
+        ours = tool("consume", "shapes", *whole, *asked)
+        if bool(theirs.status) != bool(ours.status) or (not theirs.status and theirs.out != ours.out):
+            different.append((words, theirs, ours))
+    assert not different
+
+
+def test_records_of_coordinators_are_printed_alike(pair: Pair, tool: Tool) -> None:
+    """Kafka's formatters end no line."""
+    consumer = Consumer({"bootstrap.servers": pair.bootstrap, "group.id": "kept", "enable.auto.commit": False})
+    consumer.commit(offsets=[TopicPartition("orders", 0, 1, "note")], asynchronous=False)
+    consumer.subscribe(["orders"])
+    deadline = time.monotonic() + TIMEOUT
+    while not consumer.assignment():
+        assert time.monotonic() < deadline
+        consumer.poll(0.1)
+    consumer.close()
+    producer = Producer({"bootstrap.servers": pair.bootstrap, "transactional.id": "kept"})
+    producer.init_transactions(TIMEOUT)
+    for kept, topic, formatters in (
+        ('"group":"kept"', "__consumer_offsets", ("OffsetsMessageFormatter", "GroupMetadataMessageFormatter")),
+        ('"transactionalId":"kept"', "__transaction_state", ("TransactionLogMessageFormatter",)),
+    ):
+        for formatter in formatters:
+            found: dict[str, list[str]] = {}
+            named = ("--formatter", f"org.apache.kafka.tools.consumer.{formatter}")
+            for partition in range(len(json.loads(tool.ok("topics", "describe", topic, "--json"))[0]["partitions"])):
+                whole = ("--partition", str(partition), "--offset", "earliest", *named)
+                ours = tool("consume", topic, *whole, "--until-end")
+                (count,) = re.findall(r"total of (\d+) messages", ours.err)
+                if kept in ours.out:
+                    where = ("--bootstrap-server", pair.bootstrap, "--topic", topic)
+                    theirs = pair.kafkas("kafka-console-consumer", *where, *whole, "--max-messages", count)
+                    found["theirs"] = theirs.out.replace("}{", "}\n{").splitlines()
+                    found["ours"] = ours.out.splitlines()
+            assert found.get("ours") and found["ours"] == found["theirs"], formatter
+
+
+def test_measurements_and_latency(pair: Pair, tool: Tool, tmp_path: Path) -> None:
+    where = ("--bootstrap-server", pair.bootstrap)
     tool.ok("topics", "create", "latency")
     measure = ("--topic", "latency", "--num-records", "5", "--producer-acks", "all", "--record-size", "50")
     printed = [pair.kafkas("kafka-e2e-latency", *where, *measure).out, tool.ok("perf", "end-to-end", *measure)]
     assert len({re.sub(r"[\d.]+(?=\b)", "N", text) for text in printed}) == 1, printed
+    payload, config = tmp_path / "payload", tmp_path / "producer.properties"
+    payload.write_text("coffee;tea;")
+    config.write_text("acks=1\nenable.idempotence=false\n")
+    for name in (THEIRS_NAME, OUR_NAME):
+        tool.ok("topics", "create", f"{name}-load", "--partitions", "1")
+    files = {"payload": payload, "config": config}
+    assert not pair.differences("kafka-producer-perf-test", tool_rows.LOADS, tool, **files)
+    ends = [tool.ok("get-offsets", "--topic", f"{name}-load").split(":")[2] for name in (THEIRS_NAME, OUR_NAME)]
+    assert ends[0] == ends[1] and int(ends[0]) > 0
+    shown = ("--from-beginning", "--until-end", "-f", "%S\n")
+    sizes = [tool.ok("consume", f"{name}-load", *shown).splitlines() for name in (THEIRS_NAME, OUR_NAME)]
+    assert [size for size in sizes[0] if size == "7"] == [size for size in sizes[1] if size == "7"]
+    assert {*sizes[0]} == {*sizes[1]}
     tool("produce", "measured", stdin="coffee\n" * 10)
-    read = Row("--topic measured --num-records 10", "perf consume --topic measured --num-records 10 --csv", measured)
-    assert not pair.differences("kafka-consumer-perf-test", [read], tool)
+    assert not pair.differences("kafka-consumer-perf-test", tool_rows.MEASUREMENTS, tool)
+
+
+@pytest.mark.parametrize("pair", [OURS], indirect=True)
+def test_both_find_that_the_replicas_are_equal(pair: Pair, tool: Tool) -> None:
+    assert "orders-0: replicas 1,2,3" in tool.ok("verify-replicas", "--topics-include", "orders")
+    command = ["java", *jvm.QUICK_START, "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.ReplicaVerificationTool"]
+    asked = ("--broker-list", pair.bootstrap, "--topics-include", "orders", "--time", "-2", "--report-interval-ms", "1")
+    process = subprocess.Popen([*command, *asked], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:  # it runs until it is ended, and reports the partition that it has verified least
+        assert any(re.search(r"max lag is 0 for partition orders-\d", line) for line in process.stdout)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_both_list_the_same_nodes(pair: Pair, tool: Tool) -> None:
+    where = ("--bootstrap-server", pair.bootstrap)
+    for theirs, ours in (
+        (("list-endpoints",), ("list",)),
+        (("list-endpoints", "--include-fenced-brokers"), ("list", "--include-fenced-brokers")),
+        (("cluster-id",), ("cluster-id",)),
+    ):
+        assert lines(pair.kafkas("kafka-cluster", *theirs, *where).out) == lines(tool.ok("nodes", *ours))
+    assert pair.kafkas("kafka-cluster", "unregister", *where, "--id", "77").status
+    tool.fails("nodes", "unregister", "--id", "77")
 
 
 def test_kafkas_other_tools_know_our_nodes(cluster: MixedCluster, kafkas: ToolSession) -> None:

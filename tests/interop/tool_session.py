@@ -15,7 +15,9 @@ _TOOLS: Final = {
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
@@ -26,6 +28,7 @@ _TOOLS: Final = {
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
@@ -48,12 +51,13 @@ class ToolSession:
         self._requests = requests
         self._answers = answers
 
-    def __call__(self, script: str, *arguments: str) -> Said:
+    def __call__(self, script: str, *arguments: str, stdin: str = "") -> Said:
         """Run a tool to its end."""
         words = [word.encode() for word in (_TOOLS[script], *arguments)]
         self._requests.write(struct.pack(">i", len(words)))
         for word in words:
             self._requests.write(struct.pack(">i", len(word)) + word)
+        self._requests.write(struct.pack(">i", len(stdin.encode())) + stdin.encode())
         self._requests.flush()
         (status,) = struct.unpack(">i", self._read(4))
         out, err = (self._read(struct.unpack(">i", self._read(4))[0]).decode() for _ in range(2))

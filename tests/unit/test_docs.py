@@ -217,6 +217,13 @@ def test_every_command_has_a_row_in_the_page_on_the_command_line() -> None:
     assert set(rows) == set(COMMANDS)
 
 
+def test_commands_that_stand_in_for_kafkas_scripts_exist() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    table = text.partition("## Coming from Kafka's scripts\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `kafka-[^|]*\| `([a-z-]+)", table, re.MULTILINE)
+    assert len(rows) > 15 and set(rows) <= COMMANDS.keys()
+
+
 def test_every_call_of_the_admin_client_is_in_the_table_of_calls() -> None:
     first_cells = re.findall(r"^\| (`[^|]+) \|", (ROOT / "docs" / "admin.md").read_text(encoding="utf-8"), re.MULTILINE)
     listed = {name for cell in first_cells for name in _QUOTED.findall(cell)}

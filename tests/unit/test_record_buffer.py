@@ -57,6 +57,22 @@ def test_what_the_iteration_has_not_given_out_goes_back_to_the_front() -> None:
     assert buffered.first_offset(A) is None
 
 
+def test_one_call_returns_records_up_to_the_next_cut() -> None:
+    buffered = RecordBuffer()
+    buffered.add(A, records(A, 0, 3), [2])
+    buffered.add(A, records(A, 3, 4), [5, 6])
+    buffered.add(B, records(B, 0, 2))
+    assert offsets(buffered.take(None)) == {0: [0, 1], 1: [0, 1]}
+    assert offsets(buffered.take(2)) == {0: [2, 3]}
+    assert buffered.next_run()
+    assert [next(buffered.cursor.iterator).offset for _ in range(2)] == [4, 5]
+    assert offsets(buffered.take(None)) == {0: [6]}
+    buffered.add(A, records(A, 7, 2), [8])
+    buffered.drop(A)
+    buffered.add(A, records(A, 0, 9))
+    assert offsets(buffered.take(None)) == {0: list(range(9))}
+
+
 def test_dropping_a_partition_drops_what_is_being_iterated_over() -> None:
     buffered = filled(a=5, b=1)
     buffered.next_run(4)

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeVar
 import trio
 
 from triokafka.asyncio.guest import guest_loop
+from triokafka.asyncio.loop_sockets import LoopWorld
 from triokafka.errors import ClosedError, KafkaConnectionError, KafkaError
 from triokafka.loop_thread import loop_thread
 
@@ -61,6 +62,8 @@ class Bridge:
         self.check_seconds = request_timeout_ms / 1000 / _CHECKS_PER_REQUEST_TIMEOUT
         self._guest = guest_loop(loop) if beside else None
         self.trio_loop: TrioLoop = self._guest or loop_thread()
+        self.world: LoopWorld | None = self._guest.world if self._guest is not None else None
+        """For the SDK's client; None for the usual one."""
         self.on_crash: set[Callable[[], object]] = self._guest.on_crash if self._guest is not None else set()
         """As `GuestLoop.on_crash`. No interruption reaches the loop thread."""
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from triokafka.asyncio.interrupts import hold_interrupts
+from triokafka.asyncio.loop_sockets import LoopSockets, LoopWorld
 from triokafka.asyncio.stepped_run import NEVER, Calls, SteppedRun, is_possible
 from triokafka.errors import IllegalStateError
 
@@ -48,6 +49,9 @@ class GuestLoop:
         self._over: asyncio.Event | None = None
         self._has_waited = False
         self._end_of_loop = _EndOfLoop()
+        self._sockets = LoopSockets(loop, self._call_and_work)
+        self.world = LoopWorld(self._sockets)
+        """For clients in this run: their sockets are watched by the asyncio loop."""
         self.on_crash: set[Callable[[], object]] = set()
         """Called if an interruption (`KeyboardInterrupt`) hits Trio itself, after which no task goes on."""
 
@@ -123,6 +127,10 @@ class GuestLoop:
     def _readable(self) -> None:
         self._work(0)
 
+    def _call_and_work(self, do: Callable[[], None]) -> None:
+        self._calls.append((do, ()))
+        self._work()
+
     def _time_is_up(self) -> None:
         self._timer = None
         self._work(0)
@@ -144,6 +152,8 @@ class GuestLoop:
             wait = 0  # the loop was busy for long: sockets first, or else answers that have arrived count as missing
             self._timer.cancel()
             self._timer = None
+        if wait is not None:
+            self._calls.extend((stream.wake, ()) for stream in self._sockets.ready())
         try:
             self._is_working = True
             for _ in range(_MOST_STEPS):
@@ -252,6 +262,7 @@ class GuestLoop:
             return
         self._is_working = True
         self._calls.append((run.cancel, ()))
+        self._calls.extend((stream.leave_loop, ()) for stream in self._sockets.all())
         if not self._run_to_end(run, 0.0 if self._has_waited else _SECONDS_TO_END):
             thread = threading.Thread(target=self._run_to_end, args=(run, NEVER), name="end of asyncio", daemon=True)
             thread.start()

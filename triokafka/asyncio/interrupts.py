@@ -24,26 +24,59 @@ _get_handler: Final[Callable[[int], Any]] = _functions.getsignal
 
 
 class HeldInterrupt:
-    """The signal handler that notes an interrupt. ``handler`` is the program's own."""
+    """The signal handler that notes an interrupt while it `is_held`. ``handler`` is the program's own.
 
-    __slots__ = ("_handler", "_signal")
+    Setting a handler is a system call. With ``main_task``, whose end `asyncio.Runner` waits for, this handler stays
+    until that task is done, and passes interrupts on while they are not held.
+    """
 
-    def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
+    __slots__ = ("_handler", "_signal", "_stays", "is_held")
+
+    def __init__(
+        self, handler: Callable[[int, FrameType | None], Any], main_task: asyncio.Future[Any] | None = None
+    ) -> None:
         self._handler = handler
         self._signal = 0
+        self._stays = main_task is not None
+        self.is_held = True
+        if main_task is not None:
+            main_task.add_done_callback(self._leave)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self._signal = number
+        if self.is_held:
+            self._signal = number
+        else:
+            self._pass_on(number, frame)
 
     def let_go(self) -> None:
-        """Set the program's own handler again, and call it if there was an interrupt.
+        """Call the program's own handler if there was an interrupt.
 
         Raises:
             KeyboardInterrupt: the handler raises it.
         """
-        _set_handler(_SIGINT, self._handler)
+        self.is_held = False
+        if not self._stays:
+            self._restore()
         if self._signal:
-            self._handler(self._signal, None)
+            number, self._signal = self._signal, 0
+            self._pass_on(number, None)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        try:
+            self._handler(number, frame)
+        except BaseException:
+            # It ends `asyncio.Runner.run`, which looks for its own handler before it sets the usual one again.
+            self._leave(None)
+            raise
+
+    def _leave(self, main_task: object) -> None:
+        self._stays = False
+        if not self.is_held:
+            self._restore()
+
+    def _restore(self) -> None:
+        if _get_handler(_SIGINT) is self:  # else the program has set another one
+            _set_handler(_SIGINT, self._handler)
 
 
 def hold_interrupts() -> HeldInterrupt | None:
@@ -53,15 +86,24 @@ def hold_interrupts() -> HeldInterrupt | None:
     signal handler of the program, which knows what it does.
     """
     handler = _get_handler(_SIGINT)
-    if handler is not signal.default_int_handler and not _is_of_asyncio(handler):
+    if type(handler) is HeldInterrupt:
+        if handler.is_held or threading.get_ident() != _MAIN.ident:
+            return None
+        handler.is_held = True
+        return handler
+    main_task = _main_task(handler)
+    if handler is not signal.default_int_handler and main_task is None:
         return None
-    if threading.current_thread() is not _MAIN:
+    if threading.get_ident() != _MAIN.ident:
         return None
-    held = HeldInterrupt(handler)
+    held = HeldInterrupt(handler, None if main_task is None or main_task.done() else main_task)
     _set_handler(_SIGINT, held)
     return held
 
 
-def _is_of_asyncio(handler: object) -> bool:
-    """Return whether `asyncio.Runner` has set the handler, which raises at the second interrupt."""
-    return isinstance(handler, functools.partial) and isinstance(handler.keywords.get("main_task"), asyncio.Future)
+def _main_task(handler: object) -> asyncio.Future[Any] | None:
+    """Return the task of the handler that `asyncio.Runner` sets, which raises at the second interrupt."""
+    if not isinstance(handler, functools.partial):
+        return None
+    found = handler.keywords.get("main_task")
+    return found if isinstance(found, asyncio.Future) else None

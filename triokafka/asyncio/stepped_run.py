@@ -19,6 +19,8 @@ from typing import Any, Final
 
 import trio
 
+from triokafka.asyncio.loop_sockets import HostClock
+
 logger = logging.getLogger(__name__)
 
 Calls = deque[tuple[Callable[..., object], tuple[Any, ...]]]
@@ -62,6 +64,7 @@ class SteppedRun:
                 self._main,
                 run_sync_soon_threadsafe=begun,
                 done_callback=lambda outcome: None,
+                clock=HostClock(),
                 host_uses_signal_set_wakeup_fd=True,
             )
             self._runner: Any = state.runner

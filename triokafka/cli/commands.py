@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "leader-election": "elect leaders of partitions",
     "log": "print log files and log directories, repair damaged metadata",
     "mirror": "copy topics and positions of groups to another cluster",
+    "nodes": "list the brokers of a cluster, remove one that will not return",
     "perf": "measure how fast records are sent and read",
     "produce": "send lines from standard input to a topic",
     "protocol": "print the fields and the code of a protocol message",

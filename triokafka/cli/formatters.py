@@ -15,7 +15,10 @@ import click
 from triokafka.cli.record_codecs import Decode, RegistryOptions, decoder
 
 if TYPE_CHECKING:
+    from triokafka.protocol.stored.versioned import VersionedMessage
     from triokafka.structs import Buffer
+
+    Kind = type[VersionedMessage]
 
 logger = logging.getLogger("triokafka.consume")
 
@@ -83,15 +86,17 @@ class Formatter(Protocol):
 class DefaultFormatter:
     """Prints the value, preceded by the parts that the properties select.
 
-    ``print.timestamp``, ``print.partition``, ``print.offset``, ``print.epoch``, ``print.headers``, ``print.key`` (all
-    false) and ``print.value`` (true), separated by ``key.separator`` (a tab) and ended by ``line.separator`` (a new
-    line). ``headers.separator`` (a comma) separates headers, ``null.literal`` (``null``) represents null.
+    ``print.timestamp``, ``print.partition``, ``print.offset``, ``print.delivery``, ``print.epoch``, ``print.headers``,
+    ``print.key`` (all false) and ``print.value`` (true), separated by ``key.separator`` (a tab) and ended by
+    ``line.separator`` (a new line). ``headers.separator`` (a comma) separates headers, ``null.literal`` (``null``)
+    represents null. Only share groups count deliveries, which are not read here: it is always
+    ``NOT_PRESENT``.
     """
 
     PROPERTIES: Final = frozenset(
         {
-            "print.timestamp", "print.partition", "print.offset", "print.epoch", "print.headers", "print.key",
-            "print.value", "key.separator", "line.separator", "headers.separator", "null.literal",
+            "print.timestamp", "print.partition", "print.offset", "print.delivery", "print.epoch", "print.headers",
+            "print.key", "print.value", "key.separator", "line.separator", "headers.separator", "null.literal",
             "key.deserializer", "value.deserializer", "headers.deserializer",
         }
     )  # fmt: skip
@@ -100,7 +105,7 @@ class DefaultFormatter:
         check_properties(properties, self.PROPERTIES)
         self._shows = {
             name: truth(properties, f"print.{name}", default=name == "value")
-            for name in ("timestamp", "partition", "offset", "epoch", "headers", "key", "value")
+            for name in ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value")
         }
         self._separator = text_of(properties, "key.separator", "\t")
         self._end = text_of(properties, "line.separator", "\n")
@@ -120,6 +125,8 @@ class DefaultFormatter:
             parts.append(f"Partition:{record.partition}".encode())
         if shows["offset"]:
             parts.append(f"Offset:{record.offset}".encode())
+        if shows["delivery"]:
+            parts.append(b"Delivery:NOT_PRESENT")
         if shows["epoch"]:
             parts.append(f"Epoch:{record.leader_epoch}".encode())
         if shows["headers"]:
@@ -128,7 +135,7 @@ class DefaultFormatter:
             parts.append(self._shown(record.topic, record.key, self._key))
         if shows["value"]:
             parts.append(self._shown(record.topic, record.value, self._value))
-        return self._separator.join(parts) + self._end
+        return self._separator.join(parts) + self._end if parts else b""
 
     def _shown(self, topic: str, data: Buffer | None, deserialize: Callable[[str, bytes], Any] | None = None) -> bytes:
         if data is None:
@@ -270,52 +277,52 @@ class ChecksumFormatter:
         return f"{self._prefix}checksum:{checksum}\n".encode()
 
 
-class OffsetsFormatter:
-    """Prints committed offsets from ``__consumer_offsets``; skips other records and those without a key."""
+class CoordinatorFormatter:
+    """Prints records of a coordinator's topic as lines of JSON, as Kafka's tools do; skips all others.
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    ``key`` has ``type`` and ``data``, ``value`` has ``version`` and ``data``; the value of a tombstone is null.
+    """
+
+    def __init__(self, properties: Mapping[str, str], messages: Callable[[], Mapping[int, tuple[Kind, Kind]]]) -> None:
         check_properties(properties, frozenset())
+        self._messages = messages()
 
     def __call__(self, record: Record) -> bytes:
-        from triokafka.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+        from triokafka.protocol.stored.as_json import as_json
         from triokafka.protocol.stored.versioned import stored_version
 
-        if record.key is None or stored_version(record.key) not in (0, 1):
+        if record.key is None:
             return b""
-        key = OffsetCommitKey.decode_versioned(record.key)
-        shown = "NULL"
-        if record.value is not None:
-            value = OffsetCommitValue.decode_versioned(record.value)
-            expires = "" if value.expire_timestamp < 0 else f", expireTimestamp={value.expire_timestamp}"
-            shown = (
-                f"OffsetAndMetadata(offset={value.offset}, leaderEpoch={value.leader_epoch}, "
-                f"metadata={value.metadata}, commitTimestamp={value.commit_timestamp}{expires})"
-            )
-        return f"[{key.group},{key.topic},{key.partition}]::{shown}\n".encode()
-
-
-class GroupMetadataFormatter:
-    """Prints group metadata from ``__consumer_offsets``; skips all other records."""
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        check_properties(properties, frozenset())
-
-    def __call__(self, record: Record) -> bytes:
-        from triokafka.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
-        from triokafka.protocol.stored.versioned import stored_version
-
-        if record.key is None or stored_version(record.key) != 2:
+        kind = stored_version(record.key)
+        if kind not in self._messages:
             return b""
-        key = GroupMetadataKey.decode_versioned(record.key)
-        shown = "NULL"
+        keys, values = self._messages[kind]
+        document: dict[str, Any] = {"key": {"type": kind, "data": as_json(keys.decode_versioned(record.key), kind)}}
+        document["value"] = None
         if record.value is not None:
-            value = GroupMetadataValue.decode_versioned(record.value)
-            members = ", ".join(f"{m.member_id} ({m.client_id} {m.client_host})" for m in value.members)
-            shown = (
-                f"GroupMetadata(protocolType={value.protocol_type}, generation={value.generation}, "
-                f"protocol={value.protocol}, leader={value.leader}, members=[{members}])"
-            )
-        return f"{key.group}::{shown}\n".encode()
+            version = stored_version(record.value)
+            document["value"] = {
+                "version": version, "data": as_json(values.decode_versioned(record.value), version)
+            }  # fmt: skip
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"
+
+
+def _committed_offsets() -> Mapping[int, tuple[Kind, Kind]]:
+    from triokafka.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+
+    return dict.fromkeys((0, 1), (OffsetCommitKey, OffsetCommitValue))
+
+
+def _group_metadata() -> Mapping[int, tuple[Kind, Kind]]:
+    from triokafka.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
+
+    return {2: (GroupMetadataKey, GroupMetadataValue)}
+
+
+def _transaction_log() -> Mapping[int, tuple[Kind, Kind]]:
+    from triokafka.protocol.stored.transaction_log import TransactionLogKey, TransactionLogValue
+
+    return {0: (TransactionLogKey, TransactionLogValue)}
 
 
 _KINDS: Final[Mapping[str, Callable[[Mapping[str, str]], Formatter]]] = {
@@ -325,8 +332,9 @@ _KINDS: Final[Mapping[str, Callable[[Mapping[str, str]], Formatter]]] = {
     "logging": LoggingFormatter,
     "noop": NoOpFormatter,
     "checksum": ChecksumFormatter,
-    "offsets": OffsetsFormatter,
-    "group-metadata": GroupMetadataFormatter,
+    "offsets": functools.partial(CoordinatorFormatter, messages=_committed_offsets),
+    "group-metadata": functools.partial(CoordinatorFormatter, messages=_group_metadata),
+    "transaction-log": functools.partial(CoordinatorFormatter, messages=_transaction_log),
 }
 _DECODING: Final[Mapping[str, Callable[..., Formatter]]] = {
     "default": DefaultFormatter, "json": JsonFormatter, "kcat-json": KcatJsonFormatter, "logging": LoggingFormatter,
@@ -339,6 +347,7 @@ _CLASS_NAMES: Final = {
     "ChecksumMessageFormatter": "checksum",
     "OffsetsMessageFormatter": "offsets",
     "GroupMetadataMessageFormatter": "group-metadata",
+    "TransactionLogMessageFormatter": "transaction-log",
 }
 
 

@@ -80,8 +80,9 @@ class LineReader:
 
     ``parse.key``: the key stands before the first ``key.separator`` (a tab). ``parse.headers``: headers stand before
     the first ``headers.delimiter`` (a tab), separated by ``headers.separator`` (a comma); each is a name,
-    ``headers.key.separator`` (a colon) and a value. ``null.marker`` is the text for a null key, value or header. With
-    ``ignore.error`` a line without a separator is the value; otherwise it is an error.
+    ``headers.key.separator`` (a colon) and a value. ``null.marker`` is the text for a null key, value or header, and
+    may be empty. A missing separator is an error; with ``ignore.error`` the line has no headers, the record no key, or
+    the header a null value.
     """
 
     PROPERTIES: Final = frozenset(
@@ -100,43 +101,58 @@ class LineReader:
         self._delimiter = text_of(properties, "headers.delimiter", "\t")
         self._header_separator = text_of(properties, "headers.separator", ",")
         self._header_key_separator = text_of(properties, "headers.key.separator", ":")
-        self._null = text_of(properties, "null.marker", "") if properties.get("null.marker") else None
-        for separator in (self._key_separator, self._delimiter, self._header_separator, self._header_key_separator):
-            if not separator:
-                raise click.UsageError("--property: a separator cannot be empty.")
-        if self._parses_headers and len({self._delimiter, self._header_separator, self._header_key_separator}) < 3:
+        self._null = text_of(properties, "null.marker", "") if "null.marker" in properties else None
+        separators = (self._key_separator, self._delimiter, self._header_separator, self._header_key_separator)
+        if not all(separators):
+            raise click.UsageError("--property: a separator cannot be empty.")
+        if self._parses_headers and len({*separators[1:]}) < 3:
             raise click.UsageError("--property: the separators of headers must differ.")
+        if self._null in separators:
+            raise click.UsageError("--property: null.marker must differ from the separators.")
 
     def __call__(self, line: bytes, number: int) -> Item:
         try:
             return self._parse(line)
         except ValueError as error:
-            if self._ignores_errors:
-                return Item(None, self._or_null(line))
             shown = line[:60].decode(errors="replace")
             raise ValueError(f"line {number}: {error} in {shown!r}") from None
 
     def _parse(self, line: bytes) -> Item:
         headers: tuple[tuple[str, bytes | None], ...] = ()
         if self._parses_headers:
-            text, line = _cut(line, self._delimiter, "end of headers")
-            if not (self._null is not None and text == self._null):
-                headers = tuple(self._header(part) for part in text.split(self._header_separator)) if text else ()
+            text, line = self._cut(line, self._delimiter, "end of headers")
+            if text is not None and text != self._null:
+                # As in Kafka's tool, separators at the end are skipped.
+                parts = text.split(self._header_separator) if text else []
+                while parts and not parts[-1]:
+                    parts.pop()
+                headers = tuple(map(self._header, parts))
         key: bytes | None = None
         if self._parses_key:
-            found, line = _cut(line, self._key_separator, "key separator")
-            key = self._or_null(found)
-        return Item(key, self._or_null(line), headers)
+            key, line = self._cut(line, self._key_separator, "key separator")
+        return Item(self._or_null(key), self._or_null(line), headers)
 
     def _header(self, text: bytes) -> tuple[str, bytes | None]:
-        name, value = _cut(text, self._header_key_separator, "separator of a header's name and value")
+        before, after = self._cut(text, self._header_key_separator, "separator of a header's name and value")
+        name, value = (after, None) if before is None else (before, after)
+        if name == self._null:
+            raise ValueError("the name of a header is the null marker")
         try:
-            return name.decode(), self._or_null(value)
+            return name.decode(errors="replace" if self._ignores_errors else "strict"), self._or_null(value)
         except UnicodeDecodeError:
             raise ValueError("the name of a header is not UTF-8") from None
 
-    def _or_null(self, text: bytes) -> bytes | None:
-        return None if self._null is not None and text == self._null else text
+    def _or_null(self, text: bytes | None) -> bytes | None:
+        return None if text == self._null else text
+
+    def _cut(self, text: bytes, separator: bytes, what: str) -> tuple[bytes | None, bytes]:
+        """Return what is before the separator and what is after it; without a separator, None and all of it."""
+        before, found, after = text.partition(separator)
+        if found:
+            return before, after
+        if self._ignores_errors:
+            return None, text
+        raise ValueError(f"no {what} ({separator.decode(errors='replace')!r})")
 
 
 def make_reader(name: str | None, properties: Mapping[str, str]) -> Reader:
@@ -166,10 +182,3 @@ def nulling_reader(read: Reader, null: str | None) -> Reader:
         )
 
     return nulled
-
-
-def _cut(text: bytes, separator: bytes, what: str) -> tuple[bytes, bytes]:
-    before, found, after = text.partition(separator)
-    if not found:
-        raise ValueError(f"no {what} ({separator.decode(errors='replace')!r})")
-    return before, after

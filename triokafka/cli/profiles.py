@@ -70,7 +70,7 @@ def _read() -> Mapping[str, Any]:
     try:
         with open(path(), "rb") as file:
             document = tomllib.load(file)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # users without a home have /dev/null
         return {}
     except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         problem = getattr(error, "strerror", None) or str(error)

@@ -47,7 +47,12 @@ def _partition_options(*, required: bool) -> Callable[[F], F]:
 
 
 _transactional_id = click.option(
-    "--transactional-id", "transactional_ids", required=True, multiple=True, help="The id. Repeat it for several ids."
+    "--transactional-id",
+    "--transactionalId",
+    "transactional_ids",
+    required=True,
+    multiple=True,
+    help="The id. Repeat it for several ids.",
 )
 
 

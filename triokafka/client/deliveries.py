@@ -76,6 +76,9 @@ class DeliveredColumns(NamedTuple):
     value_sizes: array[int] | None = None
 
 
+_NO_COLUMNS: Final = DeliveredColumns()
+
+
 class AcknowledgedColumns(NamedTuple):
     """Offsets, timestamps in milliseconds and sizes in bytes (-1 for null) of records in their order. A column may be
     an infinite iterator if all records have the same value."""
@@ -112,8 +115,7 @@ class DeliveredPart:
     def add_callback(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when the last of these records is settled (usually all are then), or now if it is."""
         span = self._span
-        last = Delivery(span.batch, span.first + span.records - 1, span.timestamp, -1, -1, span.age)
-        last.add_callback(lambda metadata, error: callback())
+        span.batch.add_settled_callback(span.first + span.records - 1, callback)
 
     @property
     def is_written(self) -> bool:
@@ -187,7 +189,7 @@ class Deliveries:
     __slots__ = ("_columns", "_count", "_singles", "_spans")
 
     def __init__(self, columns: DeliveredColumns | None = None) -> None:
-        self._columns = columns if columns is not None else DeliveredColumns()
+        self._columns = columns if columns is not None else _NO_COLUMNS
         self._spans: list[_Span] = []
         self._singles: list[Delivery] = []
         self._count = 0
@@ -223,16 +225,21 @@ class Deliveries:
     def parts(self) -> Iterator[DeliveredPart]:
         """Yield the records by batch. Records that were sent one by one are left out."""
         columns = self._columns
+        if columns.partitions is None:
+            begin = 0
+            for span in self._spans:
+                yield DeliveredPart(span, range(begin, begin + span.records), columns)
+                begin += span.records
+            return
         of_partition: dict[int, list[int]] = {}
         for position, partition in enumerate(self._chosen_partitions()):
             of_partition.setdefault(partition, []).append(position)
         seen: dict[int, int] = {}
         for span in self._spans:
-            number = span.batch.topic_partition.partition if of_partition else -1
+            number = span.batch.topic_partition.partition
             first = seen.get(number, 0)
             seen[number] = end = first + span.records
-            positions = of_partition[number][first:end] if of_partition else range(first, end)
-            yield DeliveredPart(span, positions, columns)
+            yield DeliveredPart(span, of_partition[number][first:end], columns)
 
     def counts(self) -> dict[TopicPartition, int]:
         """The number of records for each partition, delivered or not."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self, TypeVar
 
+from triokafka.backoff import Backoff
 from triokafka.errors import (
     AuthenticationError,
     ClosedError,
@@ -30,10 +31,12 @@ from triokafka.network.coordinators import Coordinators
 from triokafka.network.dead_peer import needs_checked_connection
 from triokafka.network.in_flight import Completion
 from triokafka.network.known_brokers import KnownBrokers
+from triokafka.network.metadata import Metadata
 from triokafka.network.metadata_updater import MetadataUpdater
 from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.network.transport import check_security
 from triokafka.network.version_negotiation import FinalizedFeatures
+from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.protocol.message import Request, Response
@@ -407,6 +410,33 @@ class NetworkClient:
             KafkaTimeoutError: no broker answered within ``timeout_ms`` (default ``request_timeout_ms``).
         """
         return await self._updater.refresh(self.config.request_timeout_ms if timeout_ms is None else timeout_ms)
+
+    async def fetch_cluster(self) -> Cluster:
+        """Ask a broker for all topics and return the answer, without an effect on this client's own metadata.
+
+        Raises:
+            KafkaConnectionError: no broker answered.
+        """
+        spoken = 0
+
+        def build(version: int) -> MetadataRequest:
+            nonlocal spoken
+            spoken = version
+            return MetadataRequest(topics=None if version else [], allow_auto_topic_creation=True)
+
+        response = await self.send_to_least_loaded(build, api=MetadataRequest)
+        learnt = Metadata(max_age=_NEVER, max_idle=_NEVER, backoff=Backoff(0, 0), chance=lambda: 0.0)
+        learnt.update(response, None, self.world.now(), version=spoken)
+        return learnt.cluster
+
+    async def answers(self, node_id: int) -> bool:
+        """Return whether the broker answers a request within ``request_timeout_ms``."""
+        try:
+            await self.send(node_id, ApiVersionsRequest())
+        except KafkaError:
+            self.check_usable()
+            return False
+        return True
 
     async def metadata_for(
         self, topics: Iterable[str], *, timeout_ms: float | None = None, wait_for_creation: bool = True

@@ -91,6 +91,8 @@ class SocketStream(Stream):
             sock.close()
             raise
 
+    _wait_readable = staticmethod(trio.lowlevel.wait_readable)
+
     async def send(self, *buffers: Buffer) -> None:
         await self._send(buffers, 0)
 
@@ -181,7 +183,7 @@ class SocketStream(Stream):
                 if self._expected or self._low_water > 1:
                     self._set_low_water()
                 self.waits += 1
-                await trio.lowlevel.wait_readable(self._sock)
+                await self._wait_readable(self._sock)
                 self._drained = False
             try:
                 got = self._sock.recv_into(buffer)

@@ -84,10 +84,13 @@ class RealWorld(World):
                 if size >= 0:
                     sock.setsockopt(socket.SOL_SOCKET, option, size)
             await sock.connect((host, port))
-            return SocketStream(socket.socket(fileno=sock.detach()))
+            return self._new_stream(socket.socket(fileno=sock.detach()))
         except BaseException:
             sock.close()
             raise
+
+    def _new_stream(self, sock: socket.socket) -> SocketStream:
+        return SocketStream(sock)
 
     async def listen(
         self,

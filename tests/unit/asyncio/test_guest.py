@@ -8,7 +8,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -16,8 +17,10 @@ import trio.testing
 import uvloop
 
 from tests.support.asyncio_programs import until
+from triokafka.asyncio import interrupts
 from triokafka.asyncio.bridge import Bridge
 from triokafka.asyncio.guest import GuestLoop, guest_loop
+from triokafka.asyncio.loop_sockets import LoopStream
 from triokafka.asyncio.stepped_run import is_possible
 
 pytestmark = pytest.mark.skipif(not is_possible(), reason="this system, or this Trio, has no such run")
@@ -89,6 +92,145 @@ def test_sockets_of_trio_wake_the_loop(new_loop: NewLoop) -> None:
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(program())
+
+
+@asynccontextmanager
+async def connected(guest: GuestLoop) -> AsyncIterator[tuple[LoopStream, socket.socket]]:
+    """A stream of the guest's world, in a task of Trio, and the other end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stream = await guest.world.connect(*listener.getsockname())
+        there, _ = listener.accept()
+    assert isinstance(stream, LoopStream)
+    with there:
+        try:
+            yield stream, there
+        finally:
+            stream.close()
+
+
+def test_stream_of_the_world_receives_what_comes_while_it_waits_and_before(new_loop: NewLoop) -> None:
+    async def work(guest: GuestLoop) -> list[bytes]:
+        received, room = list[bytes](), bytearray(10)
+        async with connected(guest) as (stream, there):
+            for number in range(20):
+                if number % 3:
+                    guest.post(there.send, bytes([number]))
+                else:
+                    there.send(bytes([number]))
+                    await trio.sleep(0.002)
+                got = await stream.receive_into(memoryview(room))
+                received.append(bytes(room[:got]))
+            there.shutdown(socket.SHUT_WR)
+            assert await stream.receive_into(memoryview(room)) == 0
+        with pytest.raises(trio.ClosedResourceError):
+            await stream.receive_into(memoryview(room))
+        return received
+
+    async def program() -> None:
+        before = open_files()
+        bridge = Bridge(asyncio.get_running_loop(), 40_000, beside=True)
+        async with asyncio.timeout(60):
+            assert await bridge.call(work, guest_of_this_loop()) == [bytes([number]) for number in range(20)]
+        await until(lambda: open_files() == before)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(program())
+
+
+def test_reader_of_the_world_hears_of_a_reset_and_of_a_close(new_loop: NewLoop) -> None:
+    async def receive(stream: LoopStream, errors: list[type[Exception]]) -> None:
+        try:
+            await stream.receive_into(memoryview(bytearray(10)))
+        except (OSError, trio.ClosedResourceError) as error:
+            errors.append(type(error))
+
+    async def work(guest: GuestLoop) -> list[type[Exception]]:
+        errors: list[type[Exception]] = []
+        async with connected(guest) as (stream, there), trio.open_nursery() as nursery:
+            nursery.start_soon(receive, stream, errors)
+            await trio.sleep(0.005)
+            there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            there.close()
+        async with connected(guest) as (stream, there), trio.open_nursery() as nursery:
+            nursery.start_soon(receive, stream, errors)
+            await trio.sleep(0.005)
+            stream.close()
+        return errors
+
+    async def program() -> None:
+        bridge = Bridge(asyncio.get_running_loop(), 40_000, beside=True)
+        async with asyncio.timeout(60):
+            errors = await bridge.call(work, guest_of_this_loop())
+        assert errors == [ConnectionResetError, trio.ClosedResourceError]
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(program())
+
+
+def test_bytes_that_no_task_wants_yet_do_not_keep_the_loop_busy(
+    new_loop: NewLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, calls = LoopStream.note_ready, list[None]()
+
+    def counted(self: LoopStream) -> None:
+        calls.append(None)
+        original(self)
+
+    monkeypatch.setattr(LoopStream, "note_ready", counted)
+
+    async def work(guest: GuestLoop) -> bytes:
+        room = bytearray(1)
+        async with connected(guest) as (stream, there):
+            there.send(b"a")
+            await stream.receive_into(memoryview(room))
+            with trio.move_on_after(0.005):
+                await stream.receive_into(memoryview(room))
+            guest.post(there.send, b"bcd")
+            await trio.sleep(0.05)
+            received = b""
+            for _ in range(3):
+                await stream.receive_into(memoryview(room))
+                received += room
+            return received
+
+    async def program() -> None:
+        bridge = Bridge(asyncio.get_running_loop(), 40_000, beside=True)
+        async with asyncio.timeout(60):
+            assert await bridge.call(work, guest_of_this_loop()) == b"bcd"
+        assert len(calls) < 10
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(program())
+
+
+def test_stream_receives_its_last_bytes_after_the_loop_was_closed(new_loop: NewLoop) -> None:
+    received: list[bytes] = []
+
+    async def work(guest: GuestLoop) -> None:
+        async with connected(guest) as (stream, there), trio.open_nursery() as nursery:
+            room = bytearray(10)
+
+            async def last_bytes() -> None:
+                with trio.CancelScope(shield=True):
+                    got = await stream.receive_into(memoryview(room))
+                    received.append(bytes(room[:got]))
+
+            nursery.start_soon(last_bytes)
+            try:
+                await trio.sleep_forever()
+            finally:
+                there.send(b"the end")
+
+    async def program() -> None:
+        guest_of_this_loop().start(work, guest_of_this_loop(), name="open")
+        await asyncio.sleep(0.02)
+
+    before = open_files()
+    loop = new_loop()
+    loop.run_until_complete(program())
+    loop.close()
+    assert received == [b"the end"]
+    assert open_files() == before
 
 
 @pytest.mark.parametrize("how", ["asyncio.run", "loop.close"])
@@ -274,6 +416,49 @@ def test_interrupt_waits_until_trio_has_done_its_work(new_loop: NewLoop, how: st
                 runner.get_loop().run_until_complete(begin())
         assert done == ["the rest of the step"]
         runner.get_loop().run_until_complete(rest())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("_usual_handler")
+def test_handler_is_set_once_for_a_program_and_gone_with_it(new_loop: NewLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, handlers = interrupts._set_handler, list[object]()
+
+    def counted(number: int, handler: object) -> object:
+        handlers.append(handler)
+        return original(number, handler)
+
+    monkeypatch.setattr(interrupts, "_set_handler", counted)
+
+    async def keep_busy() -> None:
+        bridge = Bridge(asyncio.get_running_loop(), 40_000, beside=True)
+        guest_of_this_loop().start(trio.sleep_forever, name="open")
+        for _ in range(10):
+            await bridge.call(trio.sleep, 0)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        for runs in range(1, 3):
+            runner.run(keep_busy())
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            assert len(handlers) <= 3 * runs
+
+
+@pytest.mark.usefixtures("_usual_handler")
+def test_interrupt_between_two_works_of_trio_cancels_the_main_task(new_loop: NewLoop) -> None:
+    async def program() -> None:
+        await Bridge(asyncio.get_running_loop(), 40_000, beside=True).call(trio.sleep, 0)
+        guest_of_this_loop().start(trio.sleep_forever, name="open")
+        await asyncio.sleep(0.01)
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    ended: list[str] = []
+    with pytest.raises(KeyboardInterrupt), asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(program())
+    assert ended == ["cancelled"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

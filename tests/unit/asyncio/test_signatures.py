@@ -74,7 +74,8 @@ def test_methods_have_the_same_arguments_and_defaults(name: str) -> None:
         assert inspect.iscoroutinefunction(getattr(ours, method)) == inspect.iscoroutinefunction(
             getattr(theirs, method)
         ), method
-    assert {one for one in dir(ours) if not one.startswith("_")} == set(methods)
+    attributes = {"client"} if name == "AIOKafkaProducer" else set()  # aiokafka's constructor sets it
+    assert {one for one in dir(ours) if not one.startswith("_")} == {*methods, *attributes}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from triokafka.cli.formatters import make_formatter
 from triokafka.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from triokafka.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+from triokafka.protocol.stored.transaction_log import TransactionLogKey, TransactionLogValue
 from triokafka.records import ConsumerRecord
 
 
@@ -30,14 +32,17 @@ def test_value_alone_is_printed_unless_told_otherwise() -> None:
 
 
 def test_everything_in_kafkas_order() -> None:
-    shown = {f"print_{name}": "true" for name in ("timestamp", "partition", "offset", "epoch", "headers", "key")}
+    parts = ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key")
+    shown = {f"print_{name}": "true" for name in parts}
     headers = (("a", b"1"), ("b", None))
     assert printed(record_=record(headers=headers, leader_epoch=2), **shown) == (
-        b"CreateTime:5\tPartition:3\tOffset:17\tEpoch:2\ta:1,b:null\tk\tv\n"
+        b"CreateTime:5\tPartition:3\tOffset:17\tDelivery:NOT_PRESENT\tEpoch:2\ta:1,b:null\tk\tv\n"
     )
     assert printed(record_=record(), **shown).endswith(b"\tNO_HEADERS\tk\tv\n")
     assert printed(record_=record(timestamp_type=1), print_timestamp="true") == b"LogAppendTime:5\tv\n"
     assert printed(record_=record(timestamp_type=-1), print_timestamp="true") == b"NO_TIMESTAMP\tv\n"
+    assert printed(print_value="false", print_offset="true") == b"Offset:17\n"
+    assert printed(print_value="false") == b""
 
 
 def test_separators_may_be_written_with_backslashes() -> None:
@@ -79,24 +84,35 @@ def test_checksum_depends_on_every_part() -> None:
 def test_offsets_formatter_shows_commits_and_tombstones_only() -> None:
     key = OffsetCommitKey(group="g", topic="t", partition=1).encode_versioned(1)
     value = OffsetCommitValue(offset=9, leader_epoch=2, metadata="m", commit_timestamp=77).encode_versioned(3)
-    assert printed("offsets", record(key, value)) == (
-        b"[g,t,1]::OffsetAndMetadata(offset=9, leaderEpoch=2, metadata=m, commitTimestamp=77)\n"
+    shown = b'{"key":{"type":1,"data":{"group":"g","topic":"t","partition":1}},"value":%s}\n'
+    assert printed("offsets", record(key, value)) == shown % (
+        b'{"version":3,"data":{"offset":9,"leaderEpoch":2,"metadata":"m","commitTimestamp":77}}'
     )
-    assert printed("offsets", record(key, None)) == b"[g,t,1]::NULL\n"
+    assert printed("offsets", record(key, None)) == shown % b"null"
     group = GroupMetadataKey(group="g").encode_versioned(2)
     assert printed("offsets", record(group, None)) == printed("offsets", record(None, value)) == b""
 
 
 def test_group_metadata_formatter_shows_generations_only() -> None:
     key = GroupMetadataKey(group="g").encode_versioned(2)
-    member = MemberMetadata(member_id="m-1", client_id="c", client_host="/h")
+    member = MemberMetadata(member_id="m-1", client_id="c", client_host="/h", subscription=b"\xff")
     value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol="range", leader="m-1", members=[member])
-    assert printed("group-metadata", record(key, value.encode_versioned(3))) == (
-        b"g::GroupMetadata(protocolType=consumer, generation=4, protocol=range, leader=m-1, members=[m-1 (c /h)])\n"
-    )
-    assert printed("group-metadata", record(key, None)) == b"g::NULL\n"
+    shown = json.loads(printed("group-metadata", record(key, value.encode_versioned(3))))
+    assert shown["key"] == {"type": 2, "data": {"group": "g"}} and shown["value"]["version"] == 3
+    data = shown["value"]["data"]
+    assert (data["protocolType"], data["generation"], data["currentStateTimestamp"]) == ("consumer", 4, -1)
+    assert data["members"][0]["groupInstanceId"] is None and data["members"][0]["subscription"] == "/w=="
+    assert printed("group-metadata", record(key, None)).endswith(b'"value":null}\n')
     commit = OffsetCommitKey(group="g", topic="t", partition=1).encode_versioned(1)
     assert printed("group-metadata", record(commit, None)) == printed("group-metadata", record(None)) == b""
+
+
+def test_transaction_log_formatter_shows_states() -> None:
+    key = TransactionLogKey(transactional_id="x").encode_versioned(0)
+    value = TransactionLogValue(producer_id=7, transaction_status=1, next_producer_id=8).encode_versioned(1)
+    data = json.loads(printed("transaction-log", record(key, value)))["value"]["data"]
+    assert (data["producerId"], data["transactionStatus"], data["nextProducerId"]) == (7, 1, 8)
+    assert "previousProducerId" not in data
 
 
 @pytest.mark.parametrize(

@@ -59,23 +59,31 @@ def test_headers_stand_first_and_may_be_empty() -> None:
     assert reader(b"a:1,b:,c:-\tk\tv", 1) == Item(b"k", b"v", (("a", b"1"), ("b", b""), ("c", None)))
     assert reader(b"\tk\tv", 1) == Item(b"k", b"v")
     assert reader(b"-\t-\t-", 1) == Item(None, None)
+    assert reader(b"a:1,,\tk\tv", 1) == Item(b"k", b"v", (("a", b"1"),))
     other = LineReader({**HEADERS, "headers.delimiter": "|", "headers.separator": ";", "headers.key.separator": "="})
     assert other(b"a=x,y;b=2|k\tv", 1) == Item(b"k", b"v", (("a", b"x,y"), ("b", b"2")))
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "words", "lenient"),
     [
-        (b"no headers", "line 7: no end of headers"),
-        (b"a\tk\tv", "line 7: no separator of a header's name and value"),
-        (b"a:1\tno key", "line 7: no key separator"),
-        (b"\xff:1\tk\tv", "line 7: the name of a header is not UTF-8"),
+        (b"no headers", "line 7: no end of headers", Item(None, b"no headers")),
+        (b"a\tk\tv", "line 7: no separator of a header's name and value", Item(b"k", b"v", (("a", None),))),
+        (b"a:1\tno key", "line 7: no key separator", Item(None, b"no key", (("a", b"1"),))),
+        (b"\xff:1\tk\tv", "line 7: the name of a header is not UTF-8", Item(b"k", b"v", (("\ufffd", b"1"),))),
     ],
 )
-def test_line_that_cannot_be_read_is_named_or_becomes_a_value(line: bytes, words: str) -> None:
+def test_line_that_cannot_be_read_is_named_or_lacks_what_is_missing(line: bytes, words: str, lenient: Item) -> None:
     with pytest.raises(ValueError, match=words):
         LineReader(HEADERS)(line, 7)
-    assert LineReader({**HEADERS, "ignore.error": "true"})(line, 7) == Item(None, line)
+    assert LineReader({**HEADERS, "ignore.error": "true"})(line, 7) == lenient
+
+
+def test_null_marker_may_be_empty_and_is_no_name_of_a_header() -> None:
+    assert LineReader({"null.marker": ""})(b"", 1) == Item(None, None)
+    assert LineReader({"parse.key": "true", "null.marker": ""})(b"\tv", 1) == Item(None, b"v")
+    with pytest.raises(ValueError, match="line 1: the name of a header is the null marker"):
+        LineReader({**HEADERS, "null.marker": "-"})(b"-:1\tk\tv", 1)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +93,7 @@ def test_line_that_cannot_be_read_is_named_or_becomes_a_value(line: bytes, words
         {"parse.key": "yes"},
         {"key.separator": ""},
         {"parse.headers": "true", "headers.separator": ":"},
+        {"null.marker": ","},
     ],
 )
 def test_wrong_properties_are_refused_before_anything_is_read(properties: dict[str, str]) -> None:

@@ -69,6 +69,12 @@ def test_without_a_word_the_broker_is_on_this_machine() -> None:
     assert options() == {"default_api_timeout_ms": 5_000, "bootstrap_servers": "localhost:9092"}
 
 
+def test_home_that_is_no_directory_has_no_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", "/dev/null")
+    assert options()["bootstrap_servers"] == "localhost:9092"
+
+
 def test_each_place_that_names_brokers_wins_over_the_next(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(home, FILE)
     assert options()["bootstrap_servers"] == "local:9092"

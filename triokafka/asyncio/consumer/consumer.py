@@ -21,7 +21,8 @@ import triokafka
 from triokafka import ConsumerRecord
 from triokafka.asyncio.abc import ConsumerRebalanceListener
 from triokafka.asyncio.bridge import Bridge, running_loop
-from triokafka.asyncio.consumer.local import OF_A_POSITION, LocalState
+from triokafka.asyncio.client_view import ClientView
+from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.consumer.options import sdk_options
 from triokafka.asyncio.consumer.session import ConsumerSession
 from triokafka.asyncio.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -251,7 +252,11 @@ class AIOKafkaConsumer:
     ) -> None:
         await self.stop()
 
-    # ---------------------------------------------------------------- private names of aiokafka that FastStream reads
+    # ---------------------------------------------------------------- private names of aiokafka that programs read
+
+    @property
+    def _client(self) -> ClientView:
+        return ClientView(self._bridge, self._session)
 
     @property
     def _coordinator(self) -> Any:
@@ -389,7 +394,7 @@ class AIOKafkaConsumer:
             if self._buffer.next_run(partitions=partitions):
                 for record in self._buffer.cursor.iterator:
                     return record
-            self._raise_errors()
+            self._raise_errors(partitions)
             await self._local.changed(None)
 
     async def getmany(
@@ -418,7 +423,7 @@ class AIOKafkaConsumer:
             records = self._buffer.take(limit, partitions)
             if records:
                 return records
-            self._raise_errors()
+            self._raise_errors(partitions)
             left = until - self._loop.time()
             if left <= 0:
                 if timeout_ms == 0:
@@ -434,14 +439,18 @@ class AIOKafkaConsumer:
             raise ConsumerStoppedError()
         self._local.active_at = time.monotonic()
 
-    def _raise_errors(self, *, in_start: bool = False) -> None:
-        """Raise the next error. Errors of positions are for calls for records, not for `start`."""
+    def _raise_errors(self, partitions: tuple[TopicPartition, ...] = (), *, in_start: bool = False) -> None:
+        """Raise the next error. Errors of positions are for calls for records of their partitions, not for `start`."""
         if self._closed:
             raise ConsumerStoppedError()
-        if self._local.errors and not (in_start and isinstance(self._local.errors[0], OF_A_POSITION)):
-            error = self._local.errors.popleft()
+        if not self._local.errors:
+            return
+        error = self._local.next_error(partitions, of_positions=not in_start)
+        if error is not None:
             self._session.soon(self._session.go_on)
             raise error
+        if not in_start:
+            self._session.soon(self._session.go_past_errors)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`. Raises `TypeError`, `IllegalStateError`."""

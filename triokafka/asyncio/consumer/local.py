@@ -9,19 +9,16 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from triokafka import ConsumerRecord
+from triokafka.asyncio.consumer.position_errors import OF_A_POSITION, in_aiokafkas_form, is_about
 from triokafka.asyncio.records import converter
-from triokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from triokafka.record_buffer import Position, RecordBuffer
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-OF_A_POSITION: Final = (NoOffsetForPartitionError, OffsetOutOfRangeError)
-"""Errors that a seek makes void."""
 
 
 class LocalState:
@@ -84,20 +81,34 @@ class LocalState:
 
     # ---------------------------------------------------------------- news from the session
 
-    def deliver(self, records: dict[TopicPartition, tuple[int, list[ConsumerRecord]]]) -> None:
-        """Take over records, each partition's with the epoch of its fetch."""
+    def deliver(self, records: dict[TopicPartition, tuple[int, list[ConsumerRecord], Sequence[int]]]) -> None:
+        """Take over records, each partition's with the epoch of its fetch, and its cuts (`RecordBuffer.add`)."""
         self.received += 1
-        for partition, (epoch, some) in records.items():
+        for partition, (epoch, some, cuts) in records.items():
             if partition in self.assignment and epoch == self.epochs.get(partition, 0):
-                self.buffer.add(partition, some)
+                self.buffer.add(partition, some, cuts)
         self.wake()
 
     def fail(self, error: Exception, seeks: int | None = None) -> None:
         """Have a call for records raise, unless the error is of a position that a seek has replaced since."""
         if seeks is not None and seeks < self.seeks and isinstance(error, OF_A_POSITION):
             return
-        self.errors.append(error)
-        self.wake()
+        known = [(type(one), one.args) for one in self.errors]
+        new = [one for one in in_aiokafkas_form(error) if (type(one), one.args) not in known]
+        if new:
+            self.errors.extend(new)
+            self.wake()
+
+    def next_error(self, partitions: Collection[TopicPartition], *, of_positions: bool = True) -> Exception | None:
+        """Remove and return the first error for a call for records of ``partitions`` (all if empty).
+
+        With ``of_positions`` False, leave errors of positions to other calls.
+        """
+        for error in self.errors:
+            if (of_positions or not isinstance(error, OF_A_POSITION)) and is_about(error, partitions):
+                self.errors.remove(error)
+                return error
+        return None
 
     def note_seek(self) -> None:
         """Count a seek, and drop errors that it has made void."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
@@ -19,6 +19,7 @@ import trio
 from triokafka import Consumer  # now, not in the running loop: it takes a tenth of a second
 from triokafka.asyncio.bridge import Bridge, Opening, settle, usable_error
 from triokafka.asyncio.consumer.local import LocalState
+from triokafka.asyncio.consumer.portions import Portions
 from triokafka.asyncio.errors import ConsumerStoppedError
 from triokafka.errors import (
     ClosedError,
@@ -42,6 +43,8 @@ fetched together cross over together: a hand-over costs as much processor time a
 _FIRST_RECORDS: Final = 512
 """As `_MOST_RECORDS`, at first: a consumer gets more at once when it has taken all that it had."""
 _COMMIT_SECONDS: Final = 10.0
+_SECONDS_PAST_ERRORS: Final = 0.05
+"""Between two polls while a partition has an error and the program reads others."""
 
 
 class _Question:
@@ -75,6 +78,7 @@ class ConsumerSession:
         self._polling: trio.CancelScope | None = None
         self._listening = 0
         self._holding = False
+        self._passes_errors = False
         self._closing = False
         self._opening = Opening()
         self._ended = trio.Event()
@@ -83,6 +87,7 @@ class ConsumerSession:
         self._assignment: frozenset[TopicPartition] | None = None
         self._epochs: dict[TopicPartition, int] = {}
         self._outstanding: dict[TopicPartition, int] = {}
+        self._portions = Portions(options["max_partition_fetch_bytes"])
         self._most_records = _FIRST_RECORDS
         self._full: set[TopicPartition] = set()
         self._user_paused: set[TopicPartition] = set()
@@ -101,6 +106,11 @@ class ConsumerSession:
         if self._consumer is None:
             raise usable_error(self._failure) if self._failure is not None else ConsumerStoppedError()
         return self._consumer
+
+    @property
+    def network(self) -> Any:
+        """The connections. Raises as `consumer`."""
+        return self.consumer.engine.network
 
     @property
     def member_id(self) -> str:
@@ -239,8 +249,11 @@ class ConsumerSession:
 
     async def _next_arrival(self) -> None:
         self._arrived = trio.Event()
-        with trio.move_on_after(self.bridge.check_seconds):
+        again = self._holding and self._passes_errors
+        with trio.move_on_after(_SECONDS_PAST_ERRORS if again else self.bridge.check_seconds):
             await self._arrived.wait()
+        if again:
+            self._holding = False
 
     def _may_poll(self) -> bool:
         """Whether there is something to read, the program has seen the last error, and asks for records at all."""
@@ -283,14 +296,27 @@ class ConsumerSession:
             if self.consumer.subscription() or self.consumer.assignment():
                 raise
         except KafkaError as error:
-            # The next poll would raise it again: wait until the program has seen it.
-            self._holding = True
-            self.bridge.post(self._state.fail, error, self._seeks)
+            self._hold(error)
+            if self._passes_errors:
+                records = await self._arrived_records()
         finally:
             self._polling = None
         self._look_at_assignment()
         if records:
             self._deliver(records)
+
+    def _hold(self, error: KafkaError) -> None:
+        """Give an error to the program. The next poll would raise it again: wait until the program has seen it."""
+        self._holding = True
+        self.bridge.post(self._state.fail, error, self._seeks)
+
+    async def _arrived_records(self) -> Any:
+        """Return what has arrived of partitions without an error: the next look for the other's position takes time."""
+        try:
+            return await self.consumer.poll(timeout_ms=0, max_records=self._most_records)
+        except KafkaError as error:
+            self._hold(error)
+            return None
 
     def _patience(self) -> float:
         """Return the seconds that a poll may take: at most until the program counts as idle.
@@ -306,10 +332,11 @@ class ConsumerSession:
         return min(0.5, 0.01 * self._unassigned_polls)
 
     def _deliver(self, records: dict[TopicPartition, list[Any]]) -> None:
-        message: dict[TopicPartition, tuple[int, list[Any]]] = {}
+        message: dict[TopicPartition, tuple[int, list[Any], Sequence[int]]] = {}
         full = []
+        cuts = self._portions.cuts(self.consumer.engine.collector.pieces)
         for partition, some in records.items():
-            message[partition] = (self._epochs.get(partition, 0), some)
+            message[partition] = (self._epochs.get(partition, 0), some, cuts.get(partition, ()))
             waiting = self._outstanding[partition] = self._outstanding.get(partition, 0) + len(some)
             if waiting >= self._most_records:
                 full.append(partition)
@@ -353,8 +380,14 @@ class ConsumerSession:
 
     def go_on(self) -> None:
         """Poll again: the program has seen an error."""
-        self._holding = False
+        self._passes_errors = self._holding = False
         self._interrupt()
+
+    def go_past_errors(self) -> None:
+        """Poll again, and after further errors, too: the program waits for records of partitions without an error."""
+        if not self._passes_errors:
+            self._passes_errors = True
+            self._arrived.set()
 
     async def wake_up(self) -> None:
         """Poll again after a long time without a call for records; if the member has left its group, drop those that
@@ -368,8 +401,7 @@ class ConsumerSession:
             except IllegalStateError:
                 return  # neither subscription nor assignment
             except KafkaError as error:
-                self._holding = True
-                self.bridge.post(self._state.fail, error, self._seeks)
+                self._hold(error)
                 return
             else:
                 if records:
@@ -390,6 +422,7 @@ class ConsumerSession:
         for _, first in self._in_transit:
             first.pop(partition, None)
         self._outstanding.pop(partition, None)
+        self._portions.forget(partition)
         self._full.discard(partition)
         self._user_paused.discard(partition)
 

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from triokafka.asyncio.bridge import Bridge, running_loop
+from triokafka.asyncio.client_view import ClientView
 from triokafka.asyncio.errors import IllegalOperation, ProducerClosed
 from triokafka.asyncio.interrupts import hold_interrupts
 from triokafka.asyncio.offsets import checked_offsets
@@ -220,6 +221,11 @@ class AIOKafkaProducer:
             raise ProducerClosed()
         if not self._session.is_open:
             await self._bridge.call(self._session.open)
+
+    @property
+    def client(self) -> ClientView:
+        """The connections, for checks of their health, and the cluster's metadata."""
+        return ClientView(self._bridge, self._session)
 
     async def flush(self) -> None:
         """Wait until all records sent so far are acknowledged or have failed."""

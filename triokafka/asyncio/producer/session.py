@@ -76,7 +76,7 @@ class ProducerSession:
             KafkaConnectionError: no broker accepted the connection, or the login.
             KafkaError: the producer gets no producer id for its ``transactional_id``.
         """
-        producer = Producer(**self.options)
+        producer = Producer(world=self.bridge.world, **self.options)
         opening = self._opening = Opening()
         self._closing, self._failure = False, None
         self._closed = trio.Event()
@@ -170,6 +170,11 @@ class ProducerSession:
         if self._producer is None:
             raise usable_error(self._failure) if self._failure is not None else ProducerClosed()
         return self._producer
+
+    @property
+    def network(self) -> Any:
+        """The connections. Raises as `usable`."""
+        return self.usable().network
 
     # ---------------------------------------------------------------- records
 

@@ -1,11 +1,15 @@
 """The heartbeat sessions of brokers at the active controller. Soft state: a new controller begins with new sessions.
 
+A broker whose heartbeat waits for an answer is not silent: the controller may be busy with changes before it, for
+longer than a session. Its session goes on from the answer.
+
 Pure. Times are seconds on the world's monotonic clock.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +23,6 @@ class BrokerSession:
 
     ``controlled_shutdown_offset`` is the offset that all active brokers must have applied before it may stop; -1 while
     it does not want to. ``ended`` says that its process is known to have ended, although its session has not.
-    ``unanswered`` is the number of its heartbeats that wait for their answer.
     """
 
     incarnation_id: uuid.UUID
@@ -27,7 +30,6 @@ class BrokerSession:
     metadata_offset: int = -1
     controlled_shutdown_offset: int = -1
     ended: bool = False
-    unanswered: int = 0
 
 
 class BrokerSessions:
@@ -40,6 +42,7 @@ class BrokerSessions:
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
         self._sessions: dict[int, BrokerSession] = {}
+        self._unanswered: Counter[int] = Counter()
 
     def begin(
         self, image: MetadataImage, *, now: float, ended: int | None, silent: tuple[int, float] | None = None
@@ -77,22 +80,22 @@ class BrokerSessions:
         return session
 
     @contextmanager
-    def answering(self, broker: BrokerImage | None, now: Callable[[], float]) -> Iterator[None]:
-        """Keep the session of a broker alive while its heartbeat waits for the answer.
+    def heartbeat_waits(self, broker: BrokerImage, now: Callable[[], float]) -> Iterator[None]:
+        """Keep the session of a broker during the block, in which its heartbeat waits for the answer.
 
-        The answer follows changes that were made before, as of thousands of topics, and the broker sends the next
-        heartbeat after it.
+        An exception is an answer that does not extend the session.
         """
-        session = None if broker is None else self._sessions.get(broker.broker_id)
-        if broker is None or session is None or session.incarnation_id != broker.incarnation_id:
-            yield
-            return
-        session.unanswered += 1
+        broker_id = broker.broker_id
+        self._unanswered[broker_id] += 1
         try:
             yield
-            session.last_contact = max(session.last_contact, now())
+            session = self._sessions.get(broker_id)
+            if session is not None and session.incarnation_id == broker.incarnation_id:
+                session.last_contact = max(session.last_contact, now())
         finally:
-            session.unanswered -= 1
+            self._unanswered[broker_id] -= 1
+            if not self._unanswered[broker_id]:
+                del self._unanswered[broker_id]
 
     def remove(self, broker_id: int) -> None:
         """Forget a broker that was unregistered."""
@@ -103,9 +106,7 @@ class BrokerSessions:
         session = self._sessions.get(broker.broker_id)
         if broker.fenced or session is None or session.ended:
             return False
-        return session.incarnation_id == broker.incarnation_id and (
-            session.unanswered > 0 or session.last_contact + self.timeout >= now
-        )
+        return session.incarnation_id == broker.incarnation_id and session.last_contact + self.timeout >= now
 
     def last_contacts(self) -> dict[int, float]:
         """Return the time of the last heartbeat of each broker, for metrics."""
@@ -114,12 +115,12 @@ class BrokerSessions:
     def oldest(self, image: MetadataImage) -> tuple[int, float] | None:
         """Return the unfenced broker with the oldest heartbeat, and the end of its session.
 
-        A broker whose heartbeat waits for its answer has none.
+        Leaves out brokers whose heartbeats wait for an answer.
         """
         ends = [
             (session.last_contact + self.timeout, broker_id)
             for broker_id, session in self._sessions.items()
-            if broker_id in image.brokers and not image.brokers[broker_id].fenced and not session.unanswered
+            if broker_id in image.brokers and not image.brokers[broker_id].fenced and broker_id not in self._unanswered
         ]
         if not ends:
             return None

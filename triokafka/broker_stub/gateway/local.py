@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.controller import (
@@ -271,14 +272,14 @@ class LocalControllerGateway:
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """See `ClusterControl.heartbeat`."""
-        state, now = self._controller.state, self._world.now
+        state = self._controller.state
         broker = state.committed.brokers.get(beat.broker_id)
-        if broker is not None and broker.broker_epoch != beat.broker_epoch:
-            broker = None  # another process took the sender's place
-        with state.cluster.sessions.answering(broker, now):
+        is_stale = broker is None or broker.broker_epoch != beat.broker_epoch
+        sessions = state.cluster.sessions
+        with nullcontext() if broker is None or is_stale else sessions.heartbeat_waits(broker, self._world.now):
             return await self._submit(
                 "BrokerHeartbeat",
-                lambda image: state.cluster.heartbeat(image, beat, now=now(), next_offset=image.offset + 1),
+                lambda image: state.cluster.heartbeat(image, beat, now=self._world.now(), next_offset=image.offset + 1),
             )
 
     async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:

@@ -78,7 +78,7 @@ class ConfigDefinition(NamedTuple):
                 case ConfigType.DOUBLE:
                     return float(text)
                 case ConfigType.LIST:
-                    return tuple(part.strip() for part in text.split(",") if part.strip())
+                    return tuple(filter(None, map(str.strip, text.split(","))))
                 case _:
                     return text
         except (ValueError, KeyError):

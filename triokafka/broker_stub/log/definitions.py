@@ -26,8 +26,13 @@ def _no_tiered_storage(value: bool) -> str:
 
 
 def _throttled(value: tuple[str, ...]) -> str:
-    wrong = [item for item in value if item != "*" and not all(part.isdigit() for part in item.split(":"))]
+    # The list may be long, and is parsed several times for each topic.
+    wrong = any(not (item.isdigit() or item == "*" or _is_pair(item)) for item in value)
     return "must be * or a list of partition:broker pairs" if wrong else ""
+
+
+def _is_pair(item: str) -> bool:
+    return item.replace(":", "").isdigit() and "::" not in item and item[0] != ":" != item[-1]
 
 
 _T = ConfigType

@@ -16,7 +16,11 @@ LARGE_BYTES: Final = 65_536
 
 def bytes_in_memory(parts: Sequence[Any]) -> int:
     """Return the total size of a response's parts that are in memory."""
-    return sum(len(part) for part in parts if isinstance(part, (bytes, bytearray)))
+    size = 0
+    for part in parts:
+        if isinstance(part, (bytes, bytearray)):
+            size += len(part)
+    return size
 
 
 class PendingResponses:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import trio
@@ -20,11 +20,10 @@ from triokafka.cli.load.meter import Meter, peak_mib
 from triokafka.cli.load.open_loop import Schedule, Ticker
 from triokafka.cli.load.payloads import bytes_of
 from triokafka.cli.load.quantiles import LatencySummary, summarize
+from triokafka.cli.load.transactional import SendSome, TransactionalSender
 from triokafka.errors import KafkaError
 
 Api = Literal["send", "send-many", "bound"]
-SendSome = Callable[[range, float], Awaitable[None]]
-"""Sends the records with these numbers; the latency of the first counts from that time."""
 
 _SAMPLES: Final = 20_000
 _SAMPLED_RATE: Final = 20_000
@@ -45,6 +44,8 @@ class Load(NamedTuple):
     """Records a second; None for as fast as possible."""
     partition: int | None = None
     progress_seconds: float = 5.0
+    transaction_seconds: float | None = None
+    """Length of a transaction; None for records without transactions."""
 
 
 class Summary(NamedTuple):
@@ -118,11 +119,19 @@ class LoadRun:
             meter = Meter()
             try:
                 with sending:
-                    await self._send_all(await self._way_to_send(producer))
+                    await self._send_in_transactions(producer, await self._way_to_send(producer))
                     await producer.flush()
             finally:
                 self._seconds, self._cpu = meter.stop()
                 nursery.cancel_scope.cancel()
+
+    async def _send_in_transactions(self, producer: triokafka.Producer, send_some: SendSome) -> None:
+        seconds = self._load.transaction_seconds
+        if seconds is None:
+            await self._send_all(send_some)
+            return
+        async with TransactionalSender(producer, send_some, seconds) as sender:
+            await self._send_all(sender)
 
     async def _send_all(self, send_some: SendSome) -> None:
         load = self._load

@@ -14,6 +14,7 @@ from typing import Final
 
 _MOST: Final = 1000
 _MOST_BYTES: Final = 4 << 20
+_LINE: Final = b"\n"
 
 
 @cache
@@ -37,12 +38,17 @@ def _json_text(chance: random.Random, size: int) -> bytes:
     return bytes(text[:size])
 
 
-def file_values(path: str) -> list[bytes]:
-    """Return a file's non-empty lines without line endings. Raises `OSError`, or `ValueError` for no lines."""
-    lines = [line for line in Path(path).read_bytes().splitlines() if line]
-    if not lines:
-        raise ValueError(f"{path} has only empty lines")
-    return lines
+def file_values(path: str, delimiter: bytes = _LINE) -> list[bytes]:
+    """Return a file's non-empty values without what ends them. Raises `OSError`, or `ValueError` for no values.
+
+    Lines may also end as on Windows.
+    """
+    data = Path(path).read_bytes()
+    parts = data.splitlines() if delimiter == _LINE else data.removesuffix(_LINE).split(delimiter)
+    values = [value for value in parts if value]
+    if not values:
+        raise ValueError(f"{path} has only empty {'lines' if delimiter == _LINE else 'values'}")
+    return values
 
 
 def bytes_of(values: Sequence[bytes], records: int) -> int:

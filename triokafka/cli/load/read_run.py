@@ -41,7 +41,10 @@ class Reading(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Counts between two reports, and in total; ``ended_at_ms`` is wall-clock time."""
+    """Counts between two reports, and in total; ``ended_at_ms`` is wall-clock time.
+
+    ``join_seconds`` is what joining the group took before the first window, and 0 in all others.
+    """
 
     ended_at_ms: int
     seconds: float
@@ -49,6 +52,7 @@ class Window(NamedTuple):
     size: int
     all_records: int
     all_size: int
+    join_seconds: float
 
 
 class ReadSummary(NamedTuple):
@@ -159,12 +163,12 @@ class ReadRun:
                 self._ended_at_ms = _wall_ms()
 
     async def _tell_progress(self) -> None:
-        since, records, size = time.perf_counter(), 0, 0
+        since, records, size, joined = time.perf_counter(), 0, 0, self._join_seconds
         while True:
             await trio.sleep(self._reading.interval_ms / 1000)
             now, told = time.perf_counter(), (self._records, self._bytes)
-            self._report(Window(_wall_ms(), now - since, told[0] - records, told[1] - size, *told))
-            since, (records, size) = now, told
+            self._report(Window(_wall_ms(), now - since, told[0] - records, told[1] - size, *told, joined))
+            since, (records, size), joined = now, told, 0.0
 
     def _summary(self) -> ReadSummary:
         seconds = self._seconds

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from uuid import UUID
 
 from triokafka.errors import ProtocolError, UnsupportedVersionError
 from triokafka.protocol.configuration import ConfigResourceType
-from triokafka.protocol.message import Message, Struct
+from triokafka.protocol.message import Message
 from triokafka.protocol.stored import (
     cluster_metadata,  # noqa: F401 - declares the records decoded here
     consumer_group,
 )
+from triokafka.protocol.stored.as_json import as_json
 from triokafka.protocol.stored.control_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -27,7 +26,6 @@ from triokafka.protocol.stored.metadata_record import decode_record
 from triokafka.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from triokafka.protocol.stored.transaction_log import TransactionLogKey, TransactionLogValue
 from triokafka.protocol.stored.versioned import VersionedMessage, stored_version
-from triokafka.structs import format_uuid
 
 Shown = tuple[str | None, str | None]
 """Printable key and value; None if absent."""
@@ -163,35 +161,6 @@ def control_record(key: bytes | None, value: bytes | None) -> str:
         return f"{name}: {json.dumps(as_json(message.decode(value, version), version))}"
     except (ProtocolError, UnsupportedVersionError) as error:
         return f"{name}: {_unreadable(value, str(error))}"
-
-
-def as_json(struct: Struct, version: int) -> dict[str, Any]:
-    """Return a stored message's fields in one version, by Kafka's names; tagged fields only if present."""
-    return {
-        _camel(field.name): _plain(value, version)
-        for field in type(struct).__fields__
-        if version in field.versions
-        and ((value := getattr(struct, field.name)) != field.default() or version not in field.tagged)
-    }
-
-
-def _plain(value: Any, version: int) -> Any:
-    match value:
-        case Struct():
-            return as_json(value, version)
-        case list():
-            return [_plain(item, version) for item in value]
-        case bytes() | memoryview():
-            return b64encode(value).decode()
-        case UUID():
-            return format_uuid(value)
-        case _:
-            return value
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 def _shown(label: str, message: type[VersionedMessage], data: bytes | None) -> str | None:

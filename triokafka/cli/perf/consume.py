@@ -34,7 +34,7 @@ _HEADER: Final = (
     "start.time", "end.time", "data.consumed.in.MB", "MB.sec", "data.consumed.in.nMsg", "nMsg.sec",
     "rebalance.time.ms", "fetch.time.ms", "fetch.MB.sec", "fetch.nMsg.sec",
 )  # fmt: skip
-_DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consumed.in.nMsg", "nMsg.sec")
+_DETAILED_HEADER: Final = ("time", "threadId", *_HEADER[2:])
 
 
 @click.command(
@@ -89,7 +89,8 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
 @click.option("--date-format", default=_DATE_FORMAT, metavar="FORMAT", help="strftime format of times in columns.")
 @click.option("--consumer-config", "--consumer.config", "--command-config", "config_file", metavar="FILE",
               help="Properties file with options of the consumer.")  # fmt: skip
-@click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Set any other option of the consumer.")
+@click.option("-X", "--command-property", "properties", multiple=True, metavar="NAME=VALUE",
+              help="Set any other option of the consumer.")  # fmt: skip
 @click.option("--json", "wants_json", is_flag=True, help="Print the result as JSON.")
 def consume(
     topic: str | None,
@@ -228,12 +229,17 @@ def _progress(window: Window, records: int) -> str:
 
 
 def _window_line(window: Window, date_format: str) -> str:
+    rates = (f"{window.size / _MEBIBYTE / window.seconds:.4f}", f"{window.records / window.seconds:.4f}")
     values = (
         _time(window.ended_at_ms, date_format),
+        "0",  # Kafka's tool had several threads once
         f"{window.all_size / _MEBIBYTE:.4f}",
-        f"{window.size / _MEBIBYTE / window.seconds:.4f}",
+        rates[0],
         str(window.all_records),
-        f"{window.records / window.seconds:.4f}",
+        rates[1],
+        f"{window.join_seconds * 1000:.0f}",
+        f"{window.seconds * 1000:.0f}",
+        *rates,
     )
     return ", ".join(values)
 

@@ -13,7 +13,7 @@ import click
 
 from triokafka.cli.app import describe
 from triokafka.cli.completing import topic_names
-from triokafka.cli.connection import bootstrap_option, given_profile, setting, timeout_ms
+from triokafka.cli.connection import bootstrap_option, given_profile, read_properties, setting, timeout_ms
 from triokafka.cli.counting import counted
 from triokafka.cli.load.brokers import IN_MEMORY, SINK, ready_process
 from triokafka.cli.load.documents import json_text
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _APIS: Final = ("send", "send-many", "bound")
 _OWN_TOPIC: Final = "perf"
 _CLOSE_MS: Final = 5_000
+_TRANSACTION_MS: Final = 3_000
 
 
 class Settings(NamedTuple):
@@ -46,6 +47,11 @@ class Settings(NamedTuple):
     partition: int | None
     more: dict[str, Any]
     as_json: bool
+    file: dict[str, Any]
+    """Options of a properties file; those of the command line override them."""
+    payload_delimiter: str
+    interval_ms: float
+    transaction_ms: float | None
 
 
 @click.command(
@@ -82,6 +88,10 @@ class Settings(NamedTuple):
     "--payload-file", metavar="FILE", help="Send the lines of a file in rotation instead of generated values."
 )
 @click.option(
+    "--payload-delimiter", metavar="TEXT", default=r"\n", show_default=r"\n",
+    help=r"What ends a value in --payload-file, with the escapes \n, \r, \t and \0.",
+)  # fmt: skip
+@click.option(
     "--throughput",
     "rate",
     type=Number(min=-1),
@@ -107,7 +117,15 @@ class Settings(NamedTuple):
     "--partition", type=Whole(min=0), help="Partition to send to.  [default with --api bound or --compare: 0]"
 )
 @click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="Producer call to measure.")
-@click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Set any other option of the producer.")
+@click.option("--reporting-interval", "interval_ms", type=Number(min=1), default=5_000, show_default=True,
+              metavar="MS", help="Interval of progress reports.")  # fmt: skip
+@click.option("--transactional-id", metavar="ID", help="Send in transactions with this id.")
+@click.option("--transaction-duration-ms", "transaction_ms", type=Number(min=1), metavar="MS",
+              help=f"Commit a transaction after this time.  [default in transactions: {_TRANSACTION_MS}]")  # fmt: skip
+@click.option("--producer-config", "--producer.config", "--command-config", "config_file", metavar="FILE",
+              help="Properties file with options of the producer.")  # fmt: skip
+@click.option("-X", "--command-property", "properties", multiple=True, metavar="NAME=VALUE",
+              help="Set any other option of the producer.")  # fmt: skip
 @click.option(
     "--compare", is_flag=True, help="Also measure the other installed clients, in rotation; needs a checkout."
 )
@@ -120,6 +138,7 @@ def produce(
     records: int,
     size: int | None,
     payload_file: str | None,
+    payload_delimiter: str,
     rate: float | None,
     compression: str,
     acks: str,
@@ -127,6 +146,10 @@ def produce(
     batch_size: int,
     partition: int | None,
     api: str,
+    interval_ms: float,
+    transactional_id: str | None,
+    transaction_ms: float | None,
+    config_file: str | None,
     properties: tuple[str, ...],
     compare: bool,
     rounds: int,
@@ -146,8 +169,27 @@ def produce(
         raise click.UsageError("--record-size and --payload-file exclude each other.")
     if rate is not None and rate != -1 and not 0 < rate <= 1_000_000:
         raise click.UsageError("--throughput takes records per second, above 0 and at most 1,000,000, or -1.")
-    if compare and properties:
-        raise click.UsageError("--compare and -X exclude each other: --compare gives all clients the same settings.")
+    more, file = dict(setting("-X", text) for text in properties), read_properties(config_file)
+    if transactional_id is None and transaction_ms is not None:
+        from triokafka.world.system import RealWorld
+
+        transactional_id = f"performance-producer-{RealWorld().random.getrandbits(64):016x}"
+    if transactional_id is not None:
+        more["transactional_id"] = transactional_id
+    is_transactional = {**file, **more}.get("transactional_id") is not None
+    if is_transactional and bootstrap is None and against != "memory":
+        raise click.UsageError("Transactions need --bootstrap-server or --against memory: the sink has none.")
+    alone = {
+        "-X": properties,
+        "--command-config": config_file,
+        "--payload-delimiter": payload_delimiter != r"\n",
+        "--transactional-id": is_transactional,
+    }
+    if compare and any(alone.values()):
+        option = next(name for name, value in alone.items() if value)
+        raise click.UsageError(
+            f"--compare and {option} exclude each other: --compare gives all clients the same settings."
+        )
     settings = Settings(
         topic=topic or _OWN_TOPIC,
         records=records,
@@ -160,8 +202,12 @@ def produce(
         batch_size=batch_size,
         api=api,
         partition=partition,
-        more=dict(setting("-X", text) for text in properties),
+        more=more,
         as_json=as_json,
+        file=file,
+        payload_delimiter=payload_delimiter,
+        interval_ms=interval_ms,
+        transaction_ms=(transaction_ms or _TRANSACTION_MS) if is_transactional else None,
     )
     options = _options("localhost:9092" if bootstrap is None else bootstrap, settings)
     values = _values(settings)
@@ -193,23 +239,35 @@ def _options(bootstrap: str, settings: Settings) -> dict[str, Any]:
         "linger_ms": settings.linger_ms,
         "batch_size": settings.batch_size,
     }
-    twice = [name for name in settings.more if name in options]
+    ctx = click.get_current_context()
+
+    def is_given(name: str) -> bool:
+        parameter = {"compression_type": "compression", "bootstrap_servers": "bootstrap"}.get(name, name)
+        return ctx.get_parameter_source(parameter) is click.core.ParameterSource.COMMANDLINE
+
+    twice = [name for name in settings.more if name == "bootstrap_servers" or (name in options and is_given(name))]
     if twice:
         raise click.UsageError(f"-X {twice[0]} duplicates an option of this command: see --help.")
-    ctx = click.get_current_context()
     defaults = {**given_profile(ctx).options, "max_block_ms": timeout_ms(ctx), "close_timeout_ms": _CLOSE_MS}
-    checked = {**defaults, **options, **settings.more}
+    for name, value in {**settings.file, **settings.more}.items():
+        if name in options and name != "bootstrap_servers" and not is_given(name):
+            options[name] = value  # not the default of this command
+    checked = {**defaults, **settings.file, **options, **settings.more}
     configured(ProducerOptions.parse, checked)
     return checked
 
 
 def _values(settings: Settings) -> Sequence[bytes]:
+    from triokafka.cli.formatters import text_of
     from triokafka.cli.load.payloads import file_values, json_values
 
     if settings.payload_file is None:
         return json_values(settings.size)
+    delimiter = text_of({"": settings.payload_delimiter}, "", "")
+    if not delimiter:
+        raise click.UsageError("--payload-delimiter: the text is empty.")
     try:
-        return file_values(settings.payload_file)
+        return file_values(settings.payload_file, delimiter)
     except (OSError, ValueError) as error:
         raise click.UsageError(f"--payload-file: {describe(error)}.") from None
 
@@ -244,6 +302,8 @@ def _measure(options: dict[str, Any], values: Sequence[bytes], settings: Setting
         settings.api,  # type: ignore[arg-type]
         settings.rate,
         settings.partition,
+        settings.interval_ms / 1000,
+        None if settings.transaction_ms is None else settings.transaction_ms / 1000,
     )
 
     reaching = hooked(options, options["max_block_ms"])

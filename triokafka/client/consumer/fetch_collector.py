@@ -77,6 +77,10 @@ class FetchCollector:
         )
         self._max_bytes = options.max_poll_bytes
         self._bytes_left = 0
+        self.pieces: list[tuple[TopicPartition, int, int]] = []
+        """What the last call took: partition, first offset, and the size of the fetched data that begins there; 0 for
+        the rest of data that an earlier call began."""
+        self._sized: FetchedData | None = None
         self._opened: FetchedData | None = None
         self.waiting: FetchedData | None = None
         """Data whose next batch is too large for the last call to decompress."""
@@ -107,6 +111,7 @@ class FetchCollector:
     def _take(self, limit: int) -> list[_RecordRun]:
         taken: list[_RecordRun] = []
         self.waiting = None
+        self.pieces = []
         self._bytes_left = self._max_bytes
         for data, state in self._buffer.current():
             if limit <= 0 or self._bytes_left <= 0:
@@ -221,6 +226,8 @@ class FetchCollector:
             self._buffer.remove(data)
             if self._opened is data:
                 self._opened = None
+            if self._sized is data:
+                self._sized = None
 
     def _take_from(self, data: FetchedData, limit: int, taken: list[_RecordRun]) -> int:
         count = 0
@@ -244,6 +251,8 @@ class FetchCollector:
             self.delivered += len(records)
             self._log.records.append((data.partition.topic, len(records)))
             taken.append(_RecordRun(data.partition, records, data, start, data.position))
+            self.pieces.append((data.partition, records[0].offset, 0 if self._sized is data else data.size))
+            self._sized = data
         return count
 
     def _deserialize(self, records: list[ConsumerRecord], data: FetchedData, start: int) -> list[ConsumerRecord]:

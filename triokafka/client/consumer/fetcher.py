@@ -377,15 +377,12 @@ class Fetcher:
             if self._preferred.remove(partition):
                 self.wake()
                 return False  # the follower may lag behind; ask the leader
-            self._put_error(
-                partition,
-                state,
-                target,
-                OffsetOutOfRangeError(
-                    f"offset {target.fetch_offset} of {partition} is not in the log any more, or not yet;"
-                    " seek to another, or set auto_offset_reset"
-                ),
+            outside = OffsetOutOfRangeError(
+                f"offset {target.fetch_offset} of {partition} is not in the log any more, or not yet;"
+                " seek to another, or set auto_offset_reset"
             )
+            outside.offsets = {partition: target.fetch_offset}
+            self._put_error(partition, state, target, outside)
             return True
         # A new fetch would return the same bytes: as in Kafka's client, the application gets the error.
         if (error.retriable and error is not CorruptRecordError) or error is UnknownError:

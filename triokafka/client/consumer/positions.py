@@ -157,9 +157,11 @@ class PositionFinder:
         self._subscription.check_epochs(self._network.cluster.leader_epoch_for)
         if lost:
             self._about = lost
-            raise NoOffsetForPartitionError(
+            missing = NoOffsetForPartitionError(
                 f"no committed offset for {', '.join(map(str, lost))}, and auto_offset_reset is 'none': seek, or set it"
             )
+            missing.partitions = frozenset(lost)
+            raise missing
 
     async def _reset(self, resets: list[tuple[TopicPartition, int, int]], deadline: float) -> list[KafkaError]:
         wanted = {partition: (version, to) for partition, version, to in resets}
@@ -175,7 +177,9 @@ class PositionFinder:
                 elif to >= 0:
                     late[partition] = version  # no record has such a late timestamp: start behind the last one
                 else:
-                    errors.append(NoOffsetForPartitionError(f"the leader of {partition} knows no such offset"))
+                    missing = NoOffsetForPartitionError(f"the leader of {partition} knows no such offset")
+                    missing.partitions = frozenset([partition])
+                    errors.append(missing)
             self._on_progress()
 
         def take_ends(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> None:

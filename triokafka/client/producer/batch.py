@@ -131,7 +131,7 @@ class ProducerBatch:
         self.settled_at = created_at
         self.pieces: list[tuple[int, ProducerBatch]] = []
         self._built: memoryview | None = None
-        self._callbacks: list[tuple[int, RecordDelivery, DeliveryCallback]] = []
+        self._callbacks: list[tuple[int, RecordDelivery | None, Callable[..., None]]] = []
         self._event: Event | None = None
         self._observed: set[int] | None = None
         self.on_observed: Callable[[], None] | None = None
@@ -318,11 +318,22 @@ class ProducerBatch:
         else:
             batch._callbacks.append((index, delivery, callback))
 
-    def _call(self, index: int, delivery: RecordDelivery, callback: DeliveryCallback) -> None:
+    def add_settled_callback(self, index: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when the record is settled, or now; it looks at the outcome itself."""
+        batch, index = self.piece_for(index)
+        if batch.done:
+            batch._call(index, None, callback)
+        else:
+            batch._callbacks.append((index, None, callback))
+
+    def _call(self, index: int, delivery: RecordDelivery | None, callback: Callable[..., None]) -> None:
         error = self.error_for(index)
         try:
             if error is not None:
                 self.note_observed(index)
+            if delivery is None:
+                callback()
+            elif error is not None:
                 callback(None, error)
             else:
                 callback(delivery.metadata_in(self, index), None)

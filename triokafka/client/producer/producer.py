@@ -191,7 +191,7 @@ class Producer:
             self._topics.by_name,
             self._world.wall_ms,
             self._world.now,
-            type(self._world) is RealWorld,
+            type(self._world).wall_ms is RealWorld.wall_ms,
             not (
                 opts.interceptors
                 or opts.partitioner

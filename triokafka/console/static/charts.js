@@ -33,6 +33,10 @@ function pieces(points, gap) {
   return made;
 }
 
+// The pattern tells lines apart where colours do not.
+const swatch = (number) => s("svg", { class: "key", viewBox: "0 0 28 4", "aria-hidden": "true" },
+  s("line", { class: `line-${number}`, x1: 0, x2: 28, y1: 2, y2: 2 }));
+
 export function chart({ title, unit, series }, least) {
   const names = Object.keys(series).filter((name) => series[name].length);
   const all = names.flatMap((name) => series[name]);
@@ -80,7 +84,7 @@ export function chart({ title, unit, series }, least) {
   fill(null);
   return h("section", { class: "card" }, h("h3", {}, title), drawn,
     h("table", { class: "legend" }, when, h("tbody", {}, names.map((name, number) =>
-      h("tr", {}, h("th", { scope: "row" }, h("span", { class: `key line-${number}`, "aria-hidden": "true" }), name), values[number])))));
+      h("tr", {}, h("th", { scope: "row" }, swatch(number), name), values[number])))));
 }
 
 function merged(charts, group, oldest) {

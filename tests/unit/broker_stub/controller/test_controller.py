@@ -5,6 +5,7 @@ import itertools
 import random
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pytest
@@ -16,7 +17,6 @@ from tests.unit.broker_stub.clusters import (
     DATA,
     ENDPOINT,
     MemoryWorld,
-    active,
     codes,
     creation,
     let_in,
@@ -34,9 +34,8 @@ from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, features
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, HeartbeatReply
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
-from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
@@ -89,6 +88,53 @@ async def allocate(controller: Controller) -> ProducerIdBlock:
     """A block of producer ids for the node's broker."""
     epoch = controller.image.brokers[CONFIG.node_id].broker_epoch
     return await local(controller).allocate_producer_ids(CONFIG.node_id, epoch)
+
+
+class TestSessions:
+    @pytest.mark.parametrize("outcome", ["answered", "refused"])
+    async def test_broker_whose_heartbeat_waits_is_not_silent(
+        self, outcome: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Changes before it may take the controller longer than a session, such as the logs of many partitions."""
+        async with running(MemoryWorld()) as controller, trio.open_nursery() as nursery:
+            sessions, submit = controller.state.cluster.sessions, controller.submit
+            arrived, go_on = trio.Event(), trio.Event()
+
+            async def late(name: str, compute: Any, **more: Any) -> Any:
+                arrived.set()
+                await go_on.wait()
+                if outcome == "refused":
+                    raise errors.NotControllerError("busy")
+                return await submit(name, compute, **more)
+
+            monkeypatch.setattr(controller, "submit", late)
+            before = sessions.oldest(controller.image)
+            assert before is not None
+            epoch = controller.image.brokers[1].broker_epoch
+            beat = BrokerHeartbeat(1, epoch, controller.image.offset, want_fence=False, want_shut_down=False)
+
+            async def send() -> None:
+                with suppress(errors.NotControllerError):
+                    await local(controller).broker_heartbeat(beat)
+
+            await trio.sleep(0.01)
+            nursery.start_soon(send)
+            await arrived.wait()
+            assert sessions.oldest(controller.image) is None
+            go_on.set()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            after = sessions.oldest(controller.image)
+            assert after is not None
+            assert (after[1] > before[1]) is (outcome == "answered")
+
+    async def test_heartbeat_with_another_epoch_keeps_no_session(self) -> None:
+        async with running(MemoryWorld()) as controller:
+            sessions = controller.state.cluster.sessions
+            before = sessions.oldest(controller.image)
+            beat = BrokerHeartbeat(1, 77, controller.image.offset, want_fence=False, want_shut_down=False)
+            with pytest.raises(errors.StaleBrokerEpochError):
+                await local(controller).broker_heartbeat(beat)
+            assert sessions.oldest(controller.image) == before
 
 
 class TestStart:
@@ -223,55 +269,6 @@ class TestSnapshot:
         world, _ = await self.cut(snapshot=False)
         with pytest.raises(errors.KafkaStorageError, match="no snapshot leads up to it"):
             await new_controller(world).open()
-
-
-class SlowFollower:
-    """Slow work for a change, until ``gate`` is open."""
-
-    def __init__(self) -> None:
-        self.entered, self.gate = trio.Event(), trio.Event()
-
-    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        if "orders" in image.topics:
-            self.entered.set()
-            await self.gate.wait()
-
-    async def settle(self) -> None:
-        pass
-
-
-class TestHeartbeat:
-    async def test_broker_whose_heartbeat_waits_for_its_answer_is_not_silent(self) -> None:
-        """The answer waits until a change of many topics is published, and the next heartbeat follows the answer."""
-        world, follower = MemoryWorld(), SlowFollower()
-        controller = Controller(world, CONFIG, NodeMetadata(world, CONFIG), follower=follower)
-        await controller.open()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(controller.metadata.run)
-            nursery.start_soon(controller.run)
-            await active(controller)
-            await let_in(controller, world)
-            nursery.start_soon(local(controller).create_topics, creation(wanted("orders")))
-            await follower.entered.wait()
-            beat = BrokerHeartbeat(CONFIG.node_id, controller.image.brokers[CONFIG.node_id].broker_epoch, 0)
-            answered: list[HeartbeatReply] = []
-
-            async def send() -> None:
-                answered.append(await local(controller).broker_heartbeat(beat))
-
-            nursery.start_soon(send)
-            await trio.testing.wait_all_tasks_blocked()
-            cluster = controller.state.cluster
-            assert not answered
-            fenced = cluster.fence_stale(controller.image, now=world.now() + 3600).response
-            before = world.now()
-            follower.gate.set()
-            assert fenced is None
-            while not answered:
-                await trio.sleep(0.001)
-            assert cluster.sessions.last_contacts()[CONFIG.node_id] >= before
-            assert cluster.fence_stale(controller.image, now=world.now() + 3600).response == CONFIG.node_id
-            nursery.cancel_scope.cancel()
 
 
 class TestFailedAppend:

@@ -20,6 +20,18 @@ def test_defaults_are_those_of_kafka_4() -> None:
     assert (config.message_timestamp_after_max_ms, config.unclean_leader_election_enable) == (3_600_000, False)
 
 
+@pytest.mark.parametrize("text", ["*", "", "0:1", "0:1, 12:3 ,4:5:6", "7", "*,0:1"])
+def test_throttled_replicas_are_pairs(text: str) -> None:
+    parsed = parse_topic_config({"leader.replication.throttled.replicas": text})
+    assert list(parsed.values()) == [tuple(item.strip() for item in text.split(",") if item)]
+
+
+@pytest.mark.parametrize("text", [":", "0:", ":1", "0::1", "a:1", "0:1,b", "**", "-1:2", "0 1"])
+def test_throttled_replicas_that_are_no_pairs_are_refused(text: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match="must be"):
+        parse_topic_config({"leader.replication.throttled.replicas": text})
+
+
 def test_dotted_names_are_parsed_over_a_base() -> None:
     base = LogConfig(retention_ms=5)
     config = LogConfig.from_properties({"segment.bytes": " 2000000 ", "cleanup.policy": "compact, delete"}, base=base)

@@ -29,6 +29,12 @@ def test_lines_of_a_file_are_values(tmp_path: Path) -> None:
     assert Job("", "", 0, 0, "none", payload_file=str(file)).values() == [b"one", b"two"]
 
 
+def test_values_of_a_file_may_have_a_delimiter_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "payload"
+    file.write_bytes(b"one\nmore||two||\n")
+    assert file_values(str(file), b"||") == [b"one\nmore", b"two"]
+
+
 def test_a_file_without_lines_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "payload"
     file.write_bytes(b"\n\n")

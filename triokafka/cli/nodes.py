@@ -1,0 +1,99 @@
+"""``triokafka nodes``: the brokers of a cluster, their registration, and the cluster's id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.output import CommandGroup, examples, output_options, print_json
+from triokafka.cli.values import PARTITION
+
+if TYPE_CHECKING:
+    from triokafka import AdminClient
+
+_TITLES: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
+
+
+@click.group("nodes", cls=CommandGroup)
+def command() -> None:
+    """List the brokers of a cluster, remove one that will not return, and print the cluster's id."""
+
+
+@command.command(
+    "list",
+    epilog=examples("triokafka nodes list", "triokafka nodes list --include-fenced-brokers --json"),
+)
+@admin_options
+@click.option(
+    "--include-fenced-brokers", "fenced", is_flag=True,
+    help="Also list brokers that are registered and not in service (brokers of Kafka 4.0 or later know them).",
+)  # fmt: skip
+@output_options
+def list_nodes(connection: AdminConnection, fenced: bool, output: str) -> int:
+    """Print the address, the rack and the state of each broker."""
+
+    async def work(admin: AdminClient) -> None:
+        found = await admin.describe_cluster(include_fenced_brokers=fenced)
+        nodes = sorted(found.nodes, key=lambda node: node.node_id)
+        if output == "json":
+            print_json(
+                [
+                    {
+                        "id": node.node_id,
+                        "host": node.host,
+                        "port": node.port,
+                        "rack": node.rack,
+                        "state": "fenced" if node.node_id in found.fenced else "unfenced",
+                        "endpoint_type": "broker",
+                    }
+                    for node in nodes
+                ]
+            )
+            return
+        rows = [
+            (
+                str(node.node_id), node.host, str(node.port), node.rack or "null",
+                "fenced" if node.node_id in found.fenced else "unfenced", "broker",
+            )
+            for node in nodes
+        ]  # fmt: skip
+        widths = [max(map(len, column)) for column in zip(_TITLES, *rows, strict=True)]
+        for row in (_TITLES, *rows):
+            click.echo(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+    return connection.run(work)
+
+
+@command.command("unregister", epilog=examples("triokafka nodes unregister --id 4"))
+@click.option("--id", "number", required=True, type=PARTITION, metavar="ID", help="The broker's id.")
+@admin_options
+def unregister(connection: AdminConnection, number: int) -> int:
+    """Remove the registration of a broker that will not return.
+
+    Move its replicas to other brokers first (triokafka reassign). A broker that still runs registers again when it
+    starts the next time.
+    """
+
+    async def work(admin: AdminClient) -> None:
+        await admin.unregister_broker(number)
+        click.echo(f"Broker {number} is no longer registered.")
+
+    return connection.run(work)
+
+
+@command.command("cluster-id", epilog=examples("triokafka nodes cluster-id"))
+@admin_options
+@output_options
+def cluster_id(connection: AdminConnection, output: str) -> int:
+    """Print the cluster's id."""
+
+    async def work(admin: AdminClient) -> None:
+        found = (await admin.describe_cluster()).cluster_id
+        if output == "json":
+            print_json({"cluster_id": found})
+        else:
+            click.echo(f"Cluster ID: {found}")
+
+    return connection.run(work)
