@@ -343,7 +343,8 @@ async def _admit(
             adds=context.version >= _ADDS_SINCE,
             knows_abortable=context.version >= _ABORTABLE_SINCE,
         )
-        admission = await context.services.transaction_verifier.admit(producer, wanted)
+        verifier = context.services.transaction_verifier
+        admission = await verifier.admit(producer, wanted, waiting=context.without_slot)
         guards.update(admission.guards)
         for key, code in admission.errors.items():
             del entries[key]

@@ -8,6 +8,7 @@ log, nothing needs to be asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
@@ -86,10 +87,17 @@ class TransactionVerifier:
         self._nodes = nodes
         self._enabled = enabled
 
-    async def admit(self, producer: AppendingProducer, sequences: Mapping[TopicPartition, int]) -> Admission:
+    async def admit(
+        self,
+        producer: AppendingProducer,
+        sequences: Mapping[TopicPartition, int],
+        *,
+        waiting: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    ) -> Admission:
         """Let a producer append to partitions, given with the sequence numbers of its batches.
 
-        Waits for the coordinator, unless the transaction is open in all of the partitions.
+        Waits for the coordinator, each time in a block of ``waiting``, unless the transaction is open in all of the
+        partitions.
         """
         guards: dict[TopicPartition, VerificationGuard | None] = {}
         refused: dict[TopicPartition, int] = {}
@@ -99,9 +107,10 @@ class TransactionVerifier:
         for _ in range(_MOST_QUESTIONS):
             if not asked:
                 break
-            began = self._world.now()
-            answers = await self._ask(producer, asked)
-            self.durations.add(self._world.now() - began)
+            async with waiting():
+                began = self._world.now()
+                answers = await self._ask(producer, asked)
+                self.durations.add(self._world.now() - began)
             for key, code in answers.items():
                 if code:
                     self.failures += 1

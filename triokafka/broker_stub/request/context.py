@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -102,7 +103,12 @@ class RequestContext:
 
     @property
     def gateway(self) -> ControllerGateway:
-        """The active controller, for changes on behalf of the client."""
+        """The active controller, for changes on behalf of the client.
+
+        The request gives up its handler slot: it waits for the controller, and the controller for its quorum. Without a
+        majority of the controllers, changes would otherwise hold all slots until they time out.
+        """
+        self.yield_slot()
         return self.services.gateway.on_behalf_of(self)
 
     @property
@@ -236,6 +242,19 @@ class RequestContext:
         """Release the handler slot before the request waits for data, replication or group members."""
         if self.slot is not None:
             self.slot.release()
+
+    @asynccontextmanager
+    async def without_slot(self) -> AsyncIterator[None]:
+        """Release the handler slot for the block, in which the request waits for another broker; then wait for a slot.
+
+        Brokers that held their slots while they wait for each other could all have none left.
+        """
+        self.yield_slot()
+        parked_at = self.world.now()
+        yield
+        if self.slot is not None:
+            await self.slot.resume()
+        self.parked_seconds += self.world.now() - parked_at
 
     async def park(self, operation: DelayedOperation) -> None:
         """Wait until a delayed operation is complete, without holding a handler slot."""

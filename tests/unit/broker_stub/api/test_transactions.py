@@ -502,3 +502,27 @@ async def test_deleted_topic_needs_no_marker() -> None:
         with trio.fail_after(10):
             await producer.end()
         assert await committed_values(node, "u") == [b"w"]
+
+
+async def test_a_produce_holds_no_handler_slot_while_it_waits_for_the_transaction_coordinator() -> None:
+    """Two brokers that wait for each other's coordinators would have no slots left for the questions."""
+    async with running_node(transaction_state_log_num_partitions=1) as node:
+        await node.create("t")
+        producer = await Transactional(node).start()
+        state_log = node.broker.replicas.partition(("__transaction_state", 0))
+        state_log.make_leader(
+            leader_epoch=state_log.leader_epoch, partition_epoch=9, replicas=(1, 2), in_sync_replicas=(1, 2)
+        )
+        answers: list[int] = []
+
+        async def produce() -> None:
+            answers.append(await producer.produce("t", b"a"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not answers
+            assert node.broker.sockets.slots.free == node.broker.config.num_io_threads
+            assert state_log.log is not None
+            await node.fetch("__transaction_state", state_log.log.log_end_offset, replica_id=2)
+        assert answers == [0]
