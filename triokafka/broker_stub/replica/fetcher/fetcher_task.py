@@ -58,8 +58,8 @@ class FetcherTask:
     `add` and `remove` take effect at once; a response that is on its way is not applied to a removed partition.
 
     Args:
-        until_flushed: waits until the records of partitions are on disk as far as ``flush.messages`` asks for it. A fetch
-            says that its sender has all records before the fetch offset, so the next one follows then.
+        until_flushed: waits until the records of partitions are on disk as far as ``flush.messages`` asks for it. The
+            next fetch follows then, as it says that this broker has all records before the fetch offset.
     """
 
     def __init__(
