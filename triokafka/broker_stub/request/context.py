@@ -103,7 +103,12 @@ class RequestContext:
 
     @property
     def gateway(self) -> ControllerGateway:
-        """The active controller, for changes on behalf of the client."""
+        """The active controller, for changes on behalf of the client.
+
+        The request gives up its handler slot: it waits for the controller, and the controller for its quorum. Without a
+        majority of the controllers, changes would otherwise hold all slots until they time out.
+        """
+        self.yield_slot()
         return self.services.gateway.on_behalf_of(self)
 
     @property
