@@ -7,6 +7,7 @@ remedy, as a sentence). This module imports nothing else of the package.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -60,14 +61,22 @@ class InvalidMetadataError(RetriableError):
 
 
 class BrokerResponseError(KafkaError):
-    """A broker answered with an error code (``code``; ``errno`` is kafka-python's name for it)."""
+    """A broker answered with an error code (``code``; ``errno`` is kafka-python's name for it).
+
+    ``message`` is Kafka's name of the code, such as NOT_COORDINATOR, and ``description`` says what it means.
+    """
 
     code: ClassVar[int] = -1
     errno: ClassVar[int] = -1
+    message: ClassVar[str] = ""
+    description: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.errno = cls.code
+        if "message" not in cls.__dict__:
+            cls.message = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Error")).upper()
+        cls.description = (cls.__doc__ or "").partition("\n")[0]
 
 
 def in_words(kind: type[BrokerResponseError]) -> str:
@@ -126,6 +135,7 @@ class CorruptRecordError(RetriableError, BrokerResponseError):
     """
 
     code = 2
+    message = "CORRUPT_MESSAGE"
     next_offset: int | None = None
     advice = "On produce, try again. On fetch, the bytes are damaged: check the broker's disk, or seek past the batch."
 
@@ -393,6 +403,7 @@ class InvalidConfigurationError(BrokerResponseError):
     """A configuration value is not allowed."""
 
     code = 40
+    message = "INVALID_CONFIG"
     advice = "Check the name and the value of the configuration."
 
 
@@ -505,6 +516,7 @@ class KafkaStorageError(InvalidMetadataError, BrokerResponseError):
     """The broker cannot read or write the log."""
 
     code = 56
+    message = "KAFKA_STORAGE_ERROR"
     advice = "Check the broker's disk and its server log."
 
 

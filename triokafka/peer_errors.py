@@ -65,6 +65,7 @@ class NoError(BrokerResponseError):
     """The class for error code 0: no error."""
 
     code = 0
+    message = "NO_ERROR"
 
 
 kafka_errors: Final[dict[int, type[BrokerResponseError]]] = {0: NoError, **ERRORS}

@@ -6,6 +6,9 @@ Each case damages one file of node 3. The other two start before it, or all thre
 damaged replica may lead. The outcome is one of:
 
 - *recovered*: all records, offsets and topics are there, and the replicas have the same bytes;
+- *found when read*: clients get all of it from the other nodes; a reader of the damaged replica gets an error, because
+  a checksum does not fit. As in Kafka, a node that was stopped cleanly does not read its segments when it starts;
+- *beyond the checksum*: only the offset or the leader epoch of a batch is changed (see `tests.hostile.damage`);
 - *refused*: node 3 does not start, and names the file or its folder; the rest of the cluster has everything;
 - *lost with a message*: something is missing, and a WARNING or ERROR of a node names its partition or the file;
 - *silent*: something is missing without a message, or the cluster does not come back. That must not happen.
@@ -22,10 +25,10 @@ from typing import Any, Final, NamedTuple
 import trio
 
 import triokafka
-from tests.hostile.damage import Case, Files, Outcome, _files, _warnings, _write, apply
+from tests.hostile.damage import Case, Files, Outcome, _files, _only_offsets_differ, _warnings, _write, apply
 from tests.hostile.table import Row
 from tests.support.simulated_cluster import DATA, SESSION_SECONDS, SimulatedCluster
-from triokafka.errors import KafkaError
+from triokafka.errors import CorruptRecordError, KafkaError
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.testing import SimulatedWorld, Simulation, run_simulation
 
@@ -181,15 +184,25 @@ async def _run(simulation: Simulation, case: Case, before: Before, together: boo
         return Outcome("refused", refusal[0])
     missing = _difference(before.seen, seen)
     if not missing:
-        try:
-            cluster.assert_replicas_equal(ALL)
-        except AssertionError as error:
-            missing = str(error)
+        for partition in (TopicPartition(topic, 0) for topic in ALL):
+            good = cluster.nodes[0].log_bytes(partition)
+            assert cluster.nodes[1].log_bytes(partition) == good, f"the replicas of {partition} differ"
+            try:
+                if damaged.log_bytes(partition) == good:
+                    continue
+            except CorruptRecordError as error:
+                kind = "lost with a message" if _is_told(case, told) else "found when read"
+                return Outcome(kind, f"{partition}: {error}")
+            if _only_offsets_differ(case, before.files[damaged.name]):
+                return Outcome("beyond the checksum", str(partition))
+            missing = f"the replica of {partition} differs"
     if not missing:
         return Outcome("recovered", "; ".join(told[:2]))
-    if any(case.path in text or case.path.split("/")[2] in text for text in told):
-        return Outcome("lost with a message", missing)
-    return Outcome("silent", missing)
+    return Outcome("lost with a message" if _is_told(case, told) else "silent", missing)
+
+
+def _is_told(case: Case, told: Iterable[str]) -> bool:
+    return any(case.path in text or case.path.split("/")[2] in text for text in told)
 
 
 def _texts(errors: BaseExceptionGroup[Any]) -> Iterator[str]:

@@ -258,6 +258,25 @@ def test_offset_lookups_return_numbers(bootstrap: str, topic: str) -> None:
     run(program())
 
 
+def test_calls_before_the_start_raise_and_an_assignment_is_known_at_once(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        await fill(bootstrap, topic, 1)
+        partition = TopicPartition(topic, 0)
+        consumer = consumer_of(bootstrap)
+        consumer.assign([partition])
+        for call in (consumer.getone, consumer.getmany):
+            with pytest.raises(IllegalStateError, match="not started"):
+                await call()
+        async with consumer:
+            assert await consumer.getone()
+            consumer.unsubscribe()
+            consumer.assign([partition, TopicPartition(topic, 1)])
+            assert consumer.highwater(TopicPartition(topic, 1)) is None
+            assert consumer.last_poll_timestamp(TopicPartition(topic, 1)) is None
+
+    run(program())
+
+
 def test_offset_out_of_range_is_raised_without_a_reset_policy(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         await fill(bootstrap, topic, 3)

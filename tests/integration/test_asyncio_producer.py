@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import pytest
@@ -149,9 +149,25 @@ def test_send_refuses_records_that_are_invalid(bootstrap: str, topic: str) -> No
             with pytest.raises(MessageSizeTooLargeError):
                 await producer.send(topic, b"x" * 1001)
             assert (await producer.send_and_wait(topic, bytearray(b"fine"))).offset == 0
+            assert (
+                await producer.send_and_wait(topic, b"fine", timestamp_ms=cast(Any, 1.7e12 + 0.5))
+            ).timestamp == 1_700_000_000_000
         with pytest.raises(ProducerClosed):
             await producer.send(topic, b"x")
         await producer.stop()
+
+    run(program())
+
+
+def test_sends_that_a_stop_overtakes_say_that_the_producer_was_closed(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+        await producer.start()
+        sends = [asyncio.create_task(producer.send_and_wait(f"unknown-{topic}", b"x")) for _ in range(20)]
+        await asyncio.sleep(0)
+        await producer.stop()
+        for outcome in await asyncio.gather(*sends, return_exceptions=True):
+            assert isinstance(outcome, (ProducerClosed, tuple)), outcome
 
     run(program())
 

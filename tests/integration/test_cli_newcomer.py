@@ -18,6 +18,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.command_output import next_line, without_waiting
 from triokafka.cli import completing
 from triokafka.cli.app import commands
+from triokafka.cli.app import run as run_here
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +67,28 @@ def test_consuming_an_unknown_topic_fails_with_the_nearest_name_and_creates_noth
     done = run(broker, "consume", "entirely-different", "--group", "g")
     assert done.returncode == 1 and "unknown topic entirely-different; create it (" in done.stderr
     assert {"ordesr", "entirely-different"}.isdisjoint(run(broker, "topics", "list").stdout.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "groups describe g", "groups members g", "groups offsets g", "groups delete g", "groups list",
+        "groups reset-offsets g --all-topics --to-earliest", "transactions describe --transactional-id x",
+        "transactions force-terminate --transactional-id x", "transactions describe-producers --topic t --partition 0",
+        "features disable --feature x", "features upgrade --metadata 4.0-IV3",
+        "delete-records --yes --offset-json-file offsets.json",
+        "delete-records --dry-run --offset-json-file offsets.json",
+    ],
+)  # fmt: skip
+def test_without_a_broker_commands_about_single_items_say_so(
+    words: str, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("offsets.json").write_text('{"partitions": [{"topic": "orders", "partition": 0, "offset": 0}], "version": 1}')
+    assert run_here([*words.split(), "-b", "127.0.0.1:1", "--timeout", "200"]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("triokafka: no broker has responded within 0.2 s: ")
+    assert line.endswith("Is a broker running there? --bootstrap-server names another one")
 
 
 def test_consuming_waits_for_a_topic_when_told_so(broker: str) -> None:

@@ -48,7 +48,7 @@ def assign_sticky(
     consumers = subscribers(members, partitions)
     in_racks = bool(racks) and any(member.rack_id for member in members.values())
     if not in_racks and all(len(found) == len(members) for found in consumers.values()):
-        return _deal_to_equals(members, partitions, owners)
+        return _deal_to_equals(members, consumers, partitions, owners)
     shares = Shares(members, partitions, owners, racks)
     shares.deal()
     Exchange(shares).run()
@@ -56,12 +56,12 @@ def assign_sticky(
 
 
 def _deal_to_equals(
-    members: Members, partitions: Mapping[str, int], owners: Mapping[TopicPartition, str]
+    members: Members, topics: Iterable[str], partitions: Mapping[str, int], owners: Mapping[TopicPartition, str]
 ) -> dict[str, list[TopicPartition]]:
     """Assign by quota, when every member may have any partition and racks do not matter."""
     kept: dict[str, list[TopicPartition]] = {member_id: [] for member_id in in_member_order(members)}
     fresh: list[TopicPartition] = []
-    for topic in subscribers(members, partitions):
+    for topic in topics:
         for number in range(partitions[topic]):
             partition = TopicPartition(topic, number)
             owner = owners.get(partition)

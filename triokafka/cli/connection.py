@@ -15,7 +15,7 @@ import click
 
 from triokafka.cli import profiles
 from triokafka.cli.completing import PROFILE_NAME, profile_names
-from triokafka.cli.reaching import hooked
+from triokafka.cli.reaching import hooked, keep
 from triokafka.cli.values import FiniteNumber, configured, text_of_file
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ class AdminConnection(NamedTuple):
         options = client_options(self.bootstrap, self.settings)
         limit = options["default_api_timeout_ms"]
         reaching = hooked(options, limit if isinstance(limit, int | float) else TIMEOUT_MS)
+        keep(reaching)
 
         async def main() -> int:
             async with configured(triokafka.AdminClient, **options) as admin:

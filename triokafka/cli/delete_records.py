@@ -11,6 +11,7 @@ from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.failures import describe
 from triokafka.cli.output import confirm, examples, output_options, print_json
 from triokafka.cli.partition_files import entries, number, read_json, text
+from triokafka.cli.reaching import raise_without_brokers
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ async def _delete(
         if outcomes is None:
             raise
         failed = dict(outcomes.errors)
+        for reason in failed.values():
+            raise_without_brokers(reason)
         return {one: outcomes[one] for one in outcomes if one not in failed}, failed
 
 
@@ -98,6 +101,8 @@ async def _preview(admin: AdminClient, offsets: Mapping[TopicPartition, int], ou
     start = await admin.list_offsets(dict.fromkeys(offsets, "earliest"))
     end = await admin.list_offsets(dict.fromkeys(offsets, "latest"))
     failed = {**start.errors, **end.errors}
+    for reason in failed.values():
+        raise_without_brokers(reason)
     rows = []
     for partition in sorted(offsets):
         if partition in failed:

@@ -10,6 +10,7 @@ import click
 from triokafka.cli.connection import AdminConnection, admin_options, pairs
 from triokafka.cli.failures import describe as described
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
+from triokafka.cli.reaching import raise_without_brokers
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -272,6 +273,7 @@ def _update(
         try:
             await admin.update_features(updates, validate_only=dry_run)
         except KafkaError as error:
+            raise_without_brokers(error)
             for name, level in sorted(wanted.items()):
                 to = "" if verb == "disabled" else f" to {level}"
                 click.echo(f"Could not {verb.removesuffix('d')} {name}{to}. {described(error)}", err=True)

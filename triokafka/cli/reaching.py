@@ -13,6 +13,7 @@ from triokafka.structs import Node
 
 T = TypeVar("T")
 
+_IN_CONTEXT: Final = "triokafka.reaching"
 SILENCE: Final = 1.0
 """Seconds without a response after which a command prints what it is trying."""
 
@@ -97,6 +98,22 @@ def hooked(
     reaching = Reaching(shown, timeout_ms, names=names, limits=limits)
     options["hooks"] = reaching
     return reaching
+
+
+def keep(reaching: Reaching) -> None:
+    """Let `raise_without_brokers` find the object while the current command runs."""
+    click.get_current_context().meta[_IN_CONTEXT] = reaching
+
+
+def raise_without_brokers(error: Exception) -> None:
+    """Raise the error of a command that no broker has answered, if that is why something failed.
+
+    Commands call it before they report the failure of one item and go on with the next.
+    """
+    context = click.get_current_context(silent=True)
+    reaching = None if context is None else context.meta.get(_IN_CONTEXT)
+    if isinstance(reaching, Reaching) and (instead := reaching.failure(error)) is not error:
+        raise instead from error
 
 
 def _may_pass(error: BaseException) -> bool:

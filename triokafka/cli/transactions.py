@@ -13,6 +13,7 @@ from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
+from triokafka.cli.reaching import raise_without_brokers
 from triokafka.cli.values import INT32, Integer
 from triokafka.structs import TopicPartition
 
@@ -385,6 +386,7 @@ def _print(output: str, titles: Mapping[str, str], rows: Iterable[tuple[Any, ...
 def _complain(errors: Iterable[Exception]) -> int:
     status = 0
     for error in errors:
+        raise_without_brokers(error)
         click.echo(f"triokafka: {describe_error(error)}", err=True)
         status = 1
     return status

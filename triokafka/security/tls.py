@@ -294,6 +294,11 @@ def _unusable(settings: TlsSettings, pair: KeyPair, error: Exception) -> Configu
         return ConfigurationError(
             f"{option}: the private key in {_named(source or '')} does not belong to the certificate of {names.chain}"
         )
+    if "TOO_WEAK" in why or "TOO_SMALL" in why:
+        return ConfigurationError(
+            f"{names.chain}: OpenSSL refuses the certificate in {_named(settings.chain or '')} as too weak ({why}): use"
+            " one with a signature by SHA-256 and an RSA key of at least 2048 bits, or an elliptic curve"
+        )
     if is_encrypted:
         return ConfigurationError(
             f"{option}: the private key in {_named(source or '')} cannot be opened ({why}): its password"

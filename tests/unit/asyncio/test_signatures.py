@@ -100,4 +100,6 @@ def test_errors_have_the_codes_of_aiokafka() -> None:
     for code, error in theirs.kafka_errors.items():
         if code != 13:  # aiokafka calls it StaleLeaderEpochCodeError; Kafka NetworkException
             assert ours.for_code(code) is getattr(ours, error.__name__), code
+            assert ours.for_code(code).message == {4: "INVALID_FETCH_REQUEST"}.get(code, error.message)
+            assert ours.for_code(code).description
     assert ours.for_code(12345) is ours.UnknownError

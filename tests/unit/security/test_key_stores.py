@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
     pkcs12,
 )
+from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,6 +159,17 @@ def test_key_that_was_copied_without_its_first_line_is_not_shown(stores: Stores,
     assert not any(line in str(raised.value) for line in body)
 
 
+def weak_pem() -> bytes:
+    """Return a certificate of its own authority, and its key of 1024 bits."""
+    key = rsa.generate_private_key(65537, 1024)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now)
+    certificate = made.sign(key, SHA256())
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return text + certificate.public_bytes(Encoding.PEM)
+
+
 def test_every_wrong_store_is_named_with_its_option(stores: Stores) -> None:
     p12, other = stores.pkcs12("changeit"), Stores(stores.directory)
     key, encrypted, chain = stores.key_pem(), stores.key_pem("keypass"), stores.chain
@@ -180,6 +192,7 @@ def test_every_wrong_store_is_named_with_its_option(stores: Stores) -> None:
         "pem-no-password": (encrypted + chain, {}, "is encrypted: set its password with ssl_password"),
         "pem-mismatch": (other.key_pem() + chain, {}, "does not belong to the certificate of ssl_certfile"),
         "pem-truncated": (key + chain[:300], {}, "one of them is damaged or truncated"),
+        "weak": (weak_pem(), {}, r"as too weak \(EE_KEY_TOO_SMALL\): use one with a signature by SHA-256"),
     }
     for name, (content, passwords, words) in cases.items():
         path = stores.write(name, content)

@@ -437,6 +437,8 @@ class AIOKafkaConsumer:
     def _check_usable(self) -> None:
         if self._closed or (self._local.stopped and not self._local.errors):
             raise ConsumerStoppedError()
+        if not self._started:
+            raise IllegalStateError("The consumer is not started: await start() before calls for records")
         self._local.active_at = time.monotonic()
 
     def _raise_errors(self, partitions: tuple[TopicPartition, ...] = (), *, in_start: bool = False) -> None:

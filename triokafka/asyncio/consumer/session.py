@@ -509,8 +509,8 @@ class ConsumerSession:
         None before the first fetch. In any thread.
         """
         engine = self.consumer.engine
-        state, at = engine.subscription.state(partition), engine.fetcher.counters.last_fetch_at
-        if state.high_watermark < 0 or at is None:
+        state, at = engine.subscription.get(partition), engine.fetcher.counters.last_fetch_at
+        if state is None or state.high_watermark < 0 or at is None:  # an assignment may be on its way
             return None, None, None
         return state.high_watermark, state.last_stable_offset, int((at + self._epoch) * 1000)
 

@@ -31,7 +31,7 @@ from triokafka.asyncio.producer.serialization import serialized
 from triokafka.asyncio.producer.session import ProducerSession
 from triokafka.asyncio.producer.transaction import TransactionContext, TransactionState
 from triokafka.asyncio.structs import RecordMetadata
-from triokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
+from triokafka.errors import ClosedError, KafkaTimeoutError, MessageSizeTooLargeError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -305,6 +305,8 @@ class AIOKafkaProducer:
             self._state.check_can_send()
         key = serialized(self._key_serializer, key, "key")
         value = serialized(self._value_serializer, value, "value")
+        if timestamp_ms is not None:
+            timestamp_ms = int(timestamp_ms)  # such as ``time.time() * 1000``
         size = _OVERHEAD + len(value or b"") + len(key or b"")
         if headers or size > self._max_request_size:
             headers = self._check_record(size, headers)
@@ -399,6 +401,10 @@ class AIOKafkaProducer:
             partitions = await self._bridge.call(self._session.partitions, topic)
         except KafkaTimeoutError as error:
             raise KafkaTimeoutError(f"Failed to update metadata of topic {topic}: {error}") from error
+        except ClosedError as error:
+            if self._closed:
+                raise ProducerClosed() from error
+            raise
         known = self._topics.setdefault(topic, _Topic())
         known.learn(partitions, self._loop.time())
         return known

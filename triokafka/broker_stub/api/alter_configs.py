@@ -34,4 +34,4 @@ async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -
     """Forward the request to the controller. The response has one result per resource of the request."""
     denied = refused_resources(request.resources, AclOperation.ALTER_CONFIGS, context)
     denied = {**refused_whole_stores(request.resources, context), **denied}
-    return await context.gateway.alter_configs(request, denied=denied)
+    return await context.gateway_without_slot().alter_configs(request, denied=denied)

@@ -16,4 +16,4 @@ from triokafka.security.acl import AclOperation
 async def alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
     """Let the controller decide about each partition."""
     context.yield_slot()
-    return await context.gateway.alter_partition(request)
+    return await context.gateway_without_slot().alter_partition(request)

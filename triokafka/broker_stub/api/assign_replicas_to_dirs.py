@@ -18,4 +18,4 @@ async def assign_replicas_to_dirs(
 ) -> AssignReplicasToDirsResponse:
     """Pass the report to the controller."""
     context.yield_slot()
-    return await context.gateway.assign_replicas_to_dirs(request)
+    return await context.gateway_without_slot().assign_replicas_to_dirs(request)

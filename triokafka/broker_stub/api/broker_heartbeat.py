@@ -17,7 +17,7 @@ from triokafka.security.acl import AclOperation
 async def broker_heartbeat(request: BrokerHeartbeatRequest, context: RequestContext) -> BrokerHeartbeatResponse:
     """Pass the heartbeat to the controller."""
     context.yield_slot()
-    reply = await context.gateway.broker_heartbeat(heartbeat_of_request(request))
+    reply = await context.gateway_without_slot().broker_heartbeat(heartbeat_of_request(request))
     return BrokerHeartbeatResponse(
         is_caught_up=reply.is_caught_up, is_fenced=reply.is_fenced, should_shut_down=reply.should_shut_down
     )

@@ -22,5 +22,5 @@ async def controller_registration(
 ) -> ControllerRegistrationResponse:
     """Register the controller."""
     context.yield_slot()
-    await context.gateway.register_controller(controller_registration_of_request(request))
+    await context.gateway_without_slot().register_controller(controller_registration_of_request(request))
     return ControllerRegistrationResponse()

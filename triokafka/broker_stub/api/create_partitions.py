@@ -51,7 +51,7 @@ async def create_partitions(request: CreatePartitionsRequest, context: RequestCo
         validate_only=request.validate_only,
     )
     charge = context.charge_mutations(strict=context.version >= _STRICT_SINCE)
-    response = await context.gateway.create_partitions(allowed, charge=charge)
+    response = await context.gateway_without_slot().create_partitions(allowed, charge=charge)
     results = iter(response.results)
     code = errors.TopicAuthorizationFailedError.code
     response.results = [

@@ -61,7 +61,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
-    response = await context.gateway.create_topics(
+    response = await context.gateway_without_slot().create_topics(
         allowed,
         hidden_configs=frozenset(hidden),
         charge=context.charge_mutations(strict=context.version >= _STRICT_SINCE),

@@ -64,7 +64,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
     else:
         names = [topic.name for topic in topics if topic.name is not None]
         allowed = DeleteTopicsRequest(topic_names=names, timeout_ms=request.timeout_ms)
-    response = await context.gateway.delete_topics(
+    response = await context.gateway_without_slot().delete_topics(
         allowed, version=context.version, charge=context.charge_mutations(strict=context.version >= _STRICT_SINCE)
     )
     results = iter(response.responses)

@@ -49,12 +49,12 @@ async def incremental_alter_configs(
     denied = refused_resources(request.resources, AclOperation.ALTER_CONFIGS, context)
     denied = {**refused_stores(request.resources, context), **denied}
     if not any(map(_is_logger, request.resources)):
-        return await context.gateway.incremental_alter_configs(request, denied=denied)
+        return await context.gateway_without_slot().incremental_alter_configs(request, denied=denied)
     rest = IncrementalAlterConfigsRequest(
         resources=[resource for resource in request.resources if not _is_logger(resource)],
         validate_only=request.validate_only,
     )
-    response = await context.gateway.incremental_alter_configs(rest, denied=denied)
+    response = await context.gateway_without_slot().incremental_alter_configs(rest, denied=denied)
     others, budget = iter(response.responses), WorkBudget()
     times = Counter(resource.resource_name for resource in request.resources if _is_logger(resource))
     response.responses = []

@@ -134,6 +134,7 @@ async def _create_missing(request: MetadataRequest, image: MetadataImage, contex
     if not missing:
         return set()
     refused = {name for name in missing if _may_not_create(name, context)}
+    context.yield_slot()  # while it waits for the controller
     await creation.create_missing(
         [name for name in missing if name not in refused], charge=context.charge_mutations(strict=False)
     )

@@ -16,4 +16,4 @@ from triokafka.security.acl import AclOperation
 async def remove_raft_voter(request: RemoveRaftVoterRequest, context: RequestContext) -> RemoveRaftVoterResponse:
     """Pass the request to the quorum's leader, which is the active controller."""
     context.yield_slot()
-    return await context.gateway.remove_raft_voter(request, version=context.version)
+    return await context.gateway_without_slot().remove_raft_voter(request, version=context.version)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from triokafka.errors import InvalidConfigurationError
 _MAX_LONG: Final = 2**63 - 1
 _MAX_INT: Final = 2**31 - 1
 _DAY_MS: Final = 86_400_000
+_PAIRS: Final = re.compile(r"(?:(?:\*|[0-9]+(?::[0-9]+)*)(?:,|$))*")
 
 
 def _cleanup_policy(value: tuple[str, ...]) -> str:
@@ -26,13 +28,8 @@ def _no_tiered_storage(value: bool) -> str:
 
 
 def _throttled(value: tuple[str, ...]) -> str:
-    # The list may be long, and is parsed several times for each topic.
-    wrong = any(not (item.isdigit() or item == "*" or _is_pair(item)) for item in value)
-    return "must be * or a list of partition:broker pairs" if wrong else ""
-
-
-def _is_pair(item: str) -> bool:
-    return item.replace(":", "").isdigit() and "::" not in item and item[0] != ":" != item[-1]
+    # The list may be long, and is parsed several times for each topic: a loop over its items would take milliseconds.
+    return "" if _PAIRS.fullmatch(",".join(value)) else "must be * or a list of partition:broker pairs"
 
 
 _T = ConfigType

@@ -105,6 +105,7 @@ class DeltaApplier:
             partition = self._hosted.find(topic.name, number)
             if partition is not None:
                 partition.log.update_config(config)
+                self._hosted.flushed(partition.topic_partition)  # without flush.messages, no record waits for a flush
 
     def reconfigure_all(self, image: MetadataImage) -> None:
         """Update the configuration of every log after a change of the broker's defaults."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import trio
+
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
 from triokafka.broker_stub.replica.isr_state import IsrProposal
@@ -42,6 +44,7 @@ class HostedPartitions:
         self._now = now
         self._interruptions: dict[int, int] = {}
         self._propose = propose
+        self._flush_ended = trio.Event()
         self.append_failed = append_failed
 
     def find(self, topic: str, partition: int) -> Partition | None:
@@ -142,6 +145,20 @@ class HostedPartitions:
         partition = self.online.get(topic_partition)
         if partition is not None:
             self.advance_high_watermark(partition)
+        self._wake_flush_waiters()
+
+    def _wake_flush_waiters(self) -> None:
+        ended, self._flush_ended = self._flush_ended, trio.Event()
+        ended.set()
+
+    async def until_flushed(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Wait until ``flush.messages`` keeps no record back that partitions have now, or they are offline."""
+        ends = {key: self.online[key].log.log_end_offset for key in topic_partitions if key in self.online}
+        for key, end in ends.items():
+            while (partition := self.online.get(key)) is not None and partition.log.usable:
+                if partition.log.settled_offset >= min(end, partition.log.log_end_offset):
+                    break
+                await self._flush_ended.wait()
 
     def log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         """Use ``log``, which has the same records in another data directory."""
@@ -156,6 +173,7 @@ class HostedPartitions:
             if self.online.pop(topic_partition, None) is not None:
                 self.failed[topic_partition] = reason
                 self.complete_waiting(topic_partition)
+        self._wake_flush_waiters()
 
 
 def follower_key(replica_id: int) -> tuple[str, int]:

@@ -102,11 +102,6 @@ class RequestContext:
         return self.services.metadata
 
     @property
-    def gateway(self) -> ControllerGateway:
-        """The active controller, for changes on behalf of the client."""
-        return self.services.gateway.on_behalf_of(self)
-
-    @property
     def controller(self) -> ControllerServices:
         """The parts of the controller that serves this listener.
 
@@ -232,6 +227,15 @@ class RequestContext:
     def allowed_operations(self, resource_type: ResourceType, name: str) -> int:
         """Return the client's permitted operations on a resource as a bit field."""
         return self.services.authorizer.allowed_operations(self.principal, self.peer[0], resource_type, name)
+
+    def gateway_without_slot(self) -> ControllerGateway:
+        """Release the handler slot; return the active controller, for a change on behalf of the client.
+
+        The request waits for the controller, and the controller for its quorum. Without a majority of the controllers,
+        changes would otherwise hold all slots until they time out.
+        """
+        self.yield_slot()
+        return self.services.gateway.on_behalf_of(self)
 
     def yield_slot(self) -> None:
         """Release the handler slot before the request waits for data, replication or group members."""

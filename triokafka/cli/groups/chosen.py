@@ -10,6 +10,7 @@ import click
 
 from triokafka.cli.app import describe
 from triokafka.cli.completing import group_names
+from triokafka.cli.reaching import raise_without_brokers
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -70,7 +71,13 @@ async def listings(
 
 
 def complain(error: Exception | str, about: str = "") -> None:
-    """Print a failure in one line on standard error; the command continues."""
+    """Print a failure in one line on standard error; the command continues.
+
+    Raises:
+        KafkaTimeoutError: no broker has responded, so that everything will fail.
+    """
+    if not isinstance(error, str):
+        raise_without_brokers(error)
     text = error if isinstance(error, str) else describe(error)
     click.echo(f"triokafka: {about} {text}" if about else f"triokafka: {text}", err=True)
 

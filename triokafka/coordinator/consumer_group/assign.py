@@ -14,7 +14,7 @@ from uuid import UUID
 from triokafka.assignors.assignor import Members, MemberSubscription
 from triokafka.assignors.range import assign_range
 from triokafka.assignors.stickiness import assign_sticky
-from triokafka.coordinator.consumer_group.member import NO_PARTITIONS, Partitions, partitions_of
+from triokafka.coordinator.consumer_group.member import NO_PARTITIONS, Partitions
 from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.structs import TopicPartition
 
@@ -69,4 +69,7 @@ def compute_target(
 def _by_id(partitions: list[TopicPartition] | tuple[()], ids: Mapping[str, UUID]) -> Partitions:
     if not partitions:
         return NO_PARTITIONS
-    return partitions_of((ids[topic], (number,)) for topic, number in partitions if topic in ids)
+    numbers: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
+    return {ids[topic]: frozenset(found) for topic, found in numbers.items() if topic in ids}

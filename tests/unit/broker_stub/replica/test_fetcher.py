@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
+import trio
+import trio.testing
 
 from tests.unit.broker_stub.replica.logs import NOW_MS, batch, open_log
 from triokafka import errors
+from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
 from triokafka.broker_stub.replica.fetcher.fetched_data import FetchedData, NextStep
+from triokafka.broker_stub.replica.fetcher.fetcher_config import FetcherConfig
 from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState
+from triokafka.broker_stub.replica.fetcher.fetcher_task import FetcherTask
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan
-from triokafka.protocol.api.fetch import EpochEndOffset, PartitionData
+from triokafka.protocol.api.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
+from triokafka.structs import TopicPartition
+from triokafka.world.memory import MemoryStorage
+from triokafka.world.system import RealWorld
 
 NODE, LEADER = 2, 1
 
@@ -291,3 +300,54 @@ def test_after_an_early_answer_without_news_the_fetcher_waits_shortly() -> None:
     for _ in range(10):
         state.note_news(news=False, early=True)
     assert not state.waits_shortly
+
+
+class Channel:
+    """A leader with one record, which answers one fetch."""
+
+    def __init__(self, content: bytes) -> None:
+        self.fetched_from: list[int] = []
+        self._content = content
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+    def close(self) -> None:
+        pass
+
+    async def send(self, request: Any, *, api: Any = None, timeout_ms: float | None = None) -> Any:
+        (partition,) = request(16).topics[0].partitions
+        self.fetched_from.append(partition.fetch_offset)
+        if len(self.fetched_from) > 1:
+            await trio.sleep_forever()
+        answer = FetchableTopicResponse(topic_id=UUID(int=1 + ord("t")), partitions=[result(self._content)])
+        return FetchResponse(session_id=7, responses=[answer])
+
+
+async def test_with_flush_messages_the_next_fetch_waits_until_the_records_are_on_disk() -> None:
+    """The leader counts them as replicated with that fetch, and acknowledges them."""
+    follower, channel = Follower(), Channel(records(leaders_log(1)))
+    log = PartitionLog.open(
+        MemoryStorage(crashable=False),
+        "/data/t-0",
+        TopicPartition("t", 0),
+        LogConfig(flush_messages=1),
+        now_ms=NOW_MS,
+        request_flush=lambda flusher: True,  # later, in a thread
+    )
+    partition = follower.follow(log=log)
+    follower.hosted.online[partition.topic_partition] = partition
+    config = FetcherConfig()
+    task = FetcherTask(
+        "fetcher", follower.state, follower.data, channel, config, RealWorld(), node_id=NODE,
+        broker_epoch=lambda: 5, until_flushed=follower.hosted.until_flushed,
+    )  # fmt: skip
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(task.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (log.log_end_offset, channel.fetched_from) == (1, [0])
+        log.flush()
+        follower.hosted.flushed(partition.topic_partition)
+        await trio.testing.wait_all_tasks_blocked()
+        assert channel.fetched_from == [0, 1]
+        nursery.cancel_scope.cancel()

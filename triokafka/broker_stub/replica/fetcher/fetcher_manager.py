@@ -201,6 +201,7 @@ class FetcherManager:
             self._world,
             node_id=self._node_id,
             broker_epoch=settings.broker_epoch,
+            until_flushed=self._hosted.until_flushed,
         )
         self._fetchers[key] = fetcher
         self._nodes[key.leader_id] = node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeVar
 
 import trio
@@ -56,6 +56,10 @@ class FetcherTask:
     """One fetcher of one leader.
 
     `add` and `remove` take effect at once; a response that is on its way is not applied to a removed partition.
+
+    Args:
+        until_flushed: waits until the records of partitions are on disk as far as ``flush.messages`` asks for it. The
+            next fetch follows then, as it says that this broker has all records before the fetch offset.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class FetcherTask:
         *,
         node_id: int,
         broker_epoch: Callable[[], int],
+        until_flushed: Callable[[Iterable[TopicPartition]], Awaitable[None]],
     ) -> None:
         self.name = name
         self.state = state
@@ -79,6 +84,7 @@ class FetcherTask:
         self._world = world
         self._node_id = node_id
         self._broker_epoch = broker_epoch
+        self._until_flushed = until_flushed
         self._changed = trio.Event()
         self._requests = Rate(WindowedCount())
 
@@ -172,6 +178,7 @@ class FetcherTask:
 
     async def _apply(self, plan: FetchPlan, response: FetchResponse) -> None:
         out_of_range: list[TopicPartition] = []
+        with_records: list[TopicPartition] = []
         budget = WorkBudget()
         for topic in response.responses:
             name = topic.topic or self.state.topic_name(topic.topic_id)
@@ -184,9 +191,13 @@ class FetcherTask:
                     continue
                 if self._data.apply(topic_partition, sent, data, self._world.now()) is NextStep.LOOK_UP:
                     out_of_range.append(topic_partition)
+                elif data.records:
+                    with_records.append(topic_partition)
                 await budget.spend()
         if out_of_range:
             await self._look_up(out_of_range)
+        if with_records:
+            await self._until_flushed(with_records)
 
     async def _look_up(self, topic_partitions: list[TopicPartition]) -> None:
         """Find where partitions continue whose fetch offset the leader does not have."""
