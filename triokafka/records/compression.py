@@ -209,6 +209,8 @@ def _decompress_stream(name: str, data: Buffer, max_size: int, new: Any, error: 
                 if not part and not rest:
                     raise CorruptRecordError(f"{name} data ends too early")
         rest = stream.unused_data or b""
+    except CorruptRecordError:
+        raise
     except (error, EOFError, ValueError) as failure:
         raise CorruptRecordError(f"{name} data cannot be decompressed: {failure}") from failure
     if rest:
@@ -249,6 +251,8 @@ def stream_chunks(
             rest = getattr(stream, "unconsumed_tail", b"")
             if not part and not rest and position == len(view):
                 raise CorruptRecordError(f"{name} data ends too early")
+    except CorruptRecordError:
+        raise
     except (error, EOFError, ValueError) as failure:
         raise CorruptRecordError(f"{name} data cannot be decompressed: {failure}") from failure
 

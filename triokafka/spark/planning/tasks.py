@@ -41,6 +41,9 @@ class TaskRange(NamedTuple):
         return f"[{self.start}, {self.end}) of {self.topic_partition}"
 
 
+OffsetRange = TaskRange
+"""The class's former name, which pickled plans of version 0.1.0 contain."""
+
 Task = tuple[TaskRange, ...]
 """The ranges that one Spark task reads."""
 

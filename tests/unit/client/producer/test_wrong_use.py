@@ -525,7 +525,7 @@ async def test_failure_of_the_network_client_fails_what_is_pending_and_every_lat
     async with scripted() as s, s.producer(linger_ms=5_000, request_timeout_ms=1_000) as producer:
         stream = await producer.bind("orders", 0)
         delivery = await stream.send(b"a")
-        producer._client.metadata.update = broken  # type: ignore[assignment, method-assign]
+        producer._client.metadata.update_in_steps = broken  # type: ignore[assignment, method-assign]
         producer._client.request_metadata_update()
         with trio.fail_after(1), pytest.raises(KafkaError, match="a bug in the metadata"):
             await delivery
@@ -541,7 +541,7 @@ async def test_failure_of_the_network_client_is_raised_by_a_producer_that_has_no
         raise RuntimeError("a bug in the metadata")
 
     async with scripted() as s, s.producer() as producer:
-        producer._client.metadata.update = broken  # type: ignore[assignment, method-assign]
+        producer._client.metadata.update_in_steps = broken  # type: ignore[assignment, method-assign]
         for topic in ("orders", "orders", "other"):
             with trio.fail_after(1), pytest.raises(KafkaError, match="a bug in the metadata"):
                 await producer.send(topic, b"a")
