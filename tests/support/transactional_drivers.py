@@ -32,6 +32,12 @@ from triokafka.structs import TopicPartition
 T = TypeVar("T")
 
 TIMEOUT: Final = 30.0
+MOVING: Final = (
+    ck.KafkaError.OFFSET_NOT_AVAILABLE,
+    ck.KafkaError.NOT_LEADER_FOR_PARTITION,
+    ck.KafkaError.LEADER_NOT_AVAILABLE,
+)
+"""Errors of a partition between two leaders."""
 _BEING_ENDED: Final = ("PrepareCommit", "PrepareAbort")
 
 
@@ -357,14 +363,21 @@ def wait_until_stable(bootstrap: str, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     latest = {ck.TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
 
-    def ends(isolation_level: ck.IsolationLevel) -> list[int]:
+    def ends(isolation_level: ck.IsolationLevel) -> list[int] | None:
+        """The partitions' ends; None while one has no leader, or one that does not know its high watermark yet."""
         found = admin.list_offsets(latest, isolation_level=isolation_level, request_timeout=TIMEOUT)
-        return [found[partition].result().offset for partition in latest]
+        try:
+            return [found[partition].result().offset for partition in latest]
+        except ck.KafkaException as failure:
+            if failure.args[0].code() not in MOVING:
+                raise
+            return None
 
-    until(
-        lambda: ends(ck.IsolationLevel.READ_COMMITTED) == ends(ck.IsolationLevel.READ_UNCOMMITTED),
-        f"a transaction of {topic} stays open",
-    )
+    def is_stable() -> bool:
+        committed = ends(ck.IsolationLevel.READ_COMMITTED)
+        return committed is not None and committed == ends(ck.IsolationLevel.READ_UNCOMMITTED)
+
+    until(is_stable, f"a transaction of {topic} stays open")
 
 
 def read(
