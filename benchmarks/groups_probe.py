@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from tests.support.exact_receive import receive_exactly
+
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 _PAUSE: Final = 0.01
 
@@ -54,20 +56,10 @@ def _ask(bootstrap: str) -> None:
         while not select.select([sys.stdin], [], [], _PAUSE)[0]:
             began = time.perf_counter()
             connection.sendall(_API_VERSIONS)
-            left = int.from_bytes(_exactly(connection, 4), "big")
-            _exactly(connection, left)
+            left = int.from_bytes(receive_exactly(connection, 4), "big")
+            receive_exactly(connection, left)
             took.append((time.perf_counter() - began) * 1000)
     print(json.dumps([max(took), statistics.quantiles(took, n=100)[-1]]), flush=True)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        data = connection.recv(size - len(found))
-        if not data:
-            raise ConnectionError("the broker hung up")
-        found += data
-    return found
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The sockets of producers, which the asyncio loop watches itself.
 
-Trio waits for a socket with two system calls for each time: one to ask for the event, one to fetch it. An asyncio loop
-watches a socket until it is told to stop, and calls back. So the streams of a `LoopWorld` wait for bytes in the asyncio
-loop, and for everything else, such as room for bytes, in Trio.
+Each wait for a socket costs Trio two system calls: one to ask for the event, one to fetch it. An asyncio loop watches a
+socket until `remove_reader`, and calls a function each time. So the streams of a `LoopWorld` wait for bytes in the
+asyncio loop, and for everything else, such as room for bytes, in Trio.
 """
 
 from __future__ import annotations

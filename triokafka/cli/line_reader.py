@@ -146,7 +146,7 @@ class LineReader:
         return None if text == self._null else text
 
     def _cut(self, text: bytes, separator: bytes, what: str) -> tuple[bytes | None, bytes]:
-        """Return what is before the separator and what is after it; without a separator, None and all of it."""
+        """Return the text before the first separator and the text after it; without a separator, None and the text."""
         before, found, after = text.partition(separator)
         if found:
             return before, after
