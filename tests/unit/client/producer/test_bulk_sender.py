@@ -383,7 +383,7 @@ async def test_without_a_wait_the_first_records_are_sent_and_the_rest_is_left() 
         for options in ({"partition": 0}, {"partition": [0, 1] * 50}, {"keys": values}):
             await producer.flush()
             before = {number: len(rows(s, number)) for number in range(2)}
-            accepted = producer.send_many_nowait("orders", values, **options)  # type: ignore[arg-type]
+            accepted = producer.send_many_nowait("orders", values, **options)
             assert 0 < len(accepted) < 100, "the buffer is full"
             assert len(list(accepted)) == len(accepted)
             await accepted
