@@ -32,7 +32,7 @@ from triokafka.broker_stub.request.request_metrics import (
     log_request,
     requests_logger,
 )
-from triokafka.broker_stub.request.services import BrokerServices, EnvelopeArrival
+from triokafka.broker_stub.request.services import EnvelopeArrival, Services
 from triokafka.errors import BrokerResponseError, ProtocolError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
@@ -98,14 +98,14 @@ class Dispatcher:
     """Answers the requests of all connections.
 
     Args:
-        services: the parts of the broker that handlers use.
+        services: the parts of the broker, or of the controller, that handlers use.
         handlers: the served APIs by key.
         memory: bounds the memory of requests that are decoded at the same time.
     """
 
     def __init__(
         self,
-        services: BrokerServices,
+        services: Services,
         handlers: Mapping[int, Handler[Any, Any]],
         memory: RequestMemory,
     ) -> None:

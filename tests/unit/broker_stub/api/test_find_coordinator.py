@@ -49,7 +49,7 @@ def context(leaders: list[int], *, brokers: dict[int, BrokerImage] | None = None
         listener=listener,
         denied=lambda *_: False,
         topic_creation=SimpleNamespace(ensure=ensure),
-        services=SimpleNamespace(coordinators=SimpleNamespace(for_key_type={KeyType.GROUP: entry}.get)),
+        broker=SimpleNamespace(coordinators=SimpleNamespace(for_key_type={KeyType.GROUP: entry}.get)),
         metadata=SimpleNamespace(image=SimpleNamespace(brokers=brokers)),
         node_id=0,
         replicas=SimpleNamespace(check_online=lambda _: None),
