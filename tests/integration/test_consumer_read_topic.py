@@ -109,7 +109,7 @@ def test_a_missing_topic_is_an_error_of_the_call(bootstrap: str, topic: str) -> 
         triokafka.read_topic(topic, bootstrap_servers=bootstrap, default_api_timeout_ms=1_000)
 
 
-def test_offsets_by_partition_choose_what_is_read(bootstrap: str, filled: str) -> None:
+def test_offsets_by_partition_select_the_range(bootstrap: str, filled: str) -> None:
     reader = triokafka.read_topic(filled, bootstrap_servers=bootstrap, start={0: 10, 2: "earliest"}, end={0: 12, 2: 1})  # type: ignore[arg-type]
     found = reader.read_all().select(["partition", "offset"]).to_pylist()
     assert sorted((row["partition"], row["offset"]) for row in found) == [(0, 10), (0, 11), (2, 0)]

@@ -47,7 +47,7 @@ SUBSET_RANGES = tuple(
     for name in (
         "test_every_record_comes_once_with_all_of_its_columns",
         "test_an_empty_topic_is_an_empty_frame",
-        "test_what_is_wrong_is_told_before_any_task",
+        "test_invalid_options_fail_before_any_task",
     )
 )
 _SECONDS = 900

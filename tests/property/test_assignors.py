@@ -199,7 +199,7 @@ def best_worth(members, partitions, owners, racks) -> tuple[int, int, int]:  # t
 
 
 @given(case=groups_in_racks())
-def test_racks_change_neither_what_is_dealt_nor_how_evenly(case) -> None:  # type: ignore[no-untyped-def]
+def test_racks_do_not_change_how_many_partitions_each_member_gets(case) -> None:  # type: ignore[no-untyped-def]
     """Range gives each member as many of each topic as without, and topics dealt alike stay so (KIP-881)."""
     members, partitions, owners, racks = case
     with_racks, without = assign_range(members, partitions, racks), assign_range(members, partitions)

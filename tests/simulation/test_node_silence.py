@@ -111,7 +111,7 @@ def smallest_set(cluster: SimulatedCluster) -> int:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_cluster_goes_on_while_two_nodes_do_not_hear_each_other(fault: str) -> None:
+def test_cluster_continues_while_two_nodes_cannot_reach_each_other(fault: str) -> None:
     run_simulation(lambda simulation: life(simulation, fault), 1)
 
 

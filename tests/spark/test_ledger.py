@@ -19,7 +19,7 @@ def ledger(bootstrap: str, topic: str) -> Ledger:
     return Ledger(topic, {"bootstrap_servers": bootstrap})
 
 
-def test_what_was_done_is_known_to_whoever_comes_later(bootstrap: str) -> None:
+def test_restarted_driver_knows_the_batches_done(bootstrap: str) -> None:
     """A driver that starts again"""
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     assert one.last_done(b"q/mail") is None
@@ -30,7 +30,7 @@ def test_what_was_done_is_known_to_whoever_comes_later(bootstrap: str) -> None:
     assert ledger(bootstrap, one.topic).last_done(b"q/mail") == 1
 
 
-def test_only_what_came_since_is_read_again(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_new_ledger_records_are_read_again(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     for batch in range(3):
         one.note(b"q", batch)

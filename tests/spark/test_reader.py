@@ -127,7 +127,7 @@ def test_records_written_after_planning_are_not_read(bootstrap: str) -> None:
     assert offsets(made) == [(0, offset) for offset in range(6)]
 
 
-def test_what_retention_took_is_not_part_of_a_read_from_the_earliest(bootstrap: str) -> None:
+def test_read_from_earliest_excludes_records_deleted_by_retention(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     delete_before(bootstrap, topic, 4)
     assert offsets(reader(bootstrap, topic)) == [(0, offset) for offset in range(4, 10)]
@@ -226,7 +226,7 @@ def test_a_read_that_is_given_up_leaves_nothing_behind(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("is_given_up", [False, True])
-def test_a_worker_passes_over_what_is_loaded_once_spark_has_imported_its_own(
+def test_worker_freezes_loaded_modules_after_sparks_imports(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch, is_given_up: bool
 ) -> None:
     ends: list[str] = []

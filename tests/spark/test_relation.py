@@ -437,7 +437,7 @@ def test_ranges_without_a_visible_record_end_at_once(logs: LogWriter, load: Valu
         assert load(given).values() == expected, (start, end)
 
 
-def test_interleaved_transactions_are_told_apart_in_every_range(logs: LogWriter) -> None:
+def test_interleaved_transactions_are_separated_in_every_range(logs: LogWriter) -> None:
     topic = logs.topic()
     visible = {}
     offset = 0
@@ -483,7 +483,7 @@ def test_gaps_of_compaction_are_no_loss_wherever_they_are(logs: LogWriter, load:
 
 
 @pytest.mark.parametrize("rows", ["1", "2", "10000"])
-def test_what_is_committed_behind_an_aborted_transaction_of_the_same_producer(logs: LogWriter, rows: str) -> None:
+def test_committed_transaction_after_an_aborted_one_of_the_same_producer_is_read(logs: LogWriter, rows: str) -> None:
     """However small the pieces are in which one answer is taken."""
     topic = logs.topic()
     topic.write(range(4), producer=7)

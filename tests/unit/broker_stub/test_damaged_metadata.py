@@ -183,7 +183,7 @@ async def test_repair_goes_on_at_the_end_of_the_newest_snapshot() -> None:
     assert await topics(world) == {f"t{number}" for number in range(TOPICS // 2 + 1)}
 
 
-def test_repair_refuses_what_is_no_metadata_log() -> None:
+def test_repair_refuses_other_logs() -> None:
     with pytest.raises(ConfigurationError, match="is not a metadata log"):
         repair_metadata(MemoryStorage(), "/data/orders-0", now_ms=0)
 

@@ -210,7 +210,7 @@ async def test_with_flush_messages_1_an_answer_means_that_the_records_are_on_dis
         assert threading.get_ident() not in threads
 
 
-async def test_a_flush_that_fails_is_the_answer_to_who_waits_for_it() -> None:
+async def test_failed_flush_fails_the_waiting_produce() -> None:
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4, flush_messages="1")

@@ -221,9 +221,7 @@ def _commit(group: str, topic: str, count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("api", "version", "fields"), _ALL)
-async def test_others_have_their_turn_while_all_there_is_is_told(
-    api: str, version: int, fields: dict[str, Any]
-) -> None:
+async def test_small_request_for_everything_yields_to_others(api: str, version: int, fields: dict[str, Any]) -> None:
     """The request is small; the answer is of many partitions, positions or groups."""
     bystander = Bystander()
     many = 2_000
@@ -330,7 +328,7 @@ async def test_others_have_their_turn_while_very_many_partitions_are_made(
     assert taken[1] >= taken[0] + 8, taken
 
 
-async def test_a_large_change_is_made_as_a_whole_and_before_what_was_asked_later() -> None:
+async def test_large_change_is_atomic_and_precedes_later_requests() -> None:
     """Others have their turn in the middle of it, but do not see half of it."""
     seen = set[int]()
     count = 10 * BUDGET
@@ -378,7 +376,7 @@ async def test_a_change_of_more_than_ten_thousand_records_is_refused_as_a_whole(
         assert image.configs == before and not image.client_quotas
 
 
-async def test_what_a_large_request_takes_in_memory_counts_while_it_is_worked_on() -> None:
+async def test_memory_of_a_decoded_request_counts_while_it_is_processed() -> None:
     """Beside its bytes, for ``queued.max.request.bytes``."""
     async with running_broker(queued_max_request_bytes=200_000_000) as broker:
         taken: list[int] = []

@@ -120,7 +120,7 @@ def test_only_the_handler_that_was_asked_for_is_imported_before_it_answers(start
     assert within(start["first"], package) == {package, f"{package}.api_versions"}
 
 
-def test_messages_of_clients_are_not_imported_before_somebody_sends_them(start: dict[str, Any]) -> None:
+def test_messages_of_clients_are_imported_at_their_first_request(start: dict[str, Any]) -> None:
     """The controller knows fifteen more, and imports them where it answers them."""
     package = "triokafka.protocol.api"
     names = ("api_versions", "elect_leaders", "fetch")

@@ -71,7 +71,7 @@ async def wait_for(broker: RunningBroker, name: str, at_least: float) -> Sample:
             await trio.sleep(0.05)
 
 
-async def test_broker_shows_what_clients_push_and_their_last_push() -> None:
+async def test_broker_exports_pushed_metrics_and_the_last_push() -> None:
     async with running_broker() as broker:
         address = broker.bootstrap_servers
         async with triokafka.AdminClient(bootstrap_servers=address, enable_metrics_push=False) as admin:

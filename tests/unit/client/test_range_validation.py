@@ -101,7 +101,7 @@ async def test_records_that_were_read_and_cut_off_are_a_loss_and_none_of_others_
 
 
 @simulated
-async def test_what_was_fetched_ahead_of_a_leader_that_is_none_any_more_is_fetched_again() -> None:
+async def test_data_prefetched_from_a_former_leader_is_fetched_again() -> None:
     """It may be cut off, though everything that was handed out is there."""
     cluster, _, options = await started(2)
     async with RangeReader({T0: (0, 100)}, **LITTLE, **options) as reader:

@@ -85,7 +85,7 @@ def test_every_kind_of_bytes_is_bytes(value: Any) -> None:
         (UUIDSerializer(), "0123", "takes a uuid.UUID, not a str"),
     ],
 )
-def test_what_a_serializer_does_not_take_is_named(serializer: Serializer[Any], value: Any, message: str) -> None:
+def test_value_that_a_serializer_refuses_is_named(serializer: Serializer[Any], value: Any, message: str) -> None:
     with pytest.raises(SerializationError, match=message):
         serializer.serialize("t", value)
 

@@ -102,7 +102,7 @@ def test_a_stream_of_batches_is_decoded_as_it_is_read() -> None:
     assert decoded(reader, value=NUMBERS).read_all()["value"].to_pylist() == [{"n": 1}, {"n": 2}]
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_combinations_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="on_error='skip'"):
         Decoding(on_error="skip")  # type: ignore[arg-type]
     with pytest.raises(
@@ -450,7 +450,7 @@ def test_avro_schemas_may_build_upon_others(stub: StubRegistry) -> None:
     assert values(how, enveloped(number, avro(whole, row))) == ([row], {})
 
 
-def test_a_value_whose_schema_the_registry_does_not_have_is_poison_and_told_once(
+def test_value_with_an_unknown_schema_is_malformed_and_reported_once(
     stub: StubRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One such value must not end a query that lets poison pass; the others of its batch are read."""
@@ -781,7 +781,7 @@ def test_another_registry_is_asked_when_one_is_away(stub: StubRegistry, clock: C
         SchemaRegistry("http://127.0.0.1:1", timeout_ms=1_000).by_id(1)
 
 
-def test_credentials_are_sent_and_shown_to_nobody(stub: StubRegistry) -> None:
+def test_credentials_are_sent_but_not_shown(stub: StubRegistry) -> None:
     stub.register("s", '"int"')
     basic = SchemaRegistry(stub.url, user="me", password="secret")
     bearer = SchemaRegistry(stub.url, token="secret")

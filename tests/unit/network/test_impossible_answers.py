@@ -230,7 +230,7 @@ async def test_topic_with_gaps_between_its_partitions_is_asked_for_again(numbers
 
 
 @simulated
-async def test_topics_that_nobody_asked_for_and_topics_without_name_do_no_harm() -> None:
+async def test_unrequested_and_unnamed_topics_in_a_response_are_ignored() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
 
@@ -262,7 +262,7 @@ async def test_coordinator_that_cannot_be_is_not_available(found: Coordinator) -
 
 
 @simulated
-async def test_host_name_that_nobody_can_resolve_is_a_connect_error() -> None:
+async def test_unresolvable_host_name_is_a_connect_error() -> None:
     """Also one that is not a name at all."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]

@@ -59,7 +59,7 @@ def test_partition_of_a_topic_is_a_value_that_never_changes() -> None:
         TP.partition = 1  # type: ignore[misc]
 
 
-def test_nothing_is_due_before_somebody_asks() -> None:
+def test_no_refresh_is_due_before_a_request_for_topics() -> None:
     assert holder().time_to_next_update(0.0) == float("inf")
 
 
@@ -157,7 +157,7 @@ def test_topic_made_anew_starts_with_new_epochs() -> None:
     assert metadata.cluster.leader_for(TP) == 1
 
 
-def test_topic_whose_id_an_older_broker_did_not_tell_keeps_its_epochs() -> None:
+def test_topic_without_an_id_from_an_older_broker_keeps_its_epochs() -> None:
     """In a mixed cluster the id appears and disappears; that does not make the topic another one."""
     metadata = holder()
     metadata.update(answer(2, epoch=5, topic_id=0), None, 0.0)
@@ -256,14 +256,14 @@ def test_new_topic_without_answer_yet_is_asked_for_again_alone() -> None:
     assert list(metadata.topics) == ["t"]
 
 
-def test_error_of_a_topic_says_in_words_what_a_broker_says_by_a_number() -> None:
+def test_error_code_of_a_topic_is_described_in_words() -> None:
     metadata = holder()
     metadata.use_topic("a b", 0.0)
     metadata.update(answer(name="a b", error=17), metadata.begin_update(0.0), 0.0)
     assert str(metadata.error_for("a b")) == "topic 'a b': the topic name is not allowed, or the topic is internal"
 
 
-def test_what_was_said_of_one_topic_stands_while_another_is_asked_for() -> None:
+def test_error_of_one_topic_remains_while_another_is_requested() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.update(answer(name="t", error=29), metadata.begin_update(0.0), 0.0)
@@ -336,7 +336,7 @@ def test_snapshot_never_changes() -> None:
     assert metadata.cluster is not snapshot
 
 
-def test_error_of_a_topic_is_told_and_a_passing_one_asked_again() -> None:
+def test_error_of_a_topic_is_reported_and_a_transient_one_requested_again() -> None:
     metadata = holder()
     metadata.update(answer(error=29), None, 0.0)
     assert type(metadata.error_for("t")).__name__ == "TopicAuthorizationFailedError"
@@ -346,7 +346,7 @@ def test_error_of_a_topic_is_told_and_a_passing_one_asked_again() -> None:
     assert "t" not in metadata.topics
 
 
-def test_listeners_are_told_of_every_snapshot() -> None:
+def test_listeners_receive_every_snapshot() -> None:
     metadata = holder()
     told: list[Cluster] = []
     metadata.add_listener(told.append)

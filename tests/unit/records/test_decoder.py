@@ -82,7 +82,7 @@ def test_records_before_the_position_are_skipped(stack: Stack) -> None:
     assert offsets(decoder.take(2)) == [9]
 
 
-def test_position_goes_past_what_compaction_removed(stack: Stack) -> None:
+def test_position_advances_past_compacted_offsets(stack: Stack) -> None:
     data = without_last_records(batch(0, 5), 2) + batch(9, 1)
     decoder = stack.records.RecordDecoder(data, check_crc=False)
     assert offsets(decoder.take(2)) == [0, 1]

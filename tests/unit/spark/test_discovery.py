@@ -69,7 +69,7 @@ def test_the_source_gives_writers_as_spark_asks_for_them() -> None:
     assert source.streamWriter(schema=schema, overwrite=True) is not None
 
 
-def test_what_a_streaming_query_is_refused_is_said_when_it_asks_for_offsets() -> None:
+def test_invalid_streaming_options_are_reported_at_the_first_offsets() -> None:
     """Where making the reader fails, Spark ends with an ``UnboundLocalError`` behind what was said."""
     source = pyspark_triokafka.DefaultSource({**OPTIONS, "endingOffsets": "latest", "startingOffsets": "earliest"})
     reader = source.streamReader(source.schema())

@@ -45,7 +45,7 @@ async def test_it_counts_how_often_was_waited() -> None:
 
 
 @pytest.mark.skipif(not WAKES_WHEN_FULL, reason="this kernel is not told what is waited for")
-async def test_it_is_not_woken_for_every_few_bytes_of_what_was_announced() -> None:
+async def test_receiver_is_not_woken_for_every_few_of_the_expected_bytes() -> None:
     room = memoryview(bytearray(10_000))
     received: list[int] = []
     async with connection() as (client, accepted):

@@ -25,7 +25,7 @@ def values(records: Buffer | None) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-async def test_every_version_reads_what_was_produced(version: int) -> None:
+async def test_every_version_reads_the_produced_records(version: int) -> None:
     """From version 13 topics are named by id (`protocol` Fetch)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
@@ -83,7 +83,7 @@ async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
         assert (topic.topic_id, topic.partitions[0].error_code) == (UUID(int=99), errors.UnknownTopicIdError.code)
 
 
-async def test_one_partition_in_trouble_is_told_at_once_beside_others_without_data(autojump_clock: object) -> None:
+async def test_failed_partition_is_answered_at_once_although_others_have_no_data(autojump_clock: object) -> None:
     """Though there would be time to wait for those."""
     async with running_node() as node:
         await node.create("t")

@@ -182,7 +182,7 @@ async def test_describe_in_every_version(version: int) -> None:
         assert nobody.authorized_operations == (group.authorized_operations if version < 6 else NOT_ASKED)
 
 
-async def test_of_a_group_that_is_not_there_nobody_is_told_what_one_may_do() -> None:
+async def test_missing_group_has_no_authorized_operations() -> None:
     """ConsumerGroupDescribe, as Kafka's KafkaApis answers it (KIP-430, KIP-848)."""
     async with running_node(**FAST) as node:
         await node.create("t")

@@ -67,7 +67,7 @@ async def test_many_transactions_follow_each_other(version: int) -> None:
         assert await committed_values(node, "t") == wanted
 
 
-async def test_open_transaction_bounds_what_read_committed_sees() -> None:
+async def test_open_transaction_bounds_read_committed() -> None:
     async with running_node() as node:
         await node.create("t")
         first, second = await Transactional(node, "1").start(), await Transactional(node, "2").start()

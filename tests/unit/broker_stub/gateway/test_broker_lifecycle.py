@@ -215,7 +215,7 @@ class TestBrokerLifecycle:
             await life.leave()
         assert trio.current_time() == pytest.approx(300.0)
 
-    async def test_heartbeat_comes_early_when_somebody_waits_for_it(self, autojump_clock: MockClock) -> None:
+    async def test_heartbeat_is_sent_early_when_a_caller_waits_for_it(self, autojump_clock: MockClock) -> None:
         channel = Channel(17, SERVING, *[SERVING] * 10)
         life, _ = life_of(channel)
         await life.start(someone(), timeout_ms=1_000)

@@ -112,7 +112,7 @@ def test_a_killed_broker_recovers_from_the_recovery_point() -> None:
     assert append(again, from_producer(b"p", sequence=0)).duplicate
 
 
-def test_a_directory_that_cannot_be_locked_says_what_to_do() -> None:
+def test_error_of_an_unlockable_directory_names_the_remedy() -> None:
     class Locked(MemoryStorage):
         def lock(self, path: str) -> Callable[[], None]:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
@@ -226,7 +226,7 @@ async def test_a_former_log_that_cannot_be_put_aside_takes_its_directory_offline
     assert list(logs.offline_directories()) == ["/one"]
 
 
-def test_what_is_not_a_log_is_left_alone() -> None:
+def test_other_files_and_folders_are_left_alone() -> None:
     """Also the controller's log, and plain files."""
     world = DiskWorld()
     for name in ("lost+found", "__cluster_metadata-0", "a-0.123-stray", "b-x"):
@@ -428,7 +428,7 @@ async def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve() -> 
     ("suffix", "clean"),
     [(".log", True), (".log", False), (".index", False), (".timeindex", False), (".txnindex", False)],
 )
-async def test_what_is_no_file_takes_its_log_offline(tmp_path: Path, suffix: str, clean: bool, kind: str) -> None:
+async def test_special_file_takes_its_log_offline(tmp_path: Path, suffix: str, clean: bool, kind: str) -> None:
     """Nobody waits for the other end of a pipe; here there is one, so that waiting would show."""
     logs = LogManager(RealWorld(), [str(tmp_path)], config(retention_ms=-1))
     logs.start()
@@ -455,7 +455,7 @@ async def test_what_is_no_file_takes_its_log_offline(tmp_path: Path, suffix: str
         again.abandon()
 
 
-def test_a_folder_that_is_no_log_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_folder_that_is_not_a_log_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     """It is left alone."""
     world = DiskWorld()
     world.storage.make_dirs("/one/y")
@@ -639,7 +639,7 @@ async def test_others_have_their_turn_while_very_many_logs_are_looked_at(
     assert bystander.turns >= 10, f"{bystander.turns} turns"
 
 
-async def test_what_is_appended_while_others_are_looked_at_is_not_flushed_before_its_time(
+async def test_records_appended_during_a_flush_scan_are_not_flushed_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_maintenance, "_SEEN_AT_ONCE", 1)
@@ -693,7 +693,7 @@ async def test_few_files_are_open_however_many_logs_there_are() -> None:
     assert all(offsets(log) == list(range(90)) for log in started(world).all().values())
 
 
-def test_retention_asks_what_is_committed() -> None:
+def test_retention_respects_the_high_watermark_of_the_host() -> None:
     world, listener = DiskWorld(), Listener(high_watermark=0)
     logs = started(world, listener=listener)
     log = logs.create(A0, config=config(retention_ms=0))
@@ -798,7 +798,7 @@ async def test_a_directory_that_was_offline_is_whole_after_a_restart() -> None:
     ("operation", "code"),
     [("write", errno.ENOSPC), ("open", errno.ENOSPC), ("rename", errno.ENOSPC), ("write", errno.EFBIG)],
 )
-def test_a_full_disk_refuses_what_does_not_fit_and_goes_on(operation: str, code: int) -> None:
+def test_full_disk_refuses_appends_and_the_broker_continues(operation: str, code: int) -> None:
     """Nothing is offline, and what was there is there. So with files that may not grow (EFBIG)."""
     world = DiskWorld()
     logs, made = spread(world)
@@ -818,7 +818,7 @@ def test_a_full_disk_refuses_what_does_not_fit_and_goes_on(operation: str, code:
         assert offsets(log) == list(range(log.log_end_offset))
 
 
-def test_a_full_disk_is_told_of_when_it_begins_and_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_full_disk_is_logged_at_its_start_and_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """Not for each record that is refused, and each directory for itself."""
     world = DiskWorld()
     _, made = spread(world)

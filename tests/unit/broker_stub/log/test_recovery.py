@@ -258,7 +258,7 @@ def test_damage_at_the_end_of_an_old_segment_does_not_keep_it_from_getting_too_o
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_what_lies_beyond_the_reach_of_an_index_is_found_without(monkeypatch: pytest.MonkeyPatch, clean: bool) -> None:
+def test_batches_beyond_the_offset_index_are_found(monkeypatch: pytest.MonkeyPatch, clean: bool) -> None:
     """Compaction may make a segment longer, where a topic wants another codec than its batches have."""
     monkeypatch.setattr("triokafka.broker_stub.log.index._MAX_POSITION", 700)
     storage, _ = stored()
@@ -280,7 +280,7 @@ def test_offsets_that_go_back_end_the_log() -> None:
     assert offsets(open_log(storage)) == list(range(COUNT))
 
 
-def test_a_snapshot_of_what_was_lost_is_not_believed() -> None:
+def test_producer_snapshot_beyond_the_log_end_is_ignored() -> None:
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, from_producer(b"a", sequence=0))
@@ -395,7 +395,7 @@ def test_a_start_offset_beyond_the_end_starts_the_log_there() -> None:
     assert append(log, batch(b"a")).first_offset == 9
 
 
-def test_what_was_flushed_survives_the_power_cut() -> None:
+def test_flushed_records_survive_a_power_cut() -> None:
     for seed in range(30):
         storage = MemoryStorage()
         storage.make_dirs("data")

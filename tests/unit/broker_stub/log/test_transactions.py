@@ -171,7 +171,7 @@ def test_transactions_are_known_again_after_a_restart(clean: bool, recovery_poin
     assert knowledge(open_log(storage, clean=clean, recovery_point=recovery_point)) == known
 
 
-def test_a_power_cut_leaves_what_the_batches_say() -> None:
+def test_state_after_a_power_cut_agrees_with_the_batches() -> None:
     for seed in range(30):
         storage = MemoryStorage()
         storage.make_dirs("data")

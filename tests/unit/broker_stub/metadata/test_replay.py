@@ -85,7 +85,7 @@ class TestLogReplay:
             [broker(1), UnfenceBrokerRecord(id=1, epoch=5)],
         ],
     )
-    def test_records_that_do_not_fit_what_was_before_are_refused(self, records: Sequence[MetadataRecord]) -> None:
+    def test_records_that_contradict_the_image_are_refused(self, records: Sequence[MetadataRecord]) -> None:
         with pytest.raises(ValueError, match="metadata record"):
             replay(batch(0, *records))
 
@@ -106,14 +106,14 @@ class TestDelta:
         after = (dict(base.topics), dict(base.configs), dict(base.brokers), dict(base.topics["t"].partitions))
         assert before == after
 
-    def test_what_did_not_change_is_shared_with_the_image_before(self) -> None:
+    def test_unchanged_parts_are_shared_with_the_previous_image(self) -> None:
         base = cluster(topic("t", [1]), topic("u", [1], number=8))
         after = replayed([PartitionChangeRecord(topic_id=ID, partition_id=0, leader=-1)], base)
         assert after.topics["u"] is base.topics["u"]
         assert after.configs is base.configs and after.brokers is base.brokers
         assert after.topics["t"] is not base.topics["t"]
 
-    def test_local_changes_say_what_to_stop_lead_and_follow(self) -> None:
+    def test_local_changes_list_replicas_to_stop_lead_and_follow(self) -> None:
         base = cluster(topic("gone", [1], [2]), topic("moved", [1, 2], number=8), brokers=(1, 2, 3))
         delta = MetadataDelta(base)
         delta.replay(RemoveTopicRecord(topic_id=ID))

@@ -230,7 +230,7 @@ class TestController:
             assert set(controller.image.topics) == {"early", "late"}
         assert starts[0] == end
 
-    async def test_log_that_lost_what_the_snapshot_has_begins_after_it(self) -> None:
+    async def test_log_without_the_records_of_its_snapshot_begins_after_it(self) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
             await local(controller).create_topics(creation(wanted("t")))

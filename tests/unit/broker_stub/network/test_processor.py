@@ -414,7 +414,7 @@ class Louder(ScriptedStream):
         self._below.close()
 
 
-async def test_connection_says_who_it_is_before_its_first_request() -> None:
+async def test_connection_authenticates_before_its_first_request() -> None:
     """Requests then come over the stream that the stage made, with the name that it found."""
     bench = Bench(authentication=Doorkeeper())
     seen: list[str] = []
@@ -425,7 +425,7 @@ async def test_connection_says_who_it_is_before_its_first_request() -> None:
     assert stream.sent.count(b"!") == 2
 
 
-async def test_who_is_not_let_in_is_told_so_late_and_served_nothing(
+async def test_failed_authentication_is_answered_late_and_serves_nothing(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     """``connection.failed.authentication.delay.ms`` (KIP-306)."""
@@ -438,7 +438,7 @@ async def test_who_is_not_let_in_is_told_so_late_and_served_nothing(
     assert lines(caplog, PROCESSOR) == ["closing connection: b'shut' is not the word on PLAINTEXT"]
 
 
-async def test_connection_that_breaks_while_it_says_who_it_is_is_closed_like_any_other(
+async def test_connection_that_breaks_during_authentication_is_closed_with_one_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One line in the log."""
@@ -621,7 +621,7 @@ async def test_others_have_their_turn_after_four_requests_without_waiting(
     assert len(taken) == turns
 
 
-async def test_who_comes_waits_for_one_of_those_who_send_ahead_however_many_they_are(
+async def test_new_request_waits_for_only_one_pipelining_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In a turn of the loop one of them goes on, with four requests; all of them do, in turns."""

@@ -56,7 +56,7 @@ async def test_quorum_of_one_leads_a_new_epoch_after_a_power_cut() -> None:
 
 
 @simulated
-async def test_three_nodes_commit_what_the_leader_appends() -> None:
+async def test_three_nodes_commit_the_leaders_records() -> None:
     cluster = RaftCluster(current_simulation(), observers=1)
     leader = await cluster.leader()
     end = leader.append("orders", "events")

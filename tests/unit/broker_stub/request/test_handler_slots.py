@@ -76,7 +76,7 @@ async def test_no_more_readers_are_let_in_than_there_is_room_for() -> None:
     assert (slots.free, slots.queued) == (1, 0)
 
 
-async def test_more_slots_let_those_in_who_wait() -> None:
+async def test_more_slots_admit_waiting_requests() -> None:
     """``num.io.threads`` changes while the broker runs."""
     slots = HandlerSlots(1)
     held = [await slots.acquire()]

@@ -8,7 +8,7 @@ import trio.testing
 from triokafka.broker_stub.request.request_memory import Claim, RequestMemory
 
 
-async def test_request_that_does_not_fit_waits_and_who_came_first_is_let_in_first() -> None:
+async def test_requests_wait_for_memory_in_their_order() -> None:
     """A small one that comes later does not overtake."""
     memory = RequestMemory(100)
     order: list[int] = []
@@ -66,7 +66,7 @@ async def test_cancelled_wait_reserves_nothing_and_lets_the_next_in() -> None:
     assert (memory.used, memory.waiting) == (100, 0)
 
 
-async def test_wait_cancelled_in_the_moment_it_is_over_gives_back_what_it_got() -> None:
+async def test_wait_cancelled_at_its_end_returns_its_memory() -> None:
     memory = RequestMemory(100)
     await memory.reserve(90)
     scope = trio.CancelScope()

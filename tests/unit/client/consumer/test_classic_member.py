@@ -162,7 +162,7 @@ def test_a_forbidden_sync_is_raised() -> None:
     ("code", "kept", "lost", "rejoins"),
     [(0, True, False, False), (27, True, False, True), (22, True, True, True), (25, False, True, True)],
 )
-def test_what_a_heartbeat_brings(code: int, kept: bool, lost: bool, rejoins: bool) -> None:
+def test_heartbeat_error_codes_change_the_member(code: int, kept: bool, lost: bool, rejoins: bool) -> None:
     me = stable()
     assert me.heartbeat_answered(code, me.identity)
     assert (me.member_id == "me", me.lost, me.needs_rejoin is not None) == (kept, lost, rejoins)
@@ -244,7 +244,7 @@ def test_a_changed_subscription_rejoins() -> None:
     assert me.needs_rejoin == "the subscription has changed"
 
 
-def test_owned_partitions_are_told_only_when_all_assignors_keep_them() -> None:
+def test_owned_partitions_are_sent_only_when_all_assignors_are_cooperative() -> None:
     both = member(strategies="range,cooperative-sticky")
     only = member(strategies="cooperative-sticky")
     assert (both.cooperative, only.cooperative) == (False, True)
@@ -303,7 +303,7 @@ def test_a_silent_coordinator_is_presumed_dead_after_the_session_timeout() -> No
     assert watch.session_expired(115.1)
 
 
-def test_a_user_who_asks_for_nothing_expires_on_another_clock() -> None:
+def test_user_without_polls_expires_on_a_separate_clock() -> None:
     watch = clock()
     assert not watch.poll_expired(160)
     assert watch.poll_expired(160.1)

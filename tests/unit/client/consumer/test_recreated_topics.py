@@ -142,7 +142,7 @@ def test_a_broker_that_is_behind_makes_nothing_anew() -> None:
     assert not watch.recreated(cluster(5))
 
 
-def test_what_the_user_asked_for_is_not_forgotten_with_the_positions() -> None:
+def test_pause_and_seek_survive_a_reset_of_positions() -> None:
     """A pause, and a place to go on at."""
     subscription = SubscriptionState(EARLIEST)
     subscription.assign([T0, TopicPartition("t", 1), TopicPartition("u", 0)])

@@ -82,7 +82,7 @@ async def test_one_fetch_per_broker_at_a_time_for_all_its_partitions_with_the_op
 
 
 @simulated
-async def test_what_one_call_leaves_the_next_hands_out_at_once_and_without_asking_again() -> None:
+async def test_records_left_by_one_call_are_returned_by_the_next_without_a_fetch() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options, max_poll_records=4) as consumer:
@@ -98,7 +98,7 @@ async def test_what_one_call_leaves_the_next_hands_out_at_once_and_without_askin
 
 
 @simulated
-async def test_what_was_fetched_of_a_partition_that_is_not_assigned_any_more_is_dropped() -> None:
+async def test_fetched_records_of_unassigned_partitions_are_dropped() -> None:
     cluster, _, options = await started_for_consumer(2)
     cluster.write("t", 0, numbers(0, 5))
     cluster.write("t", 1, numbers(5, 8))
@@ -152,7 +152,7 @@ async def test_a_record_that_old_brokers_cut_off_is_named_with_the_limit() -> No
 
 
 @simulated
-async def test_latest_begins_behind_what_was_there_when_the_position_was_looked_up() -> None:
+async def test_latest_begins_at_the_log_end_of_the_lookup() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "latest"}) as consumer:
@@ -224,7 +224,7 @@ async def test_topics_are_asked_for_again_while_a_broker_cannot_tell() -> None:
 
 
 @simulated
-async def test_topics_that_cannot_be_told_of_are_an_error_at_once() -> None:
+async def test_permanent_metadata_errors_are_raised_at_once() -> None:
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         for error in (InvalidTopicError, TopicAuthorizationFailedError):
@@ -237,7 +237,7 @@ async def test_topics_that_cannot_be_told_of_are_an_error_at_once() -> None:
 
 @simulated
 @pytest.mark.parametrize("lost", ["silent", "gone", "says so"])
-async def test_topics_that_nobody_tells_of_in_time_are_a_timeout_as_every_other_lookup(lost: str) -> None:
+async def test_metadata_lookup_times_out_like_every_other_lookup(lost: str) -> None:
     """With what was tried last."""
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options, default_api_timeout_ms=4_000) as consumer:
@@ -269,7 +269,7 @@ async def test_topics_that_nobody_tells_of_in_time_are_a_timeout_as_every_other_
 
 
 @simulated
-async def test_the_next_offset_to_read_is_what_is_committed_with_text_and_epoch() -> None:
+async def test_committed_offset_is_the_next_one_to_read_with_metadata_and_epoch() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.leader_epochs[T0] = 3
     cluster.write("t", 0, numbers(0, 5))

@@ -182,7 +182,7 @@ async def test_leaving_waits_for_the_thread_and_gives_the_memory_back_once() -> 
 
 
 @simulated
-async def test_cancelled_body_still_delivers_what_is_in_a_thread() -> None:
+async def test_cancelled_body_still_delivers_batches_in_compression() -> None:
     async with scripted() as s:
         threads = Threads(s.world)
         with trio.CancelScope() as scope:

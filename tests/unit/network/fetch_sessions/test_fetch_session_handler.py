@@ -26,7 +26,7 @@ def test_the_first_request_is_full_and_asks_for_a_session() -> None:
     assert (plan.session_id, plan.epoch, plan.send, plan.forget) == (0, 0, {A: at(0), B: at(5)}, ())
 
 
-def test_later_requests_name_only_what_changed() -> None:
+def test_later_requests_contain_only_changed_partitions() -> None:
     plan = started().plan({A: at(10), B: at(0)})
     assert (plan.session_id, plan.epoch, plan.send, list(plan.forget)) == (7, 1, {A: at(10)}, [])
     assert plan.targets == {A: at(10), B: at(0)}

@@ -269,7 +269,7 @@ async def test_open_transaction_keeps_its_segment_from_being_cleaned(autojump_cl
         assert first == 0
 
 
-async def test_what_is_not_replicated_is_not_cleaned(autojump_clock: trio.testing.MockClock) -> None:
+async def test_unreplicated_records_are_not_cleaned(autojump_clock: trio.testing.MockClock) -> None:
     world, listener = VirtualWorld(), Listener()
     logs = logs_of(world, listener=listener)
     log = logs.create(A)

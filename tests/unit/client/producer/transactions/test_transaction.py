@@ -275,7 +275,7 @@ async def test_commit_without_an_answer_is_asked_for_until_it_comes() -> None:
 
 
 @simulated
-async def test_unknown_topic_is_told_by_send_and_aborts() -> None:
+async def test_send_to_an_unknown_topic_raises_and_the_transaction_aborts() -> None:
     async with coordinated() as (s, coordinator), transactional(s, max_block_ms=500) as producer:
         with pytest.raises(UnknownTopicOrPartitionError):
             async with producer.transaction():
