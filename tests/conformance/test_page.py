@@ -20,7 +20,7 @@ def test_results_are_of_the_scenarios_as_they_are() -> None:
     assert kept == {one.name: one.digest for one in scenarios()}
 
 
-def test_there_are_as_many_scenarios_as_were_asked_for() -> None:
+def test_there_are_as_many_scenarios_as_were_requested() -> None:
     """Sixty, and thirty that pass with the Java client."""
     kept = results.stored()["scenarios"].values()
     passed = [one for one in kept if one["outcomes"]["triokafka"]["Java"][0] == "passed"]

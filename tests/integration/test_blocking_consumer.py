@@ -54,7 +54,9 @@ def test_poll_gives_at_most_max_records_in_order(consumer: KafkaConsumer, filled
     assert consumer.highwater(filled) == 3_000
 
 
-def test_iterating_and_polling_go_on_where_the_other_stopped(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+def test_iterating_and_polling_continue_where_the_other_stopped(
+    consumer: KafkaConsumer, filled: TopicPartition
+) -> None:
     assert next(consumer).offset == 0
     assert next(consumer).offset == 1
     assert consumer.position(filled) == 2
@@ -177,7 +179,9 @@ def test_deserializers_run_in_the_polling_thread_and_stop_at_unreadable_values(b
     assert threads == {threading.get_ident()}
 
 
-def test_a_group_goes_on_where_the_last_consumer_committed(bootstrap: str, filled: TopicPartition, group: str) -> None:
+def test_a_group_continues_where_the_last_consumer_committed(
+    bootstrap: str, filled: TopicPartition, group: str
+) -> None:
     options: dict[str, Any] = {
         "bootstrap_servers": bootstrap,
         "group_id": group,

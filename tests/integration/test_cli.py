@@ -131,7 +131,7 @@ class TestTopics:
             for number in (0, 1)
         ]
 
-    def test_exactly_one_action_is_asked_for(self, tool: Tool) -> None:
+    def test_exactly_one_action_is_requested(self, tool: Tool) -> None:
         assert tool("topics").status == 2
         assert "No such command 'crate'" in tool("topics", "crate", "x").err
 

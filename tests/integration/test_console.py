@@ -290,7 +290,7 @@ async def test_people_log_in_with_a_user_of_the_cluster() -> None:
             assert (await page.get("/api/overview"))[0] == 401
 
 
-async def test_cluster_that_is_away_is_an_error_and_the_page_goes_on() -> None:
+async def test_unreachable_cluster_is_an_error_and_the_page_continues() -> None:
     async with running_broker() as broker:
         client = {"bootstrap_servers": broker.bootstrap_servers, "default_api_timeout_ms": 1_000}
         async with console(client) as page:

@@ -46,7 +46,7 @@ async def test_the_coordinator_matches_topics_also_those_that_come_later(kafka: 
     await groups.with_a_pattern(kafka, "matched", "matched")
 
 
-async def test_a_static_member_that_comes_back_finds_its_partitions(kafka: str) -> None:
+async def test_a_static_member_that_returns_finds_its_partitions(kafka: str) -> None:
     await groups.with_static_members(kafka, "static", "static")
 
 

@@ -61,7 +61,7 @@ def test_every_partition_of_a_subscribed_topic_goes_to_exactly_one_subscriber(as
 
 
 @given(case=histories())
-def test_sticky_deals_every_partition_exactly_once_whatever_was_held(case) -> None:  # type: ignore[no-untyped-def]
+def test_sticky_assigns_every_partition_exactly_once_whatever_was_held(case) -> None:  # type: ignore[no-untyped-def]
     members, partitions, owners = case
     check_dealt_once(members, partitions, assign_sticky(members, partitions, owners))
 

@@ -54,7 +54,7 @@ async def delete(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("notes", [0, 1, 2])
-def test_a_topic_that_was_made_anew_is_read_from_its_beginning(bootstrap: str, notes: int) -> None:
+def test_recreated_topic_is_read_from_its_beginning(bootstrap: str, notes: int) -> None:
     """Also when it has as much as the former one had by now, or more."""
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     one.note(b"q", 7)

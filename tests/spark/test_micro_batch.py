@@ -547,7 +547,7 @@ def test_empty_partitions_should_not_record_to_latest_offset(
     asked.stop()
 
 
-def test_a_deleted_topic_is_passed_over_by_the_next_run_of_available_now(query: Start, bootstrap: str) -> None:
+def test_a_deleted_topic_is_skipped_by_the_next_run_of_available_now(query: Start, bootstrap: str) -> None:
     """Trigger.AvailableNow with topic-partitions deleted before it begins"""
     kept, gone = Topic(bootstrap, 1), Topic(bootstrap, 1)
     kept.add(range(3))

@@ -147,7 +147,7 @@ def test_gaps_in_a_range_are_no_loss(logs: LogWriter, tmp_path: Path, gap: str) 
     assert asked.batches.keys() == {0}
 
 
-def test_sizes_are_looked_at_behind_a_gap_of_compaction(logs: LogWriter) -> None:
+def test_sizes_are_checked_behind_a_gap_of_compaction(logs: LogWriter) -> None:
     """The first offsets have no record: what comes after them must not be taken for nothing."""
     log = logs.topic(3)
     for partition in range(2):

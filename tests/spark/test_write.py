@@ -239,7 +239,7 @@ def test_a_task_without_rows_writes_nothing(bootstrap: str) -> None:
     assert write(options(bootstrap, topic), [rows()]).written.ranges == {}
 
 
-def test_rows_that_cannot_be_had_end_the_write_with_their_error(bootstrap: str) -> None:
+def test_rows_that_are_unavailable_end_the_write_with_their_error(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
 
     def broken() -> Iterator[pa.RecordBatch]:

@@ -143,7 +143,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         "    if storage.exists(path) and not storage.read_file(path):\n"
         '        raise CorruptCheckpointError(f"{path} is empty")\n',
         "",
-        _T_RECOVERY + "test_an_epoch_file_that_a_power_cut_has_emptied_is_made_anew",
+        _T_RECOVERY + "test_an_epoch_file_that_a_power_cut_has_emptied_is_rebuilt",
     ),
     Mutation(
         "a file that ends within a number is torn",
@@ -256,6 +256,6 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         _LOG + "log_discovery.py",
         "if known not in (None, topic_id)]\n",
         "if known is None]\n",
-        _T_MANAGER + "test_a_topic_that_was_made_anew_while_a_directory_was_missing_has_one_log",
+        _T_MANAGER + "test_topic_recreated_while_a_directory_was_missing_has_one_log",
     ),
 )

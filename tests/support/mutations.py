@@ -73,7 +73,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ACCUMULATOR,
         "len(left) <= _FEW_BATCHES",
         "not left",
-        _T_OPENER + "test_sender_far_ahead_goes_on_when_few_batches_are_left",
+        _T_OPENER + "test_sender_far_ahead_continues_when_few_batches_are_left",
     ),
     Mutation(
         "a template reads only the usual answer",
@@ -225,7 +225,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ACCUMULATOR,
         "                    self._start_at[node] = queue.topic_partition\n",
         "",
-        _T_ACCUMULATOR + "test_next_round_goes_on_where_the_cap_cut",
+        _T_ACCUMULATOR + "test_next_round_continues_where_the_cap_cut",
     ),
     Mutation(
         "rotation is kept per node",

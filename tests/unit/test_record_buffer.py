@@ -38,7 +38,7 @@ def test_partitions_take_turns() -> None:
     assert not buffered
 
 
-def test_paused_partitions_are_passed_over_and_keep_their_records() -> None:
+def test_paused_partitions_are_skipped_and_keep_their_records() -> None:
     buffered = filled(a=2, b=2)
     buffered.paused.add(A)
     assert offsets(buffered.take(9)) == {1: [0, 1]}

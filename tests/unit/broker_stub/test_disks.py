@@ -220,7 +220,7 @@ async def test_failed_flush_fails_the_waiting_produce() -> None:
         assert (await node.produce("t", batch(b"a"), partition=number_in(node, "/one"), acks=1)).error_code == 0
 
 
-async def test_a_log_of_no_topic_is_put_aside_at_the_start() -> None:
+async def test_a_log_of_no_topic_is_set_aside_at_the_start() -> None:
     """Its deletion was known to the cluster, and not yet to the disk, when the broker died."""
     world = DiskWorld()
     async with running_node(world=world) as node:
@@ -267,7 +267,7 @@ async def test_partitions_of_a_directory_that_was_taken_out_of_log_dirs_are_offl
         assert len(node.broker.image.brokers[node.broker.node_id].directories) == 2
 
 
-async def test_partitions_of_a_directory_that_is_gone_begin_anew_where_their_topic_allows_it() -> None:
+async def test_partitions_of_a_directory_that_is_gone_start_over_where_their_topic_allows_it() -> None:
     """At once; and the next start remembers nothing of the directory."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
@@ -340,7 +340,7 @@ async def test_partitions_of_a_disk_that_failed_and_was_then_taken_out_are_offli
         assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
 
 
-async def test_log_that_was_removed_by_hand_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_that_was_removed_by_hand_starts_over(caplog: pytest.LogCaptureFixture) -> None:
     """All directories are there, so it is nowhere."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:

@@ -370,7 +370,7 @@ def test_batch_larger_than_the_limit_is_not_read(directory: Path, dump: Dump) ->
     assert "exceeds --max-message-size; the rest of the file was not checked" in dump.err
 
 
-def test_only_so_many_bytes_are_looked_at(directory: Path, dump: Dump) -> None:
+def test_only_so_many_bytes_are_checked(directory: Path, dump: Dump) -> None:
     assert dump(directory / f"{BASE}.log", "--max-bytes", 200) == 0
     assert sum(line.startswith("baseOffset") for line in dump.out) == 2 or "limit of --max-bytes" in dump.out[-1]
 

@@ -45,7 +45,7 @@ def test_prefixes_choose_metrics_and_sums_are_deltas() -> None:
     assert [point.value for point in state("*", delta=False).points({total: 5.0}, 10)] == [5.0]
 
 
-def test_unknown_subscription_is_asked_for_again_and_invalid_metrics_end_the_pushes() -> None:
+def test_unknown_subscription_is_requested_again_and_invalid_metrics_end_the_pushes() -> None:
     found = state("*")
     assert found.pushed(UnknownSubscriptionIdError.code) and not found.subscribed
     assert not found.pushed(42)

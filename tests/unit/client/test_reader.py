@@ -99,7 +99,7 @@ async def test_records_come_as_lists_too() -> None:
 
 
 @simulated
-async def test_a_range_whose_last_offsets_hold_nothing_ends_all_the_same() -> None:
+async def test_a_range_whose_last_offsets_hold_nothing_ends_nevertheless() -> None:
     """Compaction gaps and control batches end by the next offset."""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 5))
@@ -295,7 +295,7 @@ async def test_bounds_are_ends_times_or_offsets() -> None:
 
 
 @simulated
-async def test_bounds_are_of_the_topic_that_there_was_before_they_were_asked_for() -> None:
+async def test_bounds_are_of_the_topic_that_there_was_before_they_were_requested() -> None:
     """KIP-516: a topic made anew between the look at the topic and its offsets, too, is another one."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))

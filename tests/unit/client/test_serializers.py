@@ -56,7 +56,7 @@ PAIRS: list[tuple[Any, Any, Any, bytes]] = [
 
 
 @pytest.mark.parametrize(("serializer", "deserializer", "value", "data"), PAIRS, ids=lambda given: repr(given)[:40])
-def test_built_in_types_have_javas_bytes_and_come_back(
+def test_built_in_types_have_javas_bytes_and_decode_again(
     serializer: Serializer[Any], deserializer: Deserializer[Any], value: Any, data: bytes
 ) -> None:
     assert serializer.serialize("t", value) == data

@@ -62,7 +62,7 @@ async def test_server_that_hangs_up_without_a_word_may_expect_tls_or_sasl() -> N
 
 
 @simulated
-async def test_server_that_says_nothing_is_given_up_after_the_request_timeout() -> None:
+async def test_server_that_says_nothing_is_abandoned_after_the_request_timeout() -> None:
     simulation = current_simulation()
     listener = await simulation.host("stranger").world.listen("127.0.0.1", 0)
     config = NetworkConfig(bootstrap_servers=[listener.address], request_timeout_ms=2000)

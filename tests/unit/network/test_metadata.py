@@ -63,7 +63,7 @@ def test_no_refresh_is_due_before_a_request_for_topics() -> None:
     assert holder().time_to_next_update(0.0) == float("inf")
 
 
-def test_new_topic_is_asked_for_at_once_and_a_known_one_is_not() -> None:
+def test_new_topic_is_requested_at_once_and_a_known_one_is_not() -> None:
     metadata = holder()
     assert metadata.use_topic("t", 10.0)
     assert metadata.time_to_next_update(10.0) == 0
@@ -150,7 +150,7 @@ def test_older_epoch_never_replaces_a_newer_one() -> None:
     assert metadata.cluster.leader_for(TP) == 1
 
 
-def test_topic_made_anew_starts_with_new_epochs() -> None:
+def test_recreated_topic_starts_with_new_epochs() -> None:
     metadata = holder()
     metadata.update(answer(2, epoch=5), None, 0.0)
     metadata.update(answer(1, epoch=0, topic_id=8), None, 1.0)
@@ -214,7 +214,7 @@ def test_unused_topic_is_forgotten() -> None:
     assert "t" not in metadata.topics
 
 
-def test_new_topic_is_asked_for_alone() -> None:
+def test_new_topic_is_requested_alone() -> None:
     """Many topics, one after the other, cost one description each (KIP-526)"""
     metadata = holder()
     metadata.use_topic("t", 0.0)
@@ -230,7 +230,7 @@ def test_new_topic_is_asked_for_alone() -> None:
     assert metadata.begin_update(300.0) == ["t", "u"]
 
 
-def test_new_topic_is_asked_for_with_the_others_when_all_are_due() -> None:
+def test_new_topic_is_requested_with_the_others_when_all_are_due() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.update(answer(1, name="t"), metadata.begin_update(0.0), 0.0)
@@ -244,7 +244,7 @@ def test_new_topic_is_asked_for_with_the_others_when_all_are_due() -> None:
     assert metadata.begin_update(20.0) == ["t", "u", "v"]
 
 
-def test_new_topic_without_answer_yet_is_asked_for_again_alone() -> None:
+def test_new_topic_without_answer_yet_is_requested_again_alone() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.update(answer(1, name="t"), metadata.begin_update(0.0), 0.0)
@@ -282,7 +282,7 @@ def test_topic_without_partitions_cannot_be() -> None:
     assert metadata.update_requested
 
 
-def test_topic_named_while_a_request_is_on_its_way_is_asked_for_next() -> None:
+def test_topic_named_while_a_request_is_on_its_way_is_requested_next() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.use_topic("u", 0.1)
@@ -291,7 +291,7 @@ def test_topic_named_while_a_request_is_on_its_way_is_asked_for_next() -> None:
     assert metadata.begin_update(1.0) == ["t", "u"]
 
 
-def test_refresh_that_is_asked_for_while_one_is_under_way_follows_it() -> None:
+def test_refresh_that_is_requested_while_one_is_under_way_follows_it() -> None:
     """The answer on its way may not know yet what the asker has seen."""
     metadata = holder()
     metadata.use_topic("t", 0.0)
@@ -304,7 +304,7 @@ def test_refresh_that_is_asked_for_while_one_is_under_way_follows_it() -> None:
     assert not metadata.update_requested
 
 
-def test_topic_that_the_answer_leaves_out_stays_known_and_is_asked_for_again() -> None:
+def test_topic_that_the_answer_leaves_out_stays_known_and_is_requested_again() -> None:
     metadata = holder()
     for topic in ("t", "u"):
         metadata.use_topic(topic, 0.0)
@@ -375,7 +375,7 @@ def test_snapshot_names_the_topics_of_which_there_is_news() -> None:
     assert metadata.cluster.changed is None
 
 
-def test_all_topics_are_asked_for_with_none() -> None:
+def test_all_topics_are_requested_with_none() -> None:
     metadata = holder()
     metadata.set_all_topics(True)
     assert metadata.update_requested

@@ -160,7 +160,7 @@ async def test_reconnecting_backs_off_more_and_more() -> None:
 
 
 @simulated
-async def test_broker_that_comes_back_is_used_again() -> None:
+async def test_broker_that_returns_is_used_again() -> None:
     async with client_of() as (cluster, client):
         await client.refresh_metadata()
         port = cluster.brokers[1].stop()

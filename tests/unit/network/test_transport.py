@@ -49,7 +49,7 @@ async def test_close_wakes_waiters_and_refuses_later_calls() -> None:
         await stream.send(b"x")
 
 
-async def test_stream_is_closed_for_good_also_by_a_task_that_is_cancelled_or_when_closing_fails() -> None:
+async def test_stream_is_closed_permanently_also_by_a_task_that_is_cancelled_or_when_closing_fails() -> None:
     class Odd(trio.abc.Stream):
         closed = 0
 

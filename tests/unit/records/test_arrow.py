@@ -158,7 +158,7 @@ def test_every_data_buffer_is_held_once(stack: Stack) -> None:
     assert len({buffer.address for buffer in buffers}) == len(buffers)
 
 
-def test_builder_takes_as_many_as_asked_for_and_goes_on_in_the_next_batch(stack: Stack) -> None:
+def test_builder_takes_as_many_as_asked_for_and_continues_in_the_next_batch(stack: Stack) -> None:
     decoder = stack.records.RecordDecoder(PLAIN + PACKED, topic="t", partition=3)
     offsets = []
     for limit, position in [(30, 130), (100, 230), (1000, 300)]:

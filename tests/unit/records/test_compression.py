@@ -59,7 +59,7 @@ def test_chunks_are_compressed_into_one_stream(codec: str, sizes: list[int]) -> 
     assert packed.count(b"\x04\x22\x4d\x18") == (codec == "lz4")
 
 
-def test_chunks_are_compressed_with_the_level_that_is_asked_for() -> None:
+def test_chunks_are_compressed_with_the_level_that_is_requested() -> None:
     for codec, low, high in [("gzip", 1, 9), ("lz4", 9, 12), ("zstd", -50, 19)]:
         chunks = [TEXT[:100_000], TEXT[100_000:]]
         packed = [compress_chunks(codec, chunks, level, most=1 << 20) for level in (low, high)]

@@ -65,7 +65,7 @@ async def test_anext_with_a_default(module: Any) -> None:
     assert [await anext(records, None) for _ in range(3)] == [1, 2, None]
 
 
-async def test_error_of_the_next_run_reaches_the_loop_and_the_iteration_goes_on_after_it(module: Any) -> None:
+async def test_error_of_the_next_run_reaches_the_loop_and_the_iteration_continues_after_it(module: Any) -> None:
     runs = Runs(module, [1], [2])
 
     async def fails_once() -> Any:

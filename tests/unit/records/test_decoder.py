@@ -44,7 +44,7 @@ def offsets(records: list) -> list[int]:
     return [record.offset for record in records]
 
 
-def test_takes_no_more_than_asked_for_and_goes_on(stack: Stack) -> None:
+def test_takes_no_more_than_asked_for_and_continues(stack: Stack) -> None:
     decoder = stack.records.RecordDecoder(batch(0, 5) + batch(5, 3, compression="lz4"), topic="t", partition=1)
     seen = []
     for limit, position in [(2, 2), (2, 4), (2, 6), (10, 8)]:

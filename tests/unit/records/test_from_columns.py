@@ -272,7 +272,7 @@ def test_hash_is_that_of_javas_clients(stack: Stack) -> None:
         assert stack.kernel.murmur2(bytearray(key)) == expected & 0xFFFFFFFF
 
 
-def test_a_list_that_shrinks_or_grows_meanwhile_harms_nothing(stack: Stack) -> None:
+def test_list_that_changes_during_the_call_has_no_effect(stack: Stack) -> None:
     class Evil(bytearray):
         pass
 

@@ -54,7 +54,7 @@ async def test_shared_clients_serve_several_at_a_time_and_others_only_one(nurser
     assert clients.made == 3
 
 
-async def test_a_client_whose_use_failed_is_closed_and_made_anew(nursery: trio.Nursery) -> None:
+async def test_a_client_whose_use_failed_is_closed_and_recreated(nursery: trio.Nursery) -> None:
     cache, clients = ClientCache(nursery), Clients()
     with pytest.raises(ValueError, match="broken"):
         async with cache.alone("a", clients.make):

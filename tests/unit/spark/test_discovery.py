@@ -62,7 +62,7 @@ def test_a_refusal_is_a_sentence_and_hardly_a_traceback(options: dict[str, str],
     assert refused.value.__context__ is None or refused.value.__suppress_context__
 
 
-def test_the_source_gives_writers_as_spark_asks_for_them() -> None:
+def test_the_source_gives_writers_as_spark_requests_them() -> None:
     source = pyspark_triokafka.DefaultSource({**OPTIONS, "topic": "t"})
     schema = StructType().add("value", "string")
     assert isinstance(source.writer(schema=schema, overwrite=False), TopicWriter)

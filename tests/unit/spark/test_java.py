@@ -66,7 +66,7 @@ def test_a_java_behind_a_version_managers_script_tells_its_home(
     assert find_java() == Java(f"{tmp_path}/jdk 21", 21, "the path")
 
 
-def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_java(tmp_path / "old", OLD)
     on_path = make_java(tmp_path / "new")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))

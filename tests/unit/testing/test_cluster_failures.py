@@ -100,7 +100,7 @@ async def test_others_notice_a_stop_without_a_word_at_once(simulation: Simulatio
 
 
 @in_both_worlds
-async def test_paused_node_is_replaced_and_comes_back(simulation: Simulation, cluster: RunningCluster) -> None:
+async def test_paused_node_is_replaced_and_returns(simulation: Simulation, cluster: RunningCluster) -> None:
     await cluster.create_topic("t", partitions=1)
     paused = cluster.active_controller
     await cluster.move_leader("t", to=paused) if cluster.leader("t") != paused else None

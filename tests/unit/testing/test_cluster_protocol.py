@@ -110,7 +110,7 @@ async def test_metadata_and_coordinators_are_the_same_at_every_broker() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_groups_of_both_protocols_go_on_through_moves_and_losses(protocol: str) -> None:
+async def test_groups_of_both_protocols_continue_through_moves_and_losses(protocol: str) -> None:
     async with running_cluster(nodes=3) as cluster:
         await cluster.create_topic("t", partitions=3)
         async with (

@@ -90,7 +90,7 @@ def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(clean: bool) -
     in_a_cluster(test)
 
 
-def test_a_follower_that_hangs_leaves_the_in_sync_set_and_writes_go_on() -> None:
+def test_a_follower_that_hangs_leaves_the_in_sync_set_and_writes_continue() -> None:
     async def test(simulation: Simulation, cluster: RunningCluster) -> None:
         await cluster.create_topic("t", partitions=1)
         await produce(simulation, cluster, b"1")

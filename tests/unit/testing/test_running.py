@@ -45,7 +45,7 @@ async def read(servers: str, topic: str, count: int) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_a_broker_comes_back_on_its_port_with_its_records(clean: bool) -> None:
+async def test_a_broker_returns_on_its_port_with_its_records(clean: bool) -> None:
     async with running_broker() as broker:
         servers = broker.bootstrap_servers
         await produce(servers, "t", b"1", b"2")
@@ -180,7 +180,7 @@ async def test_a_full_disk_refuses_records_until_there_is_room() -> None:
         assert await produce(servers, "t", b"3") == [1]
 
 
-async def test_a_full_disk_refuses_topics_and_positions_and_they_go_on_when_there_is_room() -> None:
+async def test_a_full_disk_refuses_topics_and_positions_and_they_continue_when_there_is_room() -> None:
     async with running_broker() as broker:
         servers = broker.bootstrap_servers
         await produce(servers, "t", b"1")

@@ -238,7 +238,7 @@ async def test_bytes_that_arrive_between_receives_are_found() -> None:
     server.close()
 
 
-async def test_buffers_of_the_kernel_have_the_size_that_was_asked_for() -> None:
+async def test_buffers_of_the_kernel_have_the_size_that_was_requested() -> None:
     """At both ends."""
     world = RealWorld()
     sizes: dict[str, Any] = {"send_buffer_bytes": 50_000, "receive_buffer_bytes": 40_000}
@@ -309,7 +309,7 @@ def test_a_view_of_a_file_that_was_shortened_from_outside_is_an_error(tmp_path: 
     file.close()
 
 
-def test_a_write_goes_on_where_the_system_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_continues_where_the_system_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, data[:3], offset))
     file = OsStorage().open(str(tmp_path / "log"), create=True)

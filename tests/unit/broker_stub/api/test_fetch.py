@@ -374,7 +374,7 @@ async def test_more_bytes_than_an_answer_may_have_are_not_waited_for(autojump_cl
 
 
 @pytest.mark.parametrize("version", [12, 13, 18])
-async def test_a_topic_made_anew_while_a_fetch_waits_is_another_one(version: int) -> None:
+async def test_topic_recreated_while_a_fetch_waits_is_another_one(version: int) -> None:
     """By its id nothing of it is asked for (KIP-516); by name, the offset is out of its range."""
     world = HeldThreads("run")
     world.go.set()

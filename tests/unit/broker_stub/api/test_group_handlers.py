@@ -234,7 +234,7 @@ async def test_list_is_filtered_by_state_and_type(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 8, 9, 10])
-async def test_stable_positions_are_asked_for_on_the_wire(version: int) -> None:
+async def test_stable_positions_are_requested_on_the_wire(version: int) -> None:
     """KIP-447: nothing is pending here, so they are what they are."""
     async with running_node(**FAST) as node:
         await node.create("t")

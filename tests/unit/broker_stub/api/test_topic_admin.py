@@ -101,7 +101,7 @@ async def test_expired_request_reports_a_timeout_for_every_topic() -> None:
         assert [topic.error_code for topic in response.topics] == [errors.RequestTimedOutError.code] * 2
 
 
-async def test_full_disk_is_an_error_for_every_topic_and_the_broker_goes_on() -> None:
+async def test_full_disk_is_an_error_for_every_topic_and_the_broker_continues() -> None:
     world = MemoryWorld()
     async with running_node(world=world) as node:
         heal = world.disk.inject(DiskFault("write", "*/__cluster_metadata-0/*.log", errno.ENOSPC))

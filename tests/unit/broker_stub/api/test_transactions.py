@@ -134,7 +134,7 @@ async def test_new_producer_fences_the_old_one_and_its_transaction_is_aborted(ve
         assert await committed_values(node, "t") == [b"successor"]
 
 
-async def test_producer_may_go_on_after_an_error_with_its_id_and_epoch() -> None:
+async def test_producer_may_continue_after_an_error_with_its_id_and_epoch() -> None:
     """KIP-360; a repeated request gets the same answer."""
     async with running_node() as node:
         producer = await Transactional(node).start()

@@ -141,7 +141,7 @@ async def test_other_requests_are_refused() -> None:
         b"\x16\x03\x01\x02\x00\r\n\r\n",
     ],
 )
-async def test_malformed_requests_are_refused_and_the_endpoint_goes_on(request_bytes: bytes) -> None:
+async def test_malformed_requests_are_refused_and_the_endpoint_continues(request_bytes: bytes) -> None:
     async with control() as c:
         assert await c.status_of(request_bytes) == 400
         assert await c.ask("GET") == (200, [])

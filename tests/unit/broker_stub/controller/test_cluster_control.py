@@ -257,7 +257,7 @@ def test_new_controller_gives_every_broker_a_session_and_lets_its_own_register_a
         control_.register(image, registration(2, 9), now=5.0, next_offset=50)
 
 
-def test_broker_that_will_not_come_back_is_forgotten_and_others_lead() -> None:
+def test_broker_that_will_not_return_is_forgotten_and_others_lead() -> None:
     control_ = control()
     image = cluster(topic("t", [1, 2]), brokers=(1, 2))
     outcome = control_.unregister(image, UnregisterBrokerRequest(broker_id=1))

@@ -288,7 +288,7 @@ class TestFailedAppend:
             assert set(controller.image.topics) == {"kept", "next", "lost"}
             assert same(controller.image, after)
 
-    async def test_only_controller_with_a_full_disk_refuses_each_change_at_once_and_goes_on_when_there_is_room(
+    async def test_only_controller_with_a_full_disk_refuses_each_change_at_once_and_continues_when_there_is_room(
         self,
     ) -> None:
         world = MemoryWorld()

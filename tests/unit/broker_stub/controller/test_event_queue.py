@@ -211,7 +211,7 @@ async def test_loss_of_an_earlier_epoch_does_not_end_the_present_one() -> None:
         assert rig.answers == {"a": []}
 
 
-async def test_dropped_records_fail_their_callers_and_the_queue_goes_on() -> None:
+async def test_dropped_records_fail_their_callers_and_the_queue_continues() -> None:
     async with running() as rig:
         await rig.create("a", "b")
         rig.log.drop()

@@ -36,7 +36,7 @@ def test_fault_matches_its_conditions_and_is_used_up() -> None:
     assert not faults.armed
 
 
-def test_a_fault_without_limit_goes_on_until_it_is_disarmed() -> None:
+def test_a_fault_without_limit_continues_until_it_is_disarmed() -> None:
     """``times=-1``."""
     faults = Faults()
     fault = RequestFault(times=-1, delay_ms=1)

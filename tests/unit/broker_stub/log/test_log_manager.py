@@ -174,7 +174,7 @@ def test_a_partition_in_two_directories_is_refused() -> None:
 
 
 @pytest.mark.parametrize("gone", [True, False])
-async def test_a_topic_that_was_made_anew_while_a_directory_was_missing_has_one_log(gone: bool) -> None:
+async def test_topic_recreated_while_a_directory_was_missing_has_one_log(gone: bool) -> None:
     """The one of the former topic is put aside when its directory is back: nobody needs to lend a hand."""
     world = DiskWorld()
     logs = started(world, "/one", "/two")
@@ -210,7 +210,7 @@ def test_two_logs_of_one_topic_are_refused_whatever_its_id_is() -> None:
         manager(world, "/one", "/two").start(topic_id_of=lambda topic_partition: TOPIC_ID)
 
 
-async def test_a_former_log_that_cannot_be_put_aside_takes_its_directory_offline() -> None:
+async def test_a_former_log_that_cannot_be_set_aside_takes_its_directory_offline() -> None:
     world = DiskWorld()
     for path, topic_id in (("/one", uuid.UUID(int=5)), ("/two", TOPIC_ID)):
         logs = started(world, path)
@@ -316,7 +316,7 @@ def test_a_deleted_log_can_be_made_again_at_once() -> None:
     assert logs.create(A0).log_end_offset == 0
 
 
-def test_a_log_of_an_earlier_topic_of_the_name_is_put_aside() -> None:
+def test_a_log_of_an_earlier_topic_of_the_name_is_set_aside() -> None:
     world = DiskWorld()
     logs = started(world)
     fill(logs.create(A0, TOPIC_ID), 3)
@@ -368,7 +368,7 @@ def test_topic_id_is_on_disk_when_a_log_that_lost_its_end_is_hosted_again(left: 
     assert (newer.log_start_offset, newer.log_end_offset) == (0, 0)
 
 
-def test_topic_id_that_cannot_be_written_is_tried_again() -> None:
+def test_topic_id_that_cannot_be_written_is_retried() -> None:
     world = DiskWorld()
     logs = started(world)
     log = logs.create(A0, TOPIC_ID)
@@ -625,9 +625,7 @@ async def test_checkpoints_that_would_say_the_same_are_not_written_again(
 
 
 @pytest.mark.parametrize("name", ["flush_due", "flush_sealed", "_expire_producers"])
-async def test_others_have_their_turn_while_very_many_logs_are_looked_at(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_other_tasks_run_while_very_many_logs_are_checked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_maintenance, "_SEEN_AT_ONCE", 5)
     logs, bystander = started(DiskWorld()), Bystander()
     for number in range(60):
@@ -890,7 +888,7 @@ async def test_records_wait_for_their_flush_and_not_the_appending_task(
 
 
 @pytest.mark.parametrize(("path", "code"), [("*/leader-epoch-*.tmp", errno.ENOSPC), ("*.log", errno.EMFILE)])
-async def test_a_flush_that_was_asked_for_is_tried_again_when_the_disk_has_room(
+async def test_a_flush_that_was_requested_is_retried_when_the_disk_has_room(
     path: str, code: int, autojump_clock: trio.testing.MockClock
 ) -> None:
     """Also when nothing else is appended: producers wait for it."""
@@ -907,7 +905,7 @@ async def test_a_flush_that_was_asked_for_is_tried_again_when_the_disk_has_room(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_sync_that_was_asked_for_and_fails_takes_the_directory_offline() -> None:
+async def test_a_sync_that_was_requested_and_fails_takes_the_directory_offline() -> None:
     world = DiskWorld()
     logs = started(world)
     log = logs.create(A0, config=config(flush_messages=1))

@@ -430,7 +430,7 @@ async def test_moves_begin_again_whatever_other_disk_fails_at_the_start() -> Non
     assert [(copy.topic_partition, copy.directory) for copy in again.mover.future_logs()] == [(TP, "/two")]
 
 
-async def test_a_move_to_a_disk_that_fails_later_in_the_start_is_given_up() -> None:
+async def test_a_move_to_a_disk_that_fails_later_in_the_start_is_abandoned() -> None:
     """The broker starts without that disk."""
     world = DiskWorld()
     await filled(world).close()

@@ -280,7 +280,7 @@ def test_the_first_batch_of_the_first_producer_counts_as_any_other(clean: bool) 
     append(log, from_producer(b"b", sequence=0, producer_id=0, epoch=1))
 
 
-def test_an_unknown_producer_may_go_on_with_any_sequence() -> None:
+def test_an_unknown_producer_may_continue_with_any_sequence() -> None:
     """Its records were deleted, or it was silent for long; modern Kafka accepts it (KIP-360)."""
     log = open_log(MemoryStorage())
     assert append(log, from_producer(b"a", sequence=500)).first_offset == 0
@@ -462,7 +462,7 @@ def test_slice_read_for_sending_does_not_change(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_read_goes_on_in_the_next_segment_where_its_own_has_nothing_left() -> None:
+def test_a_read_continues_in_the_next_segment_where_its_own_has_nothing_left() -> None:
     """Offsets may be missing anywhere."""
     log = open_log(MemoryStorage(), config(cleanup_policy=("compact",)))
     for offset in (0, 7, 20):
@@ -551,7 +551,7 @@ def test_truncation_gives_up_everything_from_the_offset_on() -> None:
     assert offsets(open_log(storage, recovery_point=17)) == list(range(18))
 
 
-def test_a_segment_that_was_cut_to_nothing_begins_anew() -> None:
+def test_a_segment_that_was_cut_to_nothing_starts_over() -> None:
     """Records without a time count from the cut on."""
     log = open_log(MemoryStorage(), config(segment_ms=60_000))
     append(log, batch(b"a", timestamp=-1), now_ms=NOW)

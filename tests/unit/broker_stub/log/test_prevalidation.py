@@ -125,7 +125,7 @@ async def test_refusal_of_the_validation_thread_is_the_answer() -> None:
         assert await stored(node, "t") == []
 
 
-async def test_a_topic_made_anew_meanwhile_gets_nothing_that_was_sent_to_the_earlier_one() -> None:
+async def test_recreated_topic_gets_no_record_that_was_sent_to_the_earlier_one() -> None:
     """The client named it by its id (KIP-516); by name, the new one is as good."""
     world = HeldThreads()
     async with running_node(world=world) as node, trio.open_nursery() as nursery:

@@ -85,7 +85,7 @@ def test_a_tail_of_zeros_is_cut() -> None:
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("content", [None, b"\xff" * 24, b"\0" * 24, b"\0\0\0"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_missing_or_senseless_index_is_made_anew(suffix: str, content: bytes | None, clean: bool) -> None:
+def test_a_missing_or_senseless_index_is_rebuilt(suffix: str, content: bytes | None, clean: bool) -> None:
     storage, bases = stored()
     for base in bases:
         storage.remove(path(base, suffix))
@@ -98,7 +98,7 @@ def test_a_missing_or_senseless_index_is_made_anew(suffix: str, content: bytes |
     ]
 
 
-def test_an_index_of_another_log_is_made_anew() -> None:
+def test_an_index_of_another_log_is_rebuilt() -> None:
     """Plausible in itself, but it does not point to the starts of batches."""
     storage, bases = stored()
     content = storage.read_file(path(bases[-2], ".index"))
@@ -232,7 +232,7 @@ def test_damage_in_the_middle_of_a_log_that_was_closed_takes_nothing_behind_it()
 
 
 @pytest.mark.parametrize("left", [5, 40])
-def test_reading_goes_on_behind_a_segment_whose_end_is_cut(left: int) -> None:
+def test_reading_continues_behind_a_segment_whose_end_is_cut(left: int) -> None:
     """Also from where a reader has come to, which is remembered."""
     storage, bases = stored()
     log = open_log(storage, clean=True, recovery_point=COUNT)
@@ -410,7 +410,7 @@ def test_flushed_records_survive_a_power_cut() -> None:
         assert offsets(log) == list(range(log.log_end_offset))
 
 
-def test_an_epoch_file_that_a_power_cut_has_emptied_is_made_anew() -> None:
+def test_an_epoch_file_that_a_power_cut_has_emptied_is_rebuilt() -> None:
     """Also from what is below the recovery point."""
     storage, _ = stored()
     file = storage.open(f"{DIRECTORY}/leader-epoch-checkpoint")

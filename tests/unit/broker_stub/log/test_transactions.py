@@ -222,7 +222,7 @@ def test_a_cut_takes_markers_back() -> None:
 
 
 @pytest.mark.parametrize("content", [b"\0" * 33, b"\0\1" + b"\0" * 32, b"\0" * 68])
-def test_a_damaged_index_is_made_anew(content: bytes) -> None:
+def test_a_damaged_index_is_rebuilt(content: bytes) -> None:
     storage = MemoryStorage()
     log = open_log(storage)
     history(log)

@@ -70,7 +70,7 @@ class TestLogReplay:
         result = replay(batch(0, BeginTransactionRecord(), name("t", 7), AbortTransactionRecord(), name("u", 8)))
         assert set(result.image.topics) == {"u"}
 
-    def test_records_without_a_meaning_here_are_passed_over(self) -> None:
+    def test_records_without_a_meaning_here_are_skipped(self) -> None:
         result = replay(batch(0, RegisterControllerRecord(), ClearElrRecord(topic_name="t"), name("t", 7)))
         assert set(result.image.topics) == {"t"}
 
@@ -127,7 +127,7 @@ class TestDelta:
         assert set(local.followers) == {TopicPartition("new", 1)}
         assert local.leaders[TopicPartition("new", 0)][0] == uuid.UUID(int=9)
 
-    def test_topic_made_again_under_its_name_is_deleted_and_led(self) -> None:
+    def test_recreated_topic_is_deleted_and_led(self) -> None:
         delta = MetadataDelta(cluster(topic("t", [1])))
         for record in (RemoveTopicRecord(topic_id=ID), *topic("t", [1], number=8)):
             delta.replay(record)

@@ -131,7 +131,7 @@ class TestFiles:
         assert files.ids() == [written]
         assert files.size(written) == len(snapshot_bytes(image))
 
-    def test_snapshot_that_is_damaged_or_not_whole_is_passed_over(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_snapshot_that_is_damaged_or_not_whole_is_skipped(self, caplog: pytest.LogCaptureFixture) -> None:
         storage, files = self.files()
         good = write(storage, full_image())
         whole = storage.read_file(f"{DIRECTORY}/{good.file_name}")

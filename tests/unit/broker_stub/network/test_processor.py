@@ -239,7 +239,7 @@ async def test_handler_may_close_the_connection_instead_of_answering() -> None:
     assert stream.closed and not stream.sent
 
 
-async def test_parked_request_holds_no_slot_and_others_go_on() -> None:
+async def test_parked_request_holds_no_slot_and_others_continue() -> None:
     bench = Bench(slots=1)
     purgatory = Purgatory("test", now_ms=0)
     operation = Parked(10_000)
@@ -573,7 +573,7 @@ async def test_times_of_a_request_are_cut_into_phases_that_add_up(
     assert bench.dispatcher.metrics.api("Heartbeat").by_version == {4: 2}
 
 
-async def test_answer_that_could_not_be_sent_is_counted_all_the_same() -> None:
+async def test_answer_that_could_not_be_sent_is_counted_nevertheless() -> None:
     """The work was done."""
 
     class Deaf(ScriptedStream):
@@ -601,7 +601,7 @@ class Waiting(ScriptedStream):
     ("waits", "pipelined", "turns"),
     [(False, 1, 4), (False, 20, 4), (True, 1, 0), (True, 4, 4), (True, 5, 7), (True, 20, 4)],
 )
-async def test_others_have_their_turn_after_four_requests_without_waiting(
+async def test_other_tasks_run_after_four_requests_without_waiting(
     waits: bool, pipelined: int, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who sends ahead must not keep the broker to itself; who waits for each request need not step back."""

@@ -221,7 +221,7 @@ def test_an_offset_that_the_leader_does_not_have_is_looked_up() -> None:
     assert follower.plan().targets[partition.topic_partition].fetch_offset == 7
 
 
-def test_a_partition_with_an_error_rests_and_the_others_go_on() -> None:
+def test_a_partition_with_an_error_rests_and_the_others_continue() -> None:
     follower = Follower()
     first, second = follower.follow("a"), follower.follow("b")
     follower.apply(first, result(code=errors.KafkaStorageError.code))

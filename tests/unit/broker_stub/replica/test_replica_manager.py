@@ -369,7 +369,7 @@ async def test_fetch_that_waits_twice_for_the_same_time_is_answered_both_times(a
             assert 0.49 <= trio.current_time() - start <= 0.51
 
 
-async def test_topic_made_again_under_its_name_starts_empty() -> None:
+async def test_recreated_topic_starts_empty() -> None:
     """Deletion and creation may come in one change."""
     bench = Bench()
     bench.become(topic("a", topic_id=1))

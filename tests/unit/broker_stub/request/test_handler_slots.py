@@ -54,7 +54,7 @@ async def test_cancelled_wait_takes_no_slot() -> None:
     assert slots.free == 1
 
 
-async def test_no_more_readers_are_let_in_than_there_is_room_for() -> None:
+async def test_no_more_readers_are_admitted_than_there_is_room_for() -> None:
     """Not all of them at once, for then the queue would be longer than its limit."""
     slots = HandlerSlots(1, max_queued=1)
     held = await slots.acquire()

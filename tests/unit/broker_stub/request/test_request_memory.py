@@ -35,7 +35,7 @@ async def test_requests_wait_for_memory_in_their_order() -> None:
     assert memory.used == 65
 
 
-async def test_request_larger_than_the_limit_is_let_in_alone() -> None:
+async def test_request_larger_than_the_limit_is_admitted_alone() -> None:
     """It would wait for ever otherwise."""
     memory = RequestMemory(10)
     await memory.reserve(50)
@@ -85,7 +85,7 @@ async def test_wait_cancelled_at_its_end_returns_its_memory() -> None:
         assert memory.used == 0
 
 
-async def test_without_a_limit_everything_is_let_in_and_counted() -> None:
+async def test_without_a_limit_everything_is_admitted_and_counted() -> None:
     """As Kafka has it by default."""
     for limit in (-1, 0):
         memory = RequestMemory(limit)
@@ -97,7 +97,7 @@ async def test_without_a_limit_everything_is_let_in_and_counted() -> None:
 MIB = 1 << 20
 
 
-async def test_large_requests_leave_room_for_small_ones_and_for_one_that_goes_on() -> None:
+async def test_large_requests_leave_room_for_small_ones_and_for_one_that_continues() -> None:
     """Fifty large requests wait, each with a part; one gets on, and a small one passes all of them."""
     memory = RequestMemory(100 * MIB, largest=40 * MIB)
     done: list[int] = []

@@ -91,7 +91,7 @@ async def test_groups_that_are_dead_or_not_of_consumers_are_errors_and_the_other
 
 
 @simulated
-async def test_group_whose_offsets_cannot_be_had_does_not_hide_the_others() -> None:
+async def test_group_whose_offsets_are_unavailable_does_not_hide_the_others() -> None:
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
         broker.api_versions[OFFSET_FETCH] = (1, 9)

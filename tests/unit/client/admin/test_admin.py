@@ -178,7 +178,7 @@ async def test_leader_that_the_caller_names_is_asked_and_its_refusal_is_the_answ
 
 
 @simulated
-async def test_lost_connection_is_tried_again() -> None:
+async def test_lost_connection_is_retried() -> None:
     async with admin_of() as (cluster, admin):
         cluster.brokers[1].script(CreateTopicsRequest, CLOSE, created(a=0))
         assert list(await admin.create_topics(["a"])) == ["a"]

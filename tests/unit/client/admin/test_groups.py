@@ -317,7 +317,7 @@ async def test_offsets_are_asked_group_by_group_where_the_broker_knows_no_other_
 
 
 @simulated
-async def test_every_member_is_put_out_static_ones_by_their_name() -> None:
+async def test_every_member_is_removed_static_ones_by_their_name() -> None:
     """(KIP-345)"""
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]

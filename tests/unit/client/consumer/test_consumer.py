@@ -130,7 +130,7 @@ async def test_the_next_fetch_is_sent_while_records_are_handled() -> None:
 
 
 @simulated
-async def test_compaction_gaps_and_control_batches_are_passed_over() -> None:
+async def test_compaction_gaps_and_control_batches_are_skipped() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 2))
     cluster.write("t", 0, numbers(5, 7), gap=3)
@@ -188,7 +188,7 @@ async def test_calls_of_different_shapes_share_one_position() -> None:
 
 
 @simulated
-async def test_deserializers_apply_and_a_poison_record_stays_until_it_is_passed_over() -> None:
+async def test_deserializers_apply_and_a_poison_record_stays_until_it_is_skipped() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"1", b"2", b"x", b"4", None])
     async with triokafka.Consumer(**options, value_deserializer=int) as consumer:
@@ -372,7 +372,7 @@ async def test_a_position_outside_the_log_is_reset_or_raised() -> None:
 @pytest.mark.parametrize("shape", ["poll", "iterate", "arrow", "batches"])
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
 @simulated
-async def test_a_log_that_was_cut_behind_the_reader_is_gone_on_with_by_the_policy(policy: str, shape: str) -> None:
+async def test_position_beyond_a_truncated_log_is_reset_by_the_policy(policy: str, shape: str) -> None:
     """Records that were fetched before are handed out first, whatever the shape."""
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
@@ -723,7 +723,7 @@ async def test_corrupt_batches_may_be_passed_over(how: str, caplog: pytest.LogCa
 
 @pytest.mark.parametrize("policy", ["raise", "skip"])
 @simulated
-async def test_a_corrupt_batch_behind_one_without_records_is_the_one_to_pass_over(policy: str) -> None:
+async def test_a_corrupt_batch_behind_one_without_records_is_the_one_to_skip(policy: str) -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"\0\0\0\1"], transactional=True, control=True)
     cluster.write("t", 0, numbers(0, 3))
@@ -1046,7 +1046,7 @@ async def test_commit_from_the_callback_of_a_failed_last_commit_is_refused(
 
 @pytest.mark.parametrize(("partitions", "threads"), [(10, 0), (1_000, 1)])
 @simulated
-async def test_a_leader_that_has_much_to_deal_does_it_in_a_thread(partitions: int, threads: int) -> None:
+async def test_a_leader_that_has_much_to_assign_does_it_in_a_thread(partitions: int, threads: int) -> None:
     """Heartbeats and the application go on meanwhile."""
     _, _, options = await started_for_consumer(partitions)
     world = options["world"]
@@ -1126,7 +1126,7 @@ async def test_heartbeats_bring_the_news_of_a_rebalance() -> None:
 
 
 @simulated
-async def test_a_member_that_was_put_out_loses_its_partitions_and_joins_as_a_new_one() -> None:
+async def test_a_removed_member_loses_its_partitions_and_joins_as_a_new_one() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()
@@ -1208,7 +1208,7 @@ async def test_a_new_subscription_rejoins_and_an_old_one_ends() -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @simulated
-async def test_an_assignment_for_an_earlier_subscription_is_passed_over(strategy: str) -> None:
+async def test_an_assignment_for_an_earlier_subscription_is_skipped(strategy: str) -> None:
     simulation = current_simulation()
     cluster = ReadableCluster(t=1, u=1)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -1270,7 +1270,7 @@ async def test_a_rebalance_of_others_begins_with_the_present_topics_of_a_pattern
 
 
 @simulated
-async def test_partitions_that_are_added_are_dealt() -> None:
+async def test_partitions_that_are_added_are_assigned() -> None:
     cluster, _, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g", metadata_max_age_ms=10_000) as consumer:
         await consumer.poll(timeout_ms=1_000)
@@ -1361,7 +1361,7 @@ async def test_a_cancelled_poll_loses_no_record() -> None:
 
 
 @simulated
-async def test_a_cancelled_join_goes_on_and_its_result_is_used() -> None:
+async def test_a_cancelled_join_continues_and_its_result_is_used() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"here"])
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:

@@ -188,7 +188,7 @@ async def test_a_python_pattern_is_applied_by_the_consumer() -> None:
 
 
 @simulated
-async def test_a_remote_pattern_goes_to_the_coordinator_and_names_are_asked_for_by_id() -> None:
+async def test_a_remote_pattern_goes_to_the_coordinator_and_names_are_requested_by_id() -> None:
     cluster, broker, options = await started(t=2, other=1)
     cluster.assign(T0, T1)
     cluster.write("t", 0, numbers(0, 2))
@@ -229,7 +229,7 @@ async def test_unknown_topic_id_waits_for_its_name() -> None:
 
 
 @simulated
-async def test_a_topic_that_was_deleted_and_made_again_is_another_topic() -> None:
+async def test_a_recreated_topic_is_another_topic() -> None:
     cluster, _, options = await started(t=1)
     cluster.write("t", 0, numbers(0, 3))
     listener = Listener()
@@ -416,7 +416,7 @@ async def test_listener_may_commit_revoked_partitions() -> None:
 
 @simulated
 @pytest.mark.parametrize("code", [FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID])
-async def test_a_member_that_was_put_out_loses_its_partitions_and_joins_anew(code: int) -> None:
+async def test_a_removed_member_loses_its_partitions_and_joins_again(code: int) -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()

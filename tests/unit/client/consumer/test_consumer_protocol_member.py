@@ -272,7 +272,7 @@ def test_a_pattern_needs_version_1_and_is_taken_back_by_an_empty_one() -> None:
     assert (request.subscribed_topic_regex, list(request.subscribed_topic_names or ())) == ("", ["t"])
 
 
-def test_partitions_that_were_passed_over_are_looked_at_again_with_another_subscription() -> None:
+def test_partitions_that_were_passed_over_are_checked_again_with_another_subscription() -> None:
     rig = Rig().stable()
     rig.member.subscribe(SubscribedTo(("t", "u")))
     assert rig.member.state is MemberState.RECONCILING
@@ -348,7 +348,7 @@ def test_transient_error_backs_off_and_the_next_heartbeat_is_complete(
 
 
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError, GroupIdNotFoundError])
-def test_a_member_that_was_put_out_gives_up_everything_and_joins_anew(error: type[BrokerResponseError]) -> None:
+def test_a_removed_member_gives_up_everything_and_joins_again(error: type[BrokerResponseError]) -> None:
     rig = Rig().stable()
     rig.beat()
     assert isinstance(rig.refuse(error), error)
@@ -368,7 +368,7 @@ def test_a_member_that_was_put_out_gives_up_everything_and_joins_anew(error: typ
     assert (request.member_id, request.member_epoch, owned_in(request)) == ("me", 0, {})
 
 
-def test_a_member_that_is_put_out_over_and_over_goes_slower() -> None:
+def test_repeatedly_removed_member_rejoins_more_slowly() -> None:
     rig = Rig().stable()
     waits = []
     for _ in range(4):

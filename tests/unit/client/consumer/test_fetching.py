@@ -41,7 +41,7 @@ def asked_offsets(broker: ReadableBroker, partition: int) -> list[int]:
 
 
 @simulated
-async def test_fetching_ahead_stops_at_the_bound_and_goes_on_when_there_is_room() -> None:
+async def test_fetching_ahead_stops_at_the_bound_and_continues_when_there_is_room() -> None:
     """Bounded by ``prefetch_max_bytes`` over all partitions."""
     cluster, _, options = await started(4)
     for partition in range(4):

@@ -47,7 +47,7 @@ async def _until_dealing(consumer: triokafka.Consumer, assignor: StuckAssignor) 
 
 
 @pytest.mark.parametrize("how", ["left", "cancelled", "left by an error"])
-async def test_a_consumer_is_left_while_its_leader_deals_in_a_thread_that_does_not_end(how: str) -> None:
+async def test_a_consumer_is_left_while_its_leader_assigns_in_a_thread_that_does_not_end(how: str) -> None:
     """And it says goodbye to its group meanwhile."""
     cluster = ReadableCluster(t=MANY)
     assignor = StuckAssignor()

@@ -373,7 +373,7 @@ async def test_a_commit_that_failed_is_made_up_for_by_the_next() -> None:
 
 
 @simulated
-async def test_commits_that_are_refused_for_good_end_it() -> None:
+async def test_commits_that_are_refused_permanently_end_it() -> None:
     _, broker, options = await started(3)
     broker._answers[OffsetCommitRequest] = lambda request: OffsetCommitResponse(
         topics=[

@@ -91,7 +91,7 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("pattern", [False, True])
 @pytest.mark.parametrize("seen", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_topic_that_was_made_again_is_read_from_its_beginning(kind: str, seen: bool, pattern: bool) -> None:
+def test_recreated_topic_is_read_from_its_beginning(kind: str, seen: bool, pattern: bool) -> None:
     """Whether or not the consumer has seen that it was gone; a position in the former one means nothing in it."""
 
     @with_topics

@@ -183,7 +183,7 @@ async def test_lookups_wait_for_a_leader_and_go_to_all_leaders_at_once() -> None
 
 
 @simulated
-async def test_topics_are_asked_for_without_making_them() -> None:
+async def test_topics_are_requested_without_making_them() -> None:
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         assert await consumer.partitions_for_topic("t") == [0, 1]
@@ -209,7 +209,7 @@ def topics_said(broker: ReadableBroker, code: int) -> Any:
 
 
 @simulated
-async def test_topics_are_asked_for_again_while_a_broker_cannot_tell() -> None:
+async def test_topics_are_requested_again_while_a_broker_cannot_tell() -> None:
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         assert await consumer.partitions_for_topic("t") == [0, 1]
@@ -345,7 +345,7 @@ async def test_no_second_heartbeat_while_one_is_unanswered() -> None:
 
 @pytest.mark.parametrize(("code", "error"), [(30, GroupAuthorizationFailedError), (-1, triokafka.KafkaError)])
 @simulated
-async def test_a_heartbeat_that_is_refused_for_good_reaches_the_caller(code: int, error: type[Exception]) -> None:
+async def test_a_heartbeat_that_is_refused_permanently_reaches_the_caller(code: int, error: type[Exception]) -> None:
     _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         await consumer.poll(timeout_ms=1_000)
@@ -403,7 +403,7 @@ async def test_a_leader_that_finds_partitions_added_during_the_rebalance_joins_o
 
 @pytest.mark.parametrize("where", ["join", "sync"])
 @simulated
-async def test_a_cooperative_member_that_is_put_out_while_it_rejoins_has_lost_its_partitions(where: str) -> None:
+async def test_cooperative_member_removed_while_it_rejoins_has_lost_its_partitions(where: str) -> None:
     """Else it would commit as a new member what another has passed meanwhile."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
@@ -454,7 +454,7 @@ async def test_a_coordinator_is_looked_for_until_it_is_found() -> None:
 
 
 @simulated
-async def test_auto_commit_goes_on_while_records_are_always_there_and_counts_from_the_join() -> None:
+async def test_auto_commit_continues_while_records_are_always_there_and_counts_from_the_join() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 400))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:

@@ -135,7 +135,7 @@ def test_pausing_needs_all_partitions_to_be_assigned() -> None:
     assert state.state(T0).fetchable
 
 
-def test_a_newer_leader_epoch_asks_for_validation_once() -> None:
+def test_a_newer_leader_epoch_requests_validation_once() -> None:
     state = assigned(T0)
     state.seek(T0, 5, 2)
     state.check_epochs(lambda _: 2)

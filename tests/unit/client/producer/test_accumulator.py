@@ -224,7 +224,7 @@ def test_request_size_is_capped_but_one_batch_always_goes() -> None:
     assert bench.drain(5.0) == {1: [big]}
 
 
-def test_next_round_goes_on_where_the_cap_cut() -> None:
+def test_next_round_continues_where_the_cap_cut() -> None:
     bench = Bench([1, 1, 1], max_request_size=250)
     for p in range(3):
         for _ in range(3):

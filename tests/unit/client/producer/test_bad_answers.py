@@ -311,7 +311,7 @@ async def test_one_partitions_bad_answer_is_nothing_to_the_others() -> None:
     ids=["no id", "negative id", "loading", "closed", "garbage"],
 )
 @simulated
-async def test_producer_id_is_asked_for_until_there_is_one(answer: Any) -> None:
+async def test_producer_id_is_requested_until_there_is_one(answer: Any) -> None:
     async with scripted() as s, s.producer() as producer:
         s.broker.script(InitProducerIdRequest, *[answer] * 3)
         started = trio.current_time()

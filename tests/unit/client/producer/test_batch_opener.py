@@ -170,7 +170,7 @@ async def test_no_batch_is_opened_for_an_unsendable_record(autojump_clock: trio.
     assert len(setup.queue.batches) == 1
 
 
-async def test_record_without_key_goes_on_in_the_sticky_partition_of_the_moment(
+async def test_record_without_key_continues_in_the_sticky_partition_of_the_moment(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     setup = Setup()
@@ -253,7 +253,7 @@ async def test_record_that_fits_the_open_batch_does_not_wait() -> None:
 
 
 @simulated
-async def test_topic_that_is_gone_when_a_new_partition_is_asked_for_does_not_exist() -> None:
+async def test_topic_that_is_gone_when_a_new_partition_is_requested_does_not_exist() -> None:
     async with scripted(orders=1) as s, s.producer(max_block_ms=3000) as producer:
         await (await producer.send("orders", b"1"))
         del s.cluster.topics["orders"]
@@ -306,7 +306,7 @@ async def test_max_block_ms_bounds_the_pause_for_the_network(
     assert trio.current_time() - began == pytest.approx(pauses * patience)
 
 
-async def test_sender_far_ahead_goes_on_when_few_batches_are_left(autojump_clock: trio.testing.MockClock) -> None:
+async def test_sender_far_ahead_continues_when_few_batches_are_left(autojump_clock: trio.testing.MockClock) -> None:
     setup = Setup(memory=20_000, idempotent=False)
     queue = setup.queue
     for _ in range(6):

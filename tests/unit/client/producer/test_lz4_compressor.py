@@ -253,7 +253,7 @@ def test_without_a_thread_one_is_started_once_and_the_batch_is_not_kept() -> Non
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.just("enqueue"), st.just("do"), st.just("collect"), st.just("stop")), max_size=40))
-def test_batches_come_back_once_and_whole(steps: list[str]) -> None:
+def test_batches_are_returned_once_and_complete(steps: list[str]) -> None:
     line = Line()
     batches: list[ProducerBatch] = []
     for step in steps:

@@ -142,7 +142,7 @@ async def test_value_that_cannot_be_serialized_names_type_serializer_and_topic(
             producer.send_nowait("orders", value)
 
 
-def test_option_for_a_plugin_that_none_asks_for_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_option_for_a_plugin_that_none_requests_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     triokafka.Producer(value_serializer=Shouting, plugin_options={"loudness": 1, "loudnes": 2})
     assert "plugin_options: no plug-in read loudnes; check the spelling" in caplog.text
 

@@ -185,7 +185,7 @@ async def test_record_larger_than_max_request_size_is_refused_and_nothing_is_buf
 
 @pytest.mark.parametrize("code", [2, 3, 5, 6, 7, 13, 19, 20, 56])
 @simulated
-async def test_retriable_error_is_tried_again_until_it_works(code: int) -> None:
+async def test_retriable_error_is_retried_until_it_works(code: int) -> None:
     async with scripted() as s, s.producer() as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(code), s.broker.refuse(code))
         delivery = await producer.send("orders", b"a")
@@ -275,7 +275,7 @@ async def test_nonsense_from_the_broker_ends_the_connection_and_loses_nothing(no
 
 
 @simulated
-async def test_reply_that_leaves_out_the_partition_is_tried_again() -> None:
+async def test_reply_that_leaves_out_the_partition_is_retried() -> None:
     from triokafka.protocol.api.produce import ProduceResponse
 
     async with scripted() as s, s.producer() as producer:
@@ -429,7 +429,7 @@ async def test_sending_outside_of_the_block_is_refused() -> None:
 
 
 @simulated
-async def test_send_nowait_asks_for_metadata_and_says_so() -> None:
+async def test_send_nowait_requests_metadata_and_says_so() -> None:
     async with scripted() as s, s.producer() as producer:
         with pytest.raises(MetadataNotReadyError):
             producer.send_nowait("orders", b"a")
@@ -473,7 +473,7 @@ async def test_lost_producer_state_is_answered_with_a_new_epoch() -> None:
 
 
 @simulated
-async def test_record_refused_for_good_does_not_stop_those_behind_it() -> None:
+async def test_record_refused_permanently_does_not_stop_those_behind_it() -> None:
     async with scripted() as s, s.producer(linger_ms=0, batch_size=100) as producer:
         await (await producer.send("orders", b"a"))
         s.broker.script(ProduceRequest, s.broker.refuse(18))

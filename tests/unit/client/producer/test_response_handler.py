@@ -87,7 +87,7 @@ def test_unsent_batch_is_queued_again_as_if_nothing_had_been(acks: int) -> None:
     assert desk.counters["record_retry_total"] == 0
 
 
-def test_partition_that_the_answer_leaves_out_is_tried_again() -> None:
+def test_partition_that_the_answer_leaves_out_is_retried() -> None:
     desk = Desk()
     batch = desk.sent()
     desk.handler.answered([batch], {}, 10.0)

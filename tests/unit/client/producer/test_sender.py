@@ -482,7 +482,7 @@ async def test_retries_are_counted_and_bounded() -> None:
 
 
 @simulated
-async def test_producer_id_is_asked_for_again_with_growing_back_off() -> None:
+async def test_producer_id_is_requested_again_with_growing_back_off() -> None:
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         at: list[float] = []
 
@@ -848,7 +848,7 @@ async def test_counters_add_up() -> None:
 
 
 @simulated
-async def test_answer_that_names_the_topic_of_a_request_by_id_is_understood_after_the_topic_was_made_anew() -> None:
+async def test_answer_that_names_the_topic_of_a_request_by_id_is_understood_after_the_topic_was_recreated() -> None:
     """Whatever metadata says by the time it comes."""
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         await (await producer.send("orders", b"a"))

@@ -456,7 +456,7 @@ async def test_topic_denied_while_sending_fails_its_records_by_name_and_no_other
 
 
 @simulated
-async def test_topic_made_anew_while_sending_gets_the_records() -> None:
+async def test_topic_recreated_while_sending_gets_the_records() -> None:
     import uuid
 
     async with scripted() as s, s.producer(linger_ms=0) as producer:

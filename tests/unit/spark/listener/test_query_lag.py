@@ -67,7 +67,7 @@ def test_a_partition_that_the_query_does_not_know_yet_counts_from_its_beginning(
     assert found.behind == {A: 0, B: 3}
 
 
-def test_sources_that_are_not_of_kafka_are_passed_over() -> None:
+def test_sources_that_are_not_of_kafka_are_skipped() -> None:
     rate = source(7, 8, description="RateStreamV2")
     files = source({"logOffset": 3}, description="FileStreamSource")
     found = progress_lag(progress(rate, source({"orders": {"0": 5}}), files, source(None)))

@@ -391,7 +391,7 @@ def test_without_brokers_there_is_nothing_to_read() -> None:
         ReadOptions.parse({"subscribe": "orders"})
 
 
-def test_a_schema_can_be_asked_for_before_it_is_known_how_it_is_read() -> None:
+def test_a_schema_can_be_requested_before_it_is_known_how_it_is_read() -> None:
     """What is wrong either way is refused already then."""
     for given in ({"startingOffsets": "latest"}, {"endingOffsets": "latest"}):
         ReadOptions.parse_either({**SERVERS, "subscribe": "orders", **given})

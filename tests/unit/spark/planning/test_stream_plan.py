@@ -55,7 +55,7 @@ def test_partitions_that_vanished_are_a_loss() -> None:
     assert "PARTITIONS_DELETED" in said and "orders-1, orders-2" in said
 
 
-def test_a_partition_that_ends_before_its_start_was_made_anew() -> None:
+def test_a_partition_that_ends_before_its_start_was_recreated() -> None:
     found = batch_ranges({A: 2}, {A: 1}, {})
     assert found.ranges == []
     said = loss(found)

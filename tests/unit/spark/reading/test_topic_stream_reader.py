@@ -141,14 +141,14 @@ def test_waiting_for_more_gives_the_start_itself_also_when_partitions_are_new(br
     assert asked.latestOffset(at(a=0), None) == at(a=1, b=2)
 
 
-def test_an_end_that_went_back_is_asked_for_again(brokers: GivenBrokers) -> None:
+def test_an_end_that_went_back_is_requested_again(brokers: GivenBrokers) -> None:
     """SPARK-26267: a new leader may lag behind for a moment."""
     brokers.ends = [{A: 3}, {A: 4}, {A: 7}]
     assert reader().latestOffset(at(a=5), None) == at(a=7)
     assert brokers.asked == 3
 
 
-def test_a_partition_that_is_gone_for_a_moment_is_asked_for_again(brokers: GivenBrokers) -> None:
+def test_a_partition_that_is_gone_for_a_moment_is_requested_again(brokers: GivenBrokers) -> None:
     """A broker that has just started knows few topics: nothing is lost with that."""
     brokers.ends = [{B: 1}, {A: 7, B: 1}]
     assert reader().latestOffset(at(a=5, b=1), None) == at(a=7, b=1)

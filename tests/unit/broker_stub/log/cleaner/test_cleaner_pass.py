@@ -140,7 +140,7 @@ def test_active_segment_is_not_cleaned() -> None:
 # Memory
 
 
-def test_pass_ends_when_the_keys_do_not_fit_and_the_next_one_goes_on_there() -> None:
+def test_pass_ends_when_the_keys_do_not_fit_and_the_next_one_continues_there() -> None:
     storage = MemoryStorage()
     log = compacted_log(storage)
     for number in range(40):
@@ -338,7 +338,7 @@ def test_damaged_batch_ends_the_pass_and_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_failing_disk_ends_the_pass_and_the_log_goes_on(operation: str) -> None:
+def test_failing_disk_ends_the_pass_and_the_log_continues(operation: str) -> None:
     storage = MemoryStorage()
     log = compacted_log(storage)
     for number in range(20):

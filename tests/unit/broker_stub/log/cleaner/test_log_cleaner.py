@@ -487,7 +487,7 @@ async def test_log_that_cannot_be_cleaned_is_left_alone_and_shown_and_the_others
         assert cleaner.uncleanable() == []
 
 
-async def test_full_disk_is_tried_again_later(autojump_clock: trio.testing.MockClock) -> None:
+async def test_full_disk_is_retried_later(autojump_clock: trio.testing.MockClock) -> None:
     world = VirtualWorld()
     logs = logs_of(world)
     log = logs.create(A)
