@@ -495,4 +495,4 @@ class Broker:
         return block.first, block.size
 
     def _registered(self, broker_epoch: int) -> None:
-        self.logs.broker_epoch = broker_epoch
+        self.logs.registered(broker_epoch)

@@ -350,7 +350,7 @@ async def test_log_that_was_removed_by_hand_starts_over(caplog: pytest.LogCaptur
     world.storage.remove_tree(f"/two/t-{lost}")
     async with running_node(world=world, log_dirs=TWO) as node:
         assert (await node.produce("t", batch(b"b"), partition=lost)).base_offset == 0
-    assert f"no data directory has a usable log of t-{lost}; they begin anew unless a log is damaged" in caplog.text
+    assert f"no data directory has a usable log of t-{lost}; they start empty unless a log is damaged" in caplog.text
 
 
 async def test_a_start_without_the_metadata_log_is_refused_where_there_are_logs() -> None:

@@ -1028,10 +1028,10 @@ async def test_silent_producers_are_looked_for_in_their_own_interval(autojump_cl
         nursery.start_soon(logs.run)
         await trio.sleep(1)
         world.wall += 6_000
-        logs.producer_expiration_ms = 60_000
+        logs.reconfigure(defaults=logs.defaults, producer_expiration_ms=60_000)
         await trio.sleep(10)
         assert len(log.producers) == 1
-        logs.producer_expiration_ms = 5_000
+        logs.reconfigure(defaults=logs.defaults, producer_expiration_ms=5_000)
         await trio.sleep(10)
         assert len(log.producers) == 0
         nursery.cancel_scope.cancel()

@@ -94,6 +94,7 @@ class Bench:
         handlers: dict[int, Handler[Any, Any]] = {12: heartbeat, 18: api_versions}
         services = SimpleNamespace(
             world=self.world,
+            config=None,
             faults=Faults(),
             quotas=ClientQuotas(),
             authorizer=authorizer,
