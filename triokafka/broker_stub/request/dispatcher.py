@@ -118,6 +118,8 @@ class Dispatcher:
         self.metrics = RequestMetrics()
         self._apis: dict[int, _Api] = {}
         self._decoding = trio.Semaphore(1)
+        # Threads hold the interpreter in turns: with one for each large response, the event loop had few.
+        self._encoding = trio.Semaphore(1)
 
     @property
     def busy_seconds(self) -> float:
@@ -215,8 +217,9 @@ class Dispatcher:
             response = found
         else:
             response = await self._answer(handler, request, context, faulty=False)
-        large = context.size > _LARGE_BYTES or context.items > _MANY_ITEMS
-        if large and isinstance(response, Response) and not carries_records(type(response)):
+        if isinstance(response, Response) and (
+            context.items > _MANY_ITEMS or (context.size > _LARGE_BYTES and not carries_records(type(response)))
+        ):
             return await self._finish_aside(response, context)
         return self._finish(response, context)
 
@@ -284,7 +287,8 @@ class Dispatcher:
         answer, world, header = self._finish(response, context, aside=True), self._world, context.header
         api = self._apis[header.api_key]
         counts: dict[int, int] = {}
-        answer.parts = await world.run_in_thread(_count_and_encode, api.count_errors, counts, response, header)
+        async with self._encoding:
+            answer.parts = await world.run_in_thread(_count_and_encode, api.count_errors, counts, response, header)
         seen = api.metrics.errors
         for code, times in counts.items():
             seen[code] = seen.get(code, 0) + times
@@ -488,12 +492,16 @@ class Dispatcher:
                 return response.finish()
             return response
         except BrokerResponseError as error:
-            return _error_response(handler, request, context, error.code, str(error))
+            code, message = error.code, str(error)
         except CloseConnectionError:
             raise
         except Exception as error:
             logger.exception("%s from %s:%d failed", type(request).__name__, *context.peer)
-            return _error_response(handler, request, context, UNKNOWN_SERVER_ERROR, str(error))
+            code, message = UNKNOWN_SERVER_ERROR, str(error)
+        if context.size > _LARGE_BYTES:  # it may have an error for each of a hundred thousand items
+            async with self._encoding:
+                return await self._world.run_in_thread(_error_response, handler, request, context, code, message)
+        return _error_response(handler, request, context, code, message)
 
     async def _answer_with_faulty_items(
         self, handler: Handler[Any, Any], request: Any, context: RequestContext
