@@ -143,8 +143,8 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "a full rebalance removes the members that it refuses",
             "classic_group/join.py",
-            "        rebalance.drop_member(group, request.member_id, effects)\n",
-            "        effects.timers.cancel(rebalance.session_timer(group, request.member_id))\n",
+            "            rebalance.drop_member(group, request.member_id, effects)\n",
+            "            effects.timers.cancel(rebalance.session_timer(group, request.member_id))\n",
             _GROUPS,
         ),
         # ---------------------------------------------------------------- offsets

@@ -88,14 +88,14 @@ def _failed(request: FetchRequest, context: RequestContext, code: int, message: 
 )
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """Read the partitions of the fetch session; wait for ``min_bytes``, ``max_wait_ms`` or an error."""
-    services, metadata = context.services, context.services.metadata
+    broker, metadata = context.broker, context.metadata
     if request.isolation_level not in (0, _READ_COMMITTED):
         raise errors.InvalidRequestError(f"isolation level {request.isolation_level}")
     version, image = context.header.api_version, metadata.image
     by_id = version >= _TOPIC_IDS_SINCE
     replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
     follower = replica_id >= 0
-    max_bytes = min(request.max_bytes, services.config.current.fetch_max_bytes, _most_at_once(replica_id, context))
+    max_bytes = min(request.max_bytes, broker.config.current.fetch_max_bytes, _most_at_once(replica_id, context))
     parameters = FetchParameters(
         replica_id=replica_id,
         max_wait_ms=request.max_wait_ms,
@@ -106,7 +106,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         leader_only=follower or version < _FOLLOWER_READS_SINCE,
         rack=request.rack_id,
     )
-    session = services.fetch_sessions().context_for(
+    session = broker.fetch_sessions().context_for(
         session_id=request.session_id,
         epoch=request.session_epoch,
         wanted=(await _wanted(request, by_id)).values(),
@@ -121,7 +121,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     )
     failed: dict[PartitionKey, ReadOutcome] = {}
     readable: list[tuple[TopicPartition, WantedPartition]] = []
-    faults = services.faults if services.faults.armed and not follower else None
+    faults = broker.faults if broker.faults.armed and not follower else None
     topic: TopicKey | None = None
     name, code = "", 0
     refused = context.follower and context.denied_for_cluster(AclOperation.CLUSTER_ACTION)
@@ -141,7 +141,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         outcome = failed[wanted.key] = ReadOutcome(fault.error.code)
         if fault.error.code == _NOT_LEADER:
             outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, context)))
-    replicas = services.replicas
+    replicas = broker.replicas
     many = len(session.partitions) > BUDGET
     if many:
         await trio.lowlevel.checkpoint()  # with many partitions, each of the following steps takes long
@@ -167,7 +167,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
                 outcomes[key] = ReadOutcome(errors.UnknownTopicIdError.code)
     if not follower and context.count_towards(QuotaKind.FETCH, size):
         # The response has no records, so the bytes do not count. The client repeats the fetch after the throttle time.
-        services.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, services.world.now())
+        broker.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, broker.world.now())
         throttled = session.throttle()
         return FetchResponse(error_code=throttled.error_code, session_id=throttled.session_id)
     replicas.traffic.answered(size, follower=follower)
@@ -177,7 +177,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
                 replicas.traffic.given(key.topic, given)
     results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
     results.update(failed)
-    answered = session.respond(results, services.world.now())
+    answered = session.respond(results, broker.world.now())
     context.items = len(answered.outcomes)
     response = FetchResponse(
         error_code=answered.error_code,

@@ -96,7 +96,7 @@ class DeltaApplier:
         if delta.changed_brokers:
             fetchers.brokers_changed(image)
         if first:
-            self._logs.removed_topics = frozenset()  # their logs are deleted now
+            self._logs.forget_removed_topics()
         return changes
 
     def _reconfigure(self, topic: TopicImage, image: MetadataImage) -> None:

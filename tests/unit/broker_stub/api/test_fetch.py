@@ -25,7 +25,7 @@ def values(records: Buffer | None) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-async def test_every_version_reads_what_was_produced(version: int) -> None:
+async def test_every_version_reads_the_produced_records(version: int) -> None:
     """From version 13 topics are named by id (`protocol` Fetch)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
@@ -96,7 +96,7 @@ async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
         assert (topic.topic_id, topic.partitions[0].error_code) == (UUID(int=99), errors.UnknownTopicIdError.code)
 
 
-async def test_one_partition_in_trouble_is_told_at_once_beside_others_without_data(autojump_clock: object) -> None:
+async def test_failed_partition_is_answered_at_once_although_others_have_no_data(autojump_clock: object) -> None:
     """Though there would be time to wait for those."""
     async with running_node() as node:
         await node.create("t")
@@ -387,7 +387,7 @@ async def test_more_bytes_than_an_answer_may_have_are_not_waited_for(autojump_cl
 
 
 @pytest.mark.parametrize("version", [12, 13, 18])
-async def test_a_topic_made_anew_while_a_fetch_waits_is_another_one(version: int) -> None:
+async def test_topic_recreated_while_a_fetch_waits_is_another_one(version: int) -> None:
     """By its id nothing of it is asked for (KIP-516); by name, the offset is out of its range."""
     world = HeldThreads("run")
     world.go.set()
