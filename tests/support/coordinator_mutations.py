@@ -272,8 +272,8 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "a downgrade includes partitions received meanwhile",
             "consumer_group/classic_members.py",
-            "step.progress if at_rest else speaker.progress",
-            "speaker.progress",
+            "step.progress if at_rest else requester.progress",
+            "requester.progress",
             _MIGRATION + "test_static_member_that_returns_as_classic_gets_partitions_revoked_for_it",
         ),
         (
