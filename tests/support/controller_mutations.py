@@ -163,8 +163,8 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "clearing eligible leaders keeps those of partitions that nobody leads",
             "configuration_control.py",
-            "if (cluster_wide or named) and partition.isr and partition.eligible_leader_replicas:",
-            "if (cluster_wide or named) and partition.eligible_leader_replicas:",
+            "if partition.isr and partition.eligible_leader_replicas:",
+            "if partition.eligible_leader_replicas:",
         ),
         (
             "partition epochs grow by one",

@@ -23,6 +23,7 @@ from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.raft.metadata_log_files import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.structs import TopicPartition
 from triokafka.world import World
@@ -192,6 +193,7 @@ class NodeStorage:
         if host is None:
             return
         wanted: dict[TopicPartition, tuple[UUID, LogConfig]] = {}
+        budget = WorkBudget()
         try:
             local = delta.local_changes(host.node_id)
             for states in (local.leaders, local.followers):
@@ -200,6 +202,7 @@ class NodeStorage:
                         config = self.logs.config_for(image.topic_configs(topic_partition.topic))
                         if host.replicas.may_be_created(topic_partition, topic_id, state, config):
                             wanted[topic_partition] = topic_id, config
+                    await budget.spend()
         except KafkaError as error:
             logger.error("logs cannot be created ahead of the change: %s", error)
             return

@@ -16,8 +16,9 @@ from tests.support.bystander import Bystander
 from tests.support.odd_requests import Asker, request
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
+from triokafka.broker_stub.controller.user_control import alter_user_scram_credentials
 from triokafka.broker_stub.request.request_memory import RequestMemory
-from triokafka.broker_stub.work_budget import BUDGET
+from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
 from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -302,6 +303,28 @@ async def test_other_tasks_run_while_very_many_things_are_changed(
             trial = {} if api == "delete_topics" else {"validate_only": True}
             await node.call(request(api, {**fields(count), **trial}), version)
             taken.append(bystander.turns - before)
+        nursery.cancel_scope.cancel()
+    assert taken[1] >= taken[0] + 8, taken
+
+
+def _credentials(count: int) -> list[dict[str, Any]]:
+    one = {"mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": bytes(32)}
+    return [{"name": name, **one} for name in _names(count)]
+
+
+async def test_others_have_their_turn_while_very_many_credentials_are_computed() -> None:
+    bystander, taken = Bystander(), []
+    async with running_node() as node, trio.open_nursery() as nursery:
+        nursery.start_soon(bystander.run)
+        for count in (1, 10 * BUDGET):
+            steps = alter_user_scram_credentials(
+                node.process.controller.image,
+                request("alter_user_scram_credentials", {"upsertions": _credentials(count)}),  # type: ignore[arg-type]
+            )
+            before = bystander.turns
+            outcome = await run_within_budget(steps)
+            taken.append(bystander.turns - before)
+            assert len(outcome.records) == count
         nursery.cancel_scope.cancel()
     assert taken[1] >= taken[0] + 8, taken
 

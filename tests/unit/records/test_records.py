@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -121,6 +122,31 @@ def test_header_name_that_is_not_utf8_is_read_as_java_reads_it(stack: Stack) -> 
     batch[at] = 0xFF
     (record,) = stack.records.decode_records(batch, check_crc=False)
     assert record.headers == (("\ufffdb", b"x"),)
+
+
+def test_headers_take_memory_once_they_are_read(stack: Stack) -> None:
+    """A batch of few bytes may hold millions, which would occupy a consumer for seconds."""
+    count = 20_000
+    batch = stack.records.encode_batch([(0, None, b"v", [("", None)] * count)])
+    stack.records.decode_records(batch)
+    tracemalloc.start()
+    try:
+        (record,) = stack.records.decode_records(batch)
+        assert tracemalloc.get_traced_memory()[1] < 20 * count
+        assert record.headers == (("", None),) * count
+        assert tracemalloc.get_traced_memory()[0] > 50 * count
+        assert record.headers is record.headers
+    finally:
+        tracemalloc.stop()
+    assert record.deserialized(None, None).headers == record.headers
+
+
+@pytest.mark.parametrize(("at", "reason"), [(-4, "a header name"), (-2, "a header value")])
+def test_damaged_header_after_many_good_ones_is_found_at_once(stack: Stack, at: int, reason: str) -> None:
+    batch = bytearray(stack.records.encode_batch([(0, None, b"v", [("h", b"x")] * 1_500)]))
+    batch[at] = 0x7E
+    with pytest.raises(CorruptRecordError, match="header"):
+        stack.records.decode_records(batch, check_crc=False)
 
 
 class TestConsumerRecord:

@@ -109,7 +109,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     session = broker.fetch_sessions().context_for(
         session_id=request.session_id,
         epoch=request.session_epoch,
-        wanted=_wanted(request, by_id),
+        wanted=(await _wanted(request, by_id)).values(),
         forgotten=[
             (topic.topic_id if by_id else topic.topic, number)
             for topic in request.forgotten_topics_data
@@ -178,10 +178,11 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
     results.update(failed)
     answered = session.respond(results, broker.world.now())
+    context.items = len(answered.outcomes)
     response = FetchResponse(
         error_code=answered.error_code,
         session_id=answered.session_id,
-        responses=_responses(answered.outcomes, version, read_committed=parameters.read_committed),
+        responses=await _responses(answered.outcomes, version, read_committed=parameters.read_committed),
     )
     if version >= _LEADER_ADDRESSES_SINCE and (urgent or failed):
         hints = [outcome.leader_hint for outcome in answered.outcomes.values() if outcome.leader_hint is not None]
@@ -200,20 +201,27 @@ def _most_at_once(replica_id: int, context: RequestContext) -> int:
     return int(min(quotas.most_at_once(context.user, context.client_id), _NO_LIMIT))
 
 
-def _wanted(request: FetchRequest, by_id: bool) -> list[WantedPartition]:
-    return [
-        WantedPartition(
-            topic.topic_id if by_id else topic.topic,
-            partition.partition,
-            partition.fetch_offset,
-            partition.partition_max_bytes,
-            partition.current_leader_epoch,
-            partition.last_fetched_epoch,
-            partition.log_start_offset,
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+async def _wanted(request: FetchRequest, by_id: bool) -> dict[PartitionKey, WantedPartition]:
+    """Return the partitions of a request, each once: the last entry of a partition counts, as in Kafka."""
+    found: dict[PartitionKey, WantedPartition] = {}
+    spent = 0
+    for topic in request.topics:
+        key = topic.topic_id if by_id else topic.topic
+        for partition in topic.partitions:
+            spent += 1
+            if not spent % _AT_ONCE:
+                await trio.lowlevel.checkpoint()
+            number = partition.partition
+            found[key, number] = WantedPartition(
+                key,
+                number,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+                partition.log_start_offset,
+            )
+    return found
 
 
 def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext, *, refused: bool) -> tuple[str, int]:
@@ -235,11 +243,13 @@ def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext, *, 
     return name, errors.TopicAuthorizationFailedError.code if denied else 0
 
 
-def _responses(
+async def _responses(
     outcomes: Mapping[PartitionKey, ReadOutcome], version: int, *, read_committed: bool
 ) -> list[FetchableTopicResponse]:
     topics: dict[TopicKey, FetchableTopicResponse] = {}
-    for (topic, number), outcome in outcomes.items():
+    for spent, ((topic, number), outcome) in enumerate(outcomes.items(), 1):
+        if not spent % _AT_ONCE:
+            await trio.lowlevel.checkpoint()
         response = topics.get(topic)
         if response is None:
             response = topics[topic] = FetchableTopicResponse()

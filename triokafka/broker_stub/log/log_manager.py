@@ -292,7 +292,7 @@ class LogManager:
         Raises:
             InvalidConfigurationError: an unknown key or an invalid value.
         """
-        return LogConfig.from_properties(topic_config, base=self.defaults) if topic_config else self.defaults
+        return LogConfig.of_topic(topic_config, base=self.defaults) if topic_config else self.defaults
 
     def create(
         self,

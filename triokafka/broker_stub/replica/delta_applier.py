@@ -66,7 +66,7 @@ class DeltaApplier:
         opener.image = image
         if delta.changed_configs:
             for quota in self._quotas:
-                quota.configure(image)
+                quota.configure(image, delta.changed_configs)
         changes: list[LeadershipChange] = []
         local = delta.local_changes(self._node_id)
         fetchers.remove([*local.deleted, *local.leaders])

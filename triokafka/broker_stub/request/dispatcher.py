@@ -106,6 +106,8 @@ class Dispatcher:
         self._faults = services.faults
         self.metrics = RequestMetrics()
         self._apis: dict[int, _Api] = {}
+        # Threads hold the interpreter in turns: with one for each large response, the event loop had few.
+        self._encoding = trio.Semaphore(1)
 
     @property
     def busy_seconds(self) -> float:
@@ -203,8 +205,9 @@ class Dispatcher:
             response = found
         else:
             response = await self._answer(handler, request, context, faulty=False)
-        large = context.size > LARGE_BYTES or context.items > _MANY_ITEMS
-        if large and isinstance(response, Response) and not carries_records(type(response)):
+        if isinstance(response, Response) and (
+            context.items > _MANY_ITEMS or (context.size > LARGE_BYTES and not carries_records(type(response)))
+        ):
             return await self._finish_aside(response, context)
         return self._finish(response, context)
 
@@ -233,7 +236,8 @@ class Dispatcher:
         answer, world, header = self._finish(response, context, aside=True), self._world, context.header
         api = self._apis[header.api_key]
         counts: dict[int, int] = {}
-        answer.parts = await world.run_in_thread(_count_and_encode, api.count_errors, counts, response, header)
+        async with self._encoding:
+            answer.parts = await world.run_in_thread(_count_and_encode, api.count_errors, counts, response, header)
         seen = api.metrics.errors
         for code, times in counts.items():
             seen[code] = seen.get(code, 0) + times

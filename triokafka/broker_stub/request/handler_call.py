@@ -10,6 +10,7 @@ from triokafka.broker_stub.faults.faults import INJECTED
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.deferred_response import DeferredResponse
 from triokafka.broker_stub.request.faulty_items import FaultyItems
+from triokafka.broker_stub.request.large_requests import LARGE_BYTES
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.errors import BrokerResponseError
 from triokafka.protocol.message import Response
@@ -49,12 +50,15 @@ async def run_handler(
             return response.finish()
         return response
     except BrokerResponseError as error:
-        return _error_response(handler, request, context, error.code, str(error))
+        code, message = error.code, str(error)
     except CloseConnectionError:
         raise
     except Exception as error:
         logger.exception("%s from %s:%d failed", type(request).__name__, *context.peer)
-        return _error_response(handler, request, context, _UNKNOWN_SERVER_ERROR, str(error))
+        code, message = _UNKNOWN_SERVER_ERROR, str(error)
+    if context.size > LARGE_BYTES:  # the response may have the error a hundred thousand times
+        return await context.world.run_in_thread(_error_response, handler, request, context, code, message)
+    return _error_response(handler, request, context, code, message)
 
 
 async def _answer_with_faulty_items(

@@ -14,7 +14,7 @@ from tests.unit.broker_stub.test_many_partitions import HeldThreads
 from triokafka import errors
 from triokafka.broker_stub.request.registry import CloseConnectionError
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
-from triokafka.protocol.api.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
+from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 from triokafka.records import decode_records, iter_batches
 from triokafka.structs import Buffer
 
@@ -36,6 +36,19 @@ async def test_every_version_reads_the_produced_records(version: int) -> None:
         assert (second.error_code, second.high_watermark) == (0, 0)
         assert second.records is not None and len(second.records) == 0
         assert first.aborted_transactions is None
+
+
+async def test_partition_that_a_request_names_twice_is_read_once_from_the_last_offset() -> None:
+    """As by Apache Kafka: no request makes the broker watch more partitions than there are."""
+    async with running_node() as node:
+        await node.create("t")
+        await node.produce("t", batch(b"a", b"b"))
+        for offsets, code in (((5, 0), 0), ((0, 5), errors.OffsetOutOfRangeError.code)):
+            asked = [FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000) for offset in offsets]
+            topics = [FetchTopic(topic="t", partitions=asked)]
+            request = FetchRequest(replica_id=-1, max_wait_ms=0, max_bytes=1000, session_epoch=-1, topics=topics)
+            (topic,) = (await node.call(request, 11)).responses
+            assert [partition.error_code for partition in topic.partitions] == [code]
 
 
 @pytest.mark.parametrize(("key", "first"), [(0, 3), (1, 4), (2, 1)])

@@ -11,6 +11,7 @@ from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
 from triokafka.broker_stub.metadata.image import QuotaEntity
 from triokafka.broker_stub.quota_rate import QuotaRate
+from triokafka.broker_stub.request.quota_usage import QuotaUsage
 from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.protocol.api.alter_client_quotas import (
@@ -164,6 +165,22 @@ def test_rates_of_many_clients_are_forgotten_when_they_mean_nothing() -> None:
     for number in range(3000):
         quotas.record(PRODUCE, "u", f"c{number}", 1, number / 10)
     assert len(quotas) <= 1001
+
+
+def test_new_client_costs_no_look_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that choose a new id for each request are many at the same time."""
+    looked: list[float] = []
+    is_over = QuotaUsage.is_over
+
+    def look(usage: QuotaUsage, now: float) -> bool:
+        looked.append(now)
+        return is_over(usage, now)
+
+    monkeypatch.setattr(QuotaUsage, "is_over", look)
+    quotas = quotas_of((entity(client=None), 100))
+    for number in range(4000):
+        quotas.record(PRODUCE, "u", f"c{number}", 1, 1.0)
+    assert len(quotas) == 4000 and len(looked) < 2 * 4000
 
 
 # The APIs
