@@ -22,6 +22,7 @@ from triokafka.broker_stub.request.error_counts import Counter, error_counter
 from triokafka.broker_stub.request.error_messages import cut_error_messages
 from triokafka.broker_stub.request.faulty_items import FaultyItems
 from triokafka.broker_stub.request.handler_slots import Slot
+from triokafka.broker_stub.request.handler_time import CountedWaits
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.broker_stub.request.request_memory import RequestMemory
@@ -42,6 +43,7 @@ from triokafka.protocol.frames import SIZE_BYTES, RequestHeader, decode_request_
 from triokafka.protocol.message import MOST_MEMORY, Request, Response
 from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.protocol.templates import FilledAnswer
+from triokafka.security.acl import AclOperation
 from triokafka.structs import Buffer
 from triokafka.world import FileSlice
 
@@ -167,6 +169,7 @@ class Dispatcher:
         now = self._world.now() if started_at is None else started_at
         request: Any
         handler: Handler[Any, Any] | None
+        waited = 0.0
         known = repeated.read(frame) if repeated is not None else None
         if known is not None:
             header, request = known.header, known.request
@@ -177,7 +180,7 @@ class Dispatcher:
                 if handler is None:
                     return self._refuse_api_versions(header, now)
                 if len(frame) > _LARGE_BYTES:
-                    request, memory = await self._decode_large(handler, frame, header, slot)
+                    request, memory, waited = await self._decode_large(handler, frame, header, slot)
                     if charge is not None:
                         charge(memory)
                 else:
@@ -199,11 +202,12 @@ class Dispatcher:
             received_at=now if received_at is None else received_at,
             let_go=let_go,
             known=known,
+            parked_seconds=waited,
+            counts_waits=handler.counts_waits,
         )
         del frame  # only the request refers to its records now
         if handler.waits:
             slot.release()
-            context.counts_time = False
         if header.api_key == _FETCH_KEY:
             context.follower = _is_follower(request)
         if self._faults.armed and not context.follower:  # faults are for clients
@@ -222,38 +226,46 @@ class Dispatcher:
 
     async def _decode_large(
         self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, slot: Slot
-    ) -> tuple[Any, int]:
-        """Decode a large request in bounded memory; return it and the memory that its elements take.
+    ) -> tuple[Any, int, float]:
+        """Decode a large request in bounded memory; return it, the memory of its elements, and the seconds of waiting.
 
         The event loop decodes requests that consist mostly of records. A thread decodes all others, one at a time,
         since each holds the interpreter for long. Waits while the decoded requests in progress take too much memory.
         """
         if handler.carries_records:
             try:
-                return _decode(handler, frame, header, _LITTLE_MEMORY)
+                return *_decode(handler, frame, header, _LITTLE_MEMORY), 0.0
             except ProtocolError:
                 pass  # malformed, or of many elements
         slot.release()  # small requests can run meanwhile
-        found = await self._decode_in_turn(handler, frame, header)
+        released_at = self._world.now()
+        request, memory, worked = await self._decode_in_turn(handler, frame, header)
         await slot.resume()
-        return found
+        return request, memory, self._world.now() - released_at - worked
 
     async def _decode_in_turn(
         self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader
-    ) -> tuple[Any, int]:
+    ) -> tuple[Any, int, float]:
+        """Decode a request in a thread; return it, the memory of its elements, and the seconds of work."""
         world, memory = self._world, self._memory
+
+        async def decode(most: int) -> tuple[Any, int, float]:
+            began_at = world.now()
+            request, taken = await world.run_in_thread(_decode, handler, frame, header, most)
+            return request, taken, world.now() - began_at
+
         most = memory.decoded_limit
         max_memory = max(
             _DECODED_TIMES * self.services.config.current.socket_request_max_bytes, _LARGE_BYTES * MOST_MEMORY
         )
         if not most:
             async with self._decoding:
-                return await world.run_in_thread(_decode, handler, frame, header, max_memory)
+                return await decode(max_memory)
         with trio.move_on_after(_DECODING_SECONDS):
             async with self._decoding:
                 while memory.added > most:
                     await memory.wait_for_release()
-                return await world.run_in_thread(_decode, handler, frame, header, min(most, max_memory))
+                return await decode(min(most, max_memory))
         raise CloseConnectionError(
             f"a request of {len(frame)} bytes waited {_DECODING_SECONDS} s for memory to be decoded, which other large "
             "requests hold (queued.max.request.bytes); send smaller requests, or raise the limit"
@@ -361,10 +373,7 @@ class Dispatcher:
         if context is None:
             return
         worked = answer.done_at - context.now
-        # A request without a slot spends almost all of its time waiting.
-        remote = context.parked_seconds if context.counts_time else worked
-        if remote > worked:
-            remote = worked
+        remote = min(max(context.parked_seconds, 0.0), worked)
         throttle = answer.throttle_ms / 1000
         times: Times = (
             context.now - context.received_at,
@@ -389,8 +398,8 @@ class Dispatcher:
     ) -> Answer:
         """Apply the quotas, count errors and encode the response; with ``aside`` the caller does the latter two."""
         world, header = self._world, context.header
-        if self._client_quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
-            busy = world.now() - context.now - context.parked_seconds
+        if self._client_quotas.limits(QuotaKind.REQUEST) and response is not None and not self._is_of_node(context):
+            busy = max(world.now() - context.now - context.parked_seconds, 0.0)
             context.count_towards(QuotaKind.REQUEST, busy * 100)
         throttle_ms = context.throttle_ms
         if response is None:
@@ -435,6 +444,12 @@ class Dispatcher:
             answer.parts = []
         answer.delay_ms = fault.answer_delay_ms
         return answer
+
+    def _is_of_node(self, context: RequestContext) -> bool:
+        """Whether a node of the cluster sent the request. Such requests have no quota."""
+        nodes_since = self._apis[context.header.api_key].handler.nodes_since
+        claims = context.follower or (nodes_since is not None and context.version >= nodes_since)
+        return claims and not context.denied_for_cluster(AclOperation.CLUSTER_ACTION, audit=False)
 
     def _route(self, frame: Buffer) -> tuple[RequestHeader, Handler[Any, Any] | None]:
         """Return header and handler of a frame; the handler is None for ApiVersions in an unknown version."""
@@ -482,7 +497,10 @@ class Dispatcher:
                 _authorize(handler, request, context)
             if faulty and handler.api_key not in _FAULTS_BY_ITEM:
                 return await self._answer_with_faulty_items(handler, request, context)
-            response: Response | FilledAnswer | DeferredResponse | None = await handler.function(request, context)
+            work = handler.function(request, context)
+            response: Response | FilledAnswer | DeferredResponse | None = await (
+                CountedWaits(work, context, self._world.now) if context.counts_waits else work
+            )
             if type(response) is DeferredResponse and not may_defer:
                 await context.park(response.operation)
                 return response.finish()
@@ -507,7 +525,10 @@ class Dispatcher:
             raise fault.error(INJECTED)
         items = FaultyItems(faults, handler, context)
         items.take_out(request)
-        response: Response | None = await handler.function(request, context)
+        work = handler.function(request, context)
+        response: Response | None = await (
+            CountedWaits(work, context, self._world.now) if context.counts_waits else work
+        )
         items.put_in(response)
         return response
 
