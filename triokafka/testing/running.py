@@ -201,7 +201,7 @@ class RunningBroker:
         await self.start()
 
     async def end(self) -> None:
-        """Stop it for good, and let its ports go; called by `running_broker`."""
+        """Stop it permanently, and release its ports; called by `running_broker`."""
         await self.process.end()
 
     def place(self) -> None:
