@@ -69,6 +69,12 @@ class Answers:
                 known = self._known[key] = _Answer(self._now(), self._now() - now, value)
             return known.value
 
+    def known(self, key: str) -> Any:
+        """Return the answer while it is fresh, without asking; None if there is none."""
+        known, lock = self._known.get(key), self._locks.get(key)
+        fresh = known is not None and known.serves(self._now(), being_renewed=lock is not None and lock.locked())
+        return known.value if known is not None and fresh else None
+
     def forget(self) -> None:
         """Forget all answers, because something was changed."""
         self._known.clear()

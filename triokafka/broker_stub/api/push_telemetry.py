@@ -43,7 +43,7 @@ async def push_telemetry(request: PushTelemetryRequest, context: RequestContext)
     context.yield_slot()
     try:
         async with context.broker.telemetry_reader:
-            points = await context.world.run_in_thread(_read, request.compression_type, request.metrics, limit)
+            points = await context.in_thread(_read, request.compression_type, request.metrics, limit)
     except (ValueError, CorruptRecordError, UnsupportedCodecError) as error:
         raise malformed(error) from None
     telemetry.take(instance, points)
