@@ -62,7 +62,7 @@ class Traffic:
         """Call ``collect``, which takes the values, whenever they are due.
 
         Args:
-            quiet_seconds: how long fewer than `_FEW_REQUESTS` requests may wait.
+            quiet_seconds: how long fewer than `_FEW_REQUESTS` requests and connections may wait.
         """
         self._collect = collect
         self._quiet_seconds = quiet_seconds
@@ -95,9 +95,8 @@ class Traffic:
             self._collect()
 
     def _is_quiet(self) -> bool:
-        if self.opened or self.closed or self.refused:
-            return False
-        return sum(len(node.sizes) for node in self.nodes.values()) < _FEW_REQUESTS
+        connections = len(self.opened) + len(self.closed) + len(self.refused)
+        return connections + sum(len(node.sizes) for node in self.nodes.values()) < _FEW_REQUESTS
 
 
 class ChannelTotals(Traffic):
