@@ -34,7 +34,7 @@ class OnDemandMetrics:
     def __init__(self, build: Callable[[], BuiltMetrics], traffic: Traffic, *, quiet_seconds: float) -> None:
         self._build = build
         self._built: BuiltMetrics | None = None
-        traffic.drain_to(lambda: self.built().drain(), quiet_seconds=quiet_seconds)
+        traffic.drain_to(lambda: self.built().drain(), quiet_seconds=quiet_seconds, has_readers=False)
 
     def built(self) -> BuiltMetrics:
         """Return the metrics."""
