@@ -69,7 +69,7 @@ def read(bootstrap: str, topic: str, count: int, **options: Any) -> list[Any]:
     return found
 
 
-def test_what_one_example_produces_the_other_consumes(bootstrap: str) -> None:
+def test_consumer_example_reads_the_records_of_the_producer_example(bootstrap: str) -> None:
     produced = run_example("produce.py", bootstrap, "examples")
     assert "examples, partition 0, offset 0" in produced
     assert "OffsetRange(first=1, last=10000)" in produced
@@ -94,7 +94,7 @@ def test_what_one_example_produces_the_other_consumes(bootstrap: str) -> None:
         ("produce_watched.py", r"connected to broker -1\n(.*\n)*\d+ records/s, .*\n(.*\n)*healthy: True"),
     ],
 )
-def test_patterns_of_producing_do_what_they_say(bootstrap: str, name: str, said: str) -> None:
+def test_producer_examples_print_the_expected_output(bootstrap: str, name: str, said: str) -> None:
     topic = "examples-" + name.removesuffix(".py").replace("_", "-")
     assert re.search(said, run_example(name, bootstrap, topic))
 
@@ -174,7 +174,7 @@ def test_values_written_with_a_registered_schema_are_read_back(bootstrap: str) -
     ]
 
 
-def test_asyncio_program_reads_what_it_has_sent(bootstrap: str) -> None:
+def test_asyncio_program_reads_its_own_records(bootstrap: str) -> None:
     sent, read_back = run_example("asyncio_orders.py", bootstrap, "examples-asyncio").splitlines()
     assert sent == "sent 100 to partition 0" and read_back == "read and committed 100"
 

@@ -80,7 +80,9 @@ async def test_open_transaction_is_not_read_until_it_is_committed(bootstrap: str
         assert await read(bootstrap, topic) == [b"a"]
 
 
-async def test_restarted_producer_aborts_what_the_older_one_left_open_and_fences_it(bootstrap: str, topic: str) -> None:
+async def test_restarted_producer_aborts_the_open_transaction_of_the_older_one_and_fences_it(
+    bootstrap: str, topic: str
+) -> None:
     await create(bootstrap, topic, 1)
     async with (
         triokafka.Producer(bootstrap_servers=bootstrap, transactional_id=topic) as old,

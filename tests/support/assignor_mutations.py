@@ -96,6 +96,6 @@ ASSIGNOR_MUTATIONS: tuple[Mutation, ...] = (
         "triokafka/client/consumer/rebalance/classic_rebalance.py",
         "if dealt is not None and settled and dealt != leader.layout():",
         "if dealt is not None and settled and dealt.counts != leader.layout().counts:",
-        "tests/unit/client/consumer/test_racks.py::test_the_leader_deals_again_when_replicas_are_in_other_racks",
+        "tests/unit/client/consumer/test_racks.py::test_the_leader_assigns_again_when_replicas_are_in_other_racks",
     ),
 )

@@ -146,7 +146,7 @@ async def test_lost_records_are_an_error_and_can_be_passed_over() -> None:
 
 
 @simulated
-async def test_a_range_that_is_lost_whole_ends_where_it_is_passed_over() -> None:
+async def test_a_range_that_is_lost_whole_ends_where_it_is_skipped() -> None:
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     cluster.starts[T0] = 8

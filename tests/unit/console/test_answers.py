@@ -68,7 +68,7 @@ async def test_answer_serves_for_a_second_and_a_slow_one_for_longer(autojump_clo
         assert await answers.get("k", cluster.ask) == expected
 
 
-async def test_nobody_waits_while_an_answer_is_renewed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_requests_do_not_wait_while_an_answer_is_renewed(autojump_clock: trio.testing.MockClock) -> None:
     cluster, answers = Cluster(2.0), Answers(trio.current_time)
     await answers.get("k", cluster.ask)
     await trio.sleep(19.0)

@@ -42,7 +42,7 @@ async def push_telemetry(request: PushTelemetryRequest, context: RequestContext)
         return PushTelemetryResponse()
     context.yield_slot()
     try:
-        async with context.services.telemetry_reader:
+        async with context.broker.telemetry_reader:
             points = await context.world.run_in_thread(_read, request.compression_type, request.metrics, limit)
     except (ValueError, CorruptRecordError, UnsupportedCodecError) as error:
         raise malformed(error) from None

@@ -47,7 +47,7 @@ async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCon
         AclOperation.CLUSTER_ACTION
     ):
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may not end transactions of others")
-    codes = await context.services.partition_markers().write(
+    codes = await context.broker.partition_markers().write(
         [
             (
                 TransactionMarker(

@@ -28,6 +28,7 @@ from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
 from triokafka.broker_stub.request.request_metrics import ApiMetrics
+from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import ERRORS
 
@@ -95,6 +96,7 @@ class BrokerMetrics:
     def __init__(
         self,
         dispatcher: Dispatcher,
+        services: BrokerServices,
         sockets: SocketServer,
         cleaner: LogCleaner,
         assignments: DirectoryAssignments,
@@ -103,7 +105,7 @@ class BrokerMetrics:
         broker_state: Callable[[], int],
     ) -> None:
         self._dispatcher = dispatcher
-        self._services = dispatcher.services
+        self._services = services
         self._sockets = sockets
         self._cleaner = cleaner
         self._assignments = assignments

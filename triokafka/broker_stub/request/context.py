@@ -17,7 +17,7 @@ from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.quotas import QuotaKind
-from triokafka.broker_stub.request.services import BrokerServices, ControllerServices
+from triokafka.broker_stub.request.services import BrokerServices, ControllerServices, Services
 from triokafka.errors import IllegalStateError, ThrottlingQuotaExceededError
 from triokafka.protocol.api import API_NAMES
 from triokafka.protocol.frames import RequestHeader
@@ -51,7 +51,7 @@ class RequestContext:
     """
 
     header: RequestHeader
-    services: BrokerServices
+    services: Services
     principal: str
     listener: str
     peer: tuple[str, int]
@@ -102,13 +102,25 @@ class RequestContext:
         return self.services.metadata
 
     @property
+    def broker(self) -> BrokerServices:
+        """The parts of the broker that serves this listener.
+
+        Raises:
+            IllegalStateError: a controller serves it. The handlers of the broker's own APIs are not in its table.
+        """
+        services = self.services
+        if not isinstance(services, BrokerServices):
+            raise IllegalStateError(f"the listener {self.listener} belongs to a controller")
+        return services
+
+    @property
     def controller(self) -> ControllerServices:
         """The parts of the controller that serves this listener.
 
         Raises:
             IllegalStateError: a broker serves it. The handlers of the controller's own APIs are not in its table.
         """
-        services: object = self.services
+        services = self.services
         if not isinstance(services, ControllerServices):
             raise IllegalStateError(f"the listener {self.listener} belongs to a broker")
         return services
@@ -116,33 +128,32 @@ class RequestContext:
     @property
     def is_on_controller(self) -> bool:
         """Whether a controller serves the listener."""
-        services: object = self.services
-        return isinstance(services, ControllerServices)
+        return isinstance(self.services, ControllerServices)
 
     @property
     def replicas(self) -> ReplicaManager:
         """The partitions that this broker hosts."""
-        return self.services.replicas
+        return self.broker.replicas
 
     @property
     def logs(self) -> LogManager:
         """The logs in this broker's data directories."""
-        return self.services.logs
+        return self.broker.logs
 
     @property
     def groups(self) -> GroupCoordinator:
         """The groups that this broker coordinates."""
-        return self.services.groups.coordinator
+        return self.broker.groups.coordinator
 
     @property
     def transactions(self) -> TransactionCoordinator:
         """The transactional ids that this broker coordinates."""
-        return self.services.transactions.coordinator
+        return self.broker.transactions.coordinator
 
     @property
     def topic_creation(self) -> AutoTopicCreation:
         """Automatic creation of topics."""
-        return self.services.topic_creation
+        return self.broker.topic_creation
 
     @property
     def faults(self) -> Faults:

@@ -47,7 +47,7 @@ async def _until_dealing(consumer: triokafka.Consumer, assignor: StuckAssignor) 
 
 
 @pytest.mark.parametrize("how", ["left", "cancelled", "left by an error"])
-async def test_a_consumer_is_left_while_its_leader_deals_in_a_thread_that_does_not_end(how: str) -> None:
+async def test_a_consumer_is_left_while_its_leader_assigns_in_a_thread_that_does_not_end(how: str) -> None:
     """And it says goodbye to its group meanwhile."""
     cluster = ReadableCluster(t=MANY)
     assignor = StuckAssignor()
@@ -80,7 +80,7 @@ async def test_a_consumer_is_left_while_its_leader_deals_in_a_thread_that_does_n
         nursery.cancel_scope.cancel()
 
 
-async def test_what_is_subscribed_to_meanwhile_is_joined_when_the_thread_has_ended() -> None:
+async def test_new_subscription_is_joined_after_the_assignor_thread_ends() -> None:
     """No other call uses the assignor beside it."""
     cluster = ReadableCluster(t=MANY)
     calls: list[str] = []
@@ -110,7 +110,7 @@ async def test_what_is_subscribed_to_meanwhile_is_joined_when_the_thread_has_end
     assert set(calls) == {"asked"}
 
 
-async def test_an_assignor_that_does_not_come_back_is_told_of() -> None:
+async def test_assignor_that_does_not_return_is_reported() -> None:
     """The caller waits for no records in silence."""
     cluster = ReadableCluster(t=MANY)
     assignor = StuckAssignor()
@@ -140,7 +140,7 @@ async def test_an_assignor_that_does_not_come_back_is_told_of() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_what_an_assignor_raises_in_a_thread_reaches_the_caller() -> None:
+async def test_error_of_an_assignor_in_a_thread_reaches_the_caller() -> None:
 
     class OngoingFailure(PartitionAssignor):
         name = "failing"

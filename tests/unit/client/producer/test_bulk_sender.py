@@ -127,7 +127,7 @@ async def test_records_of_a_key_stay_in_order_over_many_batches() -> None:
 
 
 @simulated
-async def test_what_is_open_is_filled_up() -> None:
+async def test_open_batches_are_filled_up() -> None:
     async with scripted(orders=2) as s, s.producer(linger_ms=1_000) as producer:
         for number in range(2):
             await producer.send("orders", b"first", partition=number)
@@ -275,7 +275,7 @@ class Last(Partitioner):
 
 
 @simulated
-async def test_what_needs_each_record_sees_each_record() -> None:
+async def test_plugins_see_each_record_of_send_many() -> None:
     seen: list[Any] = []
 
     class Interceptor(triokafka.ProducerInterceptor):
