@@ -80,7 +80,7 @@ def test_late_subscriber_gets_all_acls_and_a_snapshot_has_them() -> None:
     assert World().replay(*image_records(image)).acls == image.acls
 
 
-def test_super_user_may_do_everything_even_what_is_denied() -> None:
+def test_super_user_overrides_deny_acls() -> None:
     world = World(super_users="User:admin; User:CN=a,O=b ;")
     deny = ALICE_READS._replace(principal="User:*", operation=Op.ALL, permission_type=AclPermissionType.DENY)
     world.replay(acl_record(uuid.UUID(int=1), deny))

@@ -37,7 +37,7 @@ class Waiting:
         return self.partitions[key]
 
 
-def test_change_of_one_partition_is_looked_at_alone() -> None:
+def test_change_of_one_partition_is_checked_alone() -> None:
     waiting = Waiting()
     waiting.purgatory.check_and_complete(KEYS[7])
     assert waiting.looked_at == [KEYS[7]]
@@ -58,7 +58,7 @@ def test_fetch_that_waits_for_more_bytes_adds_up_all_partitions() -> None:
 
 
 @pytest.mark.parametrize("touched", [False, True])
-def test_fetch_whose_time_is_over_knows_whether_anything_has_changed(touched: bool) -> None:
+def test_expired_fetch_knows_whether_anything_has_changed(touched: bool) -> None:
     waiting = Waiting()
     if touched:
         waiting.purgatory.check_and_complete(KEYS[3])

@@ -1,4 +1,4 @@
-"""What one fetcher replicates from one leader: positions, delays, the fetch session. Pure: times are arguments."""
+"""The state of one fetcher of one leader: positions, delays, the fetch session. Pure: times are arguments."""
 
 from __future__ import annotations
 
