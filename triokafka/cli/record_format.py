@@ -136,7 +136,7 @@ class FormatReader:
         beside = [one for one, after in pairwise(parts) if isinstance(one, str) and isinstance(after, str)]
         inside = [part for part in parts if isinstance(part, bytes) and b"\n" in part]
         problem = (
-            f"%{twice[0]} stands there twice" if twice
+            f"%{twice[0]} occurs twice" if twice
             else "two tokens need a separator between them" if beside
             else "%R is binary and cannot be read from lines" if _NOT_READ in tokens
             else "a line ends at \\n, which may stand only at the end" if inside

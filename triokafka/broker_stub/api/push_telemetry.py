@@ -21,7 +21,7 @@ _EXPANSION = 16
 
 @handles(PushTelemetryRequest, versions=range(0, 1))
 async def push_telemetry(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
-    """Check that the push is due and wanted, and keep its values.
+    """Check that the push is due and matches its subscription, and keep its values.
 
     Does not read what a client pushes without a subscription. A thread reads the values, one push at a time.
     """

@@ -38,7 +38,7 @@ class ConsumerProtocolRebalance:
     is_settling: Final = False
     """Partitions to be revoked are held back one by one; the records of all others are returned meanwhile."""
     begins_to_join: Final = False
-    """A member that sends other topics makes nobody else send theirs."""
+    """A member that sends other topics does not make other members send theirs."""
 
     def __init__(
         self,
