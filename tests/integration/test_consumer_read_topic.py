@@ -150,7 +150,7 @@ def test_offsets_that_do_not_come_are_an_error_and_no_short_read(bootstrap: str,
     reader = triokafka.read_topic(
         filled, bootstrap_servers=bootstrap, start={0: 0}, end={0: RECORDS}, default_api_timeout_ms=1_000
     )
-    with pytest.raises(KafkaTimeoutError, match=f"stands at offset 334 of {RECORDS}"):
+    with pytest.raises(KafkaTimeoutError, match=f"is at offset 334 of {RECORDS}"):
         reader.read_all()
 
 

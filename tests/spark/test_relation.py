@@ -688,7 +688,7 @@ def test_a_range_that_does_not_come_in_time_is_an_error_and_no_short_result() ->
         (task,) = reader.partitions()
         broker.kill()
         with pytest.raises(
-            KafkaTimeoutError, match=r"no progress .* stands at offset 0 of 20.*kafkaConsumer.pollTimeoutMs"
+            KafkaTimeoutError, match=r"no progress .* is at offset 0 of 20.*kafkaConsumer.pollTimeoutMs"
         ):
             list(reader.read(task))
     finally:

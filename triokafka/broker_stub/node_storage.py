@@ -82,7 +82,7 @@ class NodeStorage:
         Raises:
             ConfigurationError, KafkaStorageError: see `LogManager.lock` and `NodeMetadata.open`.
         """
-        # Lock first: nobody else may write the metadata log.
+        # Lock first: no other process may write the metadata log.
         await self._world.run_in_thread(self._lock)
         directory = self.logs.data_directory(self.config.metadata_directory)
         usable = directory is not None and not directory.failure

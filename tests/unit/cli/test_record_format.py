@@ -64,6 +64,9 @@ def test_lines_are_read_by_the_same_format() -> None:
     [
         ("%k:%s", b"no separator", "no ':' where the format has it"),
         ("%p %s", b"x y", "'x' is not a partition"),
+        ("%p %s", b"99999999999 y", "'99999999999' is not a partition"),
+        ("%T %s", b"9" * 5_000 + b" y", "is not a timestamp"),
+        ("%h|%s", b"\xff=1|y", "is not UTF-8"),
         ("%t %s", b"payments y", "it is for topic 'payments'"),
         ("%h|%s", b"plain|y", "'plain' is not NAME=VALUE"),
         ("[%s]", b"[x] and more", "follows the end"),

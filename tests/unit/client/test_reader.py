@@ -138,7 +138,7 @@ async def test_an_end_that_never_comes_is_an_error_that_says_where_it_stands() -
     reader = RangeReader({T0: (0, 9)}, default_api_timeout_ms=4_000, **options)
     async with reader:
         assert (await anext(reader)).num_rows == 5
-        with pytest.raises(KafkaTimeoutError, match="t-0 stands at offset 5 of 9"):
+        with pytest.raises(KafkaTimeoutError, match="t-0 is at offset 5 of 9"):
             await anext(reader)
         cluster.write("t", 0, numbers(5, 9))
         assert (await anext(reader)).num_rows == 4

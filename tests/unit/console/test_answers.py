@@ -86,3 +86,15 @@ async def test_change_makes_answers_new(autojump_clock: trio.testing.MockClock) 
     await answers.get("k", cluster.ask)
     answers.forget()
     assert await answers.get("k", cluster.ask) == 2
+
+
+async def test_known_answer_is_returned_without_asking_while_it_is_fresh(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    cluster, answers = Cluster(0.5), Answers(trio.current_time)
+    assert answers.known("k") is None
+    await answers.get("k", cluster.ask)
+    await trio.sleep(4.9)
+    assert answers.known("k") == 1
+    await trio.sleep(0.2)
+    assert answers.known("k") is None

@@ -73,6 +73,7 @@ def _failed(
         Access(WRITE, ResourceType.TOPIC, lambda request: [topic.name for topic in request.v3_and_below_topics]),
     ],
     waits=True,
+    nodes_since=_BATCHED_SINCE,
     on_error=_failed,
 )
 async def add_partitions_to_txn(

@@ -21,7 +21,7 @@ _EXPANSION = 16
 
 @handles(PushTelemetryRequest, versions=range(0, 1))
 async def push_telemetry(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
-    """Check that the push is due and wanted, and keep its values.
+    """Check that the push is due and matches its subscription, and keep its values.
 
     Does not read what a client pushes without a subscription. A thread reads the values, one push at a time.
     """
@@ -43,7 +43,7 @@ async def push_telemetry(request: PushTelemetryRequest, context: RequestContext)
     context.yield_slot()
     try:
         async with context.broker.telemetry_reader:
-            points = await context.world.run_in_thread(_read, request.compression_type, request.metrics, limit)
+            points = await context.in_thread(_read, request.compression_type, request.metrics, limit)
     except (ValueError, CorruptRecordError, UnsupportedCodecError) as error:
         raise malformed(error) from None
     telemetry.take(instance, points)

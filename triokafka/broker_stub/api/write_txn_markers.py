@@ -39,6 +39,7 @@ def _failed(
     versions=range(1, 3),
     accesses=[or_cluster(AclOperation.ALTER), or_cluster(AclOperation.CLUSTER_ACTION)],
     waits=True,
+    nodes_since=0,
     on_error=_failed,
 )
 async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:

@@ -42,7 +42,7 @@ _QUOTAS: Final = {
 def request_samples(dispatcher: Dispatcher) -> Iterator[Sample]:
     """Yield the metrics of the requests of every API that a dispatcher serves."""
     for key in list(dispatcher.handlers):
-        dispatcher.load(key)  # also of APIs that nobody has asked for
+        dispatcher.load(key)  # also of APIs without a request so far
         yield from _api_samples(name := dispatcher.handlers[key].name, dispatcher.metrics.api(name))
     served = {handler.name for handler in dispatcher.handlers.values()}
     for name, metrics in dispatcher.metrics:

@@ -53,7 +53,7 @@ class Quorum:
     """State, log and voters of one node.
 
     ``high_watermark`` is the offset before which all records are known to be committed, -1 while unknown; it never
-    decreases. ``shutting_down`` is set when the node leaves the quorum for good.
+    decreases. ``shutting_down`` is set when the node leaves the quorum permanently.
 
     Args:
         stored: the election state of an earlier run.

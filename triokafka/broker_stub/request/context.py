@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.faults.faults import Faults
@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # imported when the first group or transactional id is used: 
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class RequestContext:
@@ -39,9 +41,10 @@ class RequestContext:
     size in bytes, header included.
 
     A handler that finds a quota exceeded sets ``throttle_ms``: the response carries it, and the broker does not read
-    from the connection for as long. ``parked_seconds`` is the time that the request waited; where ``counts_time`` is
-    False, all of its time may have been waiting. ``follower`` marks a fetch of another broker. A handler that may
-    answer for very many partitions, groups or keys counts them in ``items``.
+    from the connection for as long. ``parked_seconds`` is the time that the request waited. With ``counts_waits``, the
+    dispatcher counts all waits of the handler; otherwise `park` and `without_slot` count theirs. ``follower`` marks a
+    fetch of another broker. A handler that may answer for very many partitions, groups or keys counts them in
+    ``items``.
 
     ``token_authenticated`` says that the client used a delegation token, and ``forwarded`` that the request came in an
     Envelope.
@@ -60,7 +63,7 @@ class RequestContext:
     size: int = 0
     throttle_ms: int = 0
     parked_seconds: float = 0.0
-    counts_time: bool = True
+    counts_waits: bool = False
     received_at: float = 0.0
     follower: bool = False
     items: int = 0
@@ -264,11 +267,23 @@ class RequestContext:
         yield
         if self.slot is not None:
             await self.slot.resume()
-        self.parked_seconds += self.world.now() - parked_at
+        self._count_wait(parked_at)
 
     async def park(self, operation: DelayedOperation) -> None:
         """Wait until a delayed operation is complete, without holding a handler slot."""
         self.yield_slot()
         parked_at = self.world.now()
         await operation.wait()
-        self.parked_seconds += self.world.now() - parked_at
+        self._count_wait(parked_at)
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a function in a thread, whose time counts as work on the request."""
+        began_at = self.world.now()
+        result = await self.world.run_in_thread(function, *args)
+        if self.counts_waits:
+            self.parked_seconds -= self.world.now() - began_at
+        return result
+
+    def _count_wait(self, since: float) -> None:
+        if not self.counts_waits:
+            self.parked_seconds += self.world.now() - since

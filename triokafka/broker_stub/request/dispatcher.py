@@ -41,6 +41,7 @@ from triokafka.protocol.frames import SIZE_BYTES, RequestHeader, decode_request_
 from triokafka.protocol.message import Response
 from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.protocol.templates import FilledAnswer
+from triokafka.security.acl import AclOperation
 from triokafka.structs import Buffer
 from triokafka.world import FileSlice
 
@@ -157,6 +158,7 @@ class Dispatcher:
         now = self._world.now() if started_at is None else started_at
         request: Any
         handler: Handler[Any, Any] | None
+        waited = 0.0
         known = repeated.read(frame) if repeated is not None else None
         if known is not None:
             header, request = known.header, known.request
@@ -167,7 +169,7 @@ class Dispatcher:
                 if handler is None:
                     return self._refuse_api_versions(header, now)
                 if len(frame) > LARGE_BYTES:
-                    request, memory = await self._large_requests.decode(handler, frame, header, slot)
+                    request, memory, waited = await self._large_requests.decode(handler, frame, header, slot)
                     if charge is not None:
                         charge(memory)
                 else:
@@ -189,11 +191,12 @@ class Dispatcher:
             received_at=now if received_at is None else received_at,
             let_go=let_go,
             known=known,
+            parked_seconds=waited,
+            counts_waits=handler.counts_waits,
         )
         del frame  # only the request refers to its records now
         if handler.waits:
             slot.release()
-            context.counts_time = False
         if header.api_key == _FETCH_KEY:
             context.follower = _is_follower(request)
         if self._faults.armed and not context.follower:  # faults are for clients
@@ -314,10 +317,7 @@ class Dispatcher:
         if context is None:
             return
         worked = answer.done_at - context.now
-        # A request without a slot spends almost all of its time waiting.
-        remote = context.parked_seconds if context.counts_time else worked
-        if remote > worked:
-            remote = worked
+        remote = min(max(context.parked_seconds, 0.0), worked)
         throttle = answer.throttle_ms / 1000
         times: Times = (
             context.now - context.received_at,
@@ -342,8 +342,8 @@ class Dispatcher:
     ) -> Answer:
         """Apply the quotas, count errors and encode the response; with ``aside`` the caller does the latter two."""
         world, header = self._world, context.header
-        if self._client_quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
-            busy = world.now() - context.now - context.parked_seconds
+        if self._client_quotas.limits(QuotaKind.REQUEST) and response is not None and not self._is_of_node(context):
+            busy = max(world.now() - context.now - context.parked_seconds, 0.0)
             context.count_towards(QuotaKind.REQUEST, busy * 100)
         throttle_ms = context.throttle_ms
         if response is None:
@@ -388,6 +388,12 @@ class Dispatcher:
             answer.parts = []
         answer.delay_ms = fault.answer_delay_ms
         return answer
+
+    def _is_of_node(self, context: RequestContext) -> bool:
+        """Whether a node of the cluster sent the request. Such requests have no quota."""
+        nodes_since = self._apis[context.header.api_key].handler.nodes_since
+        claims = context.follower or (nodes_since is not None and context.version >= nodes_since)
+        return claims and not context.denied_for_cluster(AclOperation.CLUSTER_ACTION, audit=False)
 
     def _route(self, frame: Buffer) -> tuple[RequestHeader, Handler[Any, Any] | None]:
         """Return header and handler of a frame; the handler is None for ApiVersions in an unknown version."""

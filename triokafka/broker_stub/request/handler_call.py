@@ -10,6 +10,7 @@ from triokafka.broker_stub.faults.faults import INJECTED
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.deferred_response import DeferredResponse
 from triokafka.broker_stub.request.faulty_items import FaultyItems
+from triokafka.broker_stub.request.handler_time import CountedWaits
 from triokafka.broker_stub.request.large_requests import LARGE_BYTES
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.errors import BrokerResponseError
@@ -44,7 +45,10 @@ async def run_handler(
             _authorize(handler, request, context)
         if faulty and handler.api_key not in _FAULTS_BY_ITEM:
             return await _answer_with_faulty_items(handler, request, context)
-        response: Response | FilledAnswer | DeferredResponse | None = await handler.function(request, context)
+        work = handler.function(request, context)
+        response: Response | FilledAnswer | DeferredResponse | None = await (
+            CountedWaits(work, context, context.world.now) if context.counts_waits else work
+        )
         if type(response) is DeferredResponse and not may_defer:
             await context.park(response.operation)
             return response.finish()
@@ -73,7 +77,8 @@ async def _answer_with_faulty_items(
         raise fault.error(INJECTED)
     items = FaultyItems(faults, handler, context)
     items.take_out(request)
-    response: Response | None = await handler.function(request, context)
+    work = handler.function(request, context)
+    response: Response | None = await (CountedWaits(work, context, context.world.now) if context.counts_waits else work)
     items.put_in(response)
     return response
 

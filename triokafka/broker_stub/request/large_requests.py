@@ -37,36 +37,44 @@ class LargeRequests:
 
     async def decode(
         self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, slot: Slot
-    ) -> tuple[Any, int]:
-        """Decode a large request in bounded memory; return it and the memory that its elements take.
+    ) -> tuple[Any, int, float]:
+        """Decode a large request in bounded memory; return it, the memory of its elements, and the seconds of waiting.
 
         The event loop decodes requests that consist mostly of records. A thread decodes all others, one at a time,
         since each holds the interpreter for long. Waits while the decoded requests in progress take too much memory.
         """
         if handler.carries_records:
             try:
-                return _decode(handler, frame, header, _LITTLE_MEMORY)
+                return *_decode(handler, frame, header, _LITTLE_MEMORY), 0.0
             except ProtocolError:
                 pass  # malformed, or of many elements
         slot.release()  # small requests can run meanwhile
-        found = await self._decode_in_turn(handler, frame, header)
+        released_at = self._world.now()
+        request, memory, worked = await self._decode_in_turn(handler, frame, header)
         await slot.resume()
-        return found
+        return request, memory, self._world.now() - released_at - worked
 
     async def _decode_in_turn(
         self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader
-    ) -> tuple[Any, int]:
+    ) -> tuple[Any, int, float]:
+        """Decode a request in a thread; return it, the memory of its elements, and the seconds of work."""
         world, memory = self._world, self._memory
+
+        async def decode(most: int) -> tuple[Any, int, float]:
+            began_at = world.now()
+            request, taken = await world.run_in_thread(_decode, handler, frame, header, most)
+            return request, taken, world.now() - began_at
+
         most = memory.decoded_limit
         max_memory = max(_DECODED_TIMES * self._config.current.socket_request_max_bytes, LARGE_BYTES * MOST_MEMORY)
         if not most:
             async with self._turn:
-                return await world.run_in_thread(_decode, handler, frame, header, max_memory)
+                return await decode(max_memory)
         with trio.move_on_after(_DECODING_SECONDS):
             async with self._turn:
                 while memory.added > most:
                     await memory.wait_for_release()
-                return await world.run_in_thread(_decode, handler, frame, header, min(most, max_memory))
+                return await decode(min(most, max_memory))
         raise CloseConnectionError(
             f"a request of {len(frame)} bytes waited {_DECODING_SECONDS} s for memory to be decoded, which other large "
             "requests hold (queued.max.request.bytes); send smaller requests, or raise the limit"

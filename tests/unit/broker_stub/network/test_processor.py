@@ -539,8 +539,14 @@ async def test_times_of_a_request_are_cut_into_phases_that_add_up(
     bench = Bench(slots=1)
     purgatory = Purgatory("test", now_ms=0)
 
+    async def run_in_thread(function: Callable[..., Any], *args: Any) -> Any:
+        await trio.sleep(0.2)
+        return function(*args)
+
+    bench.world.run_in_thread = run_in_thread  # type: ignore[method-assign]
+
     async def work(request: HeartbeatRequest, context: RequestContext) -> None:
-        await trio.sleep(0.2)  # with the slot
+        await context.in_thread(len, "")  # with the slot
         if request.group_id == "parked":
             operation = Parked(10_000)
             purgatory.try_complete_else_watch(operation, ["key"], 0)

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
+from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.metadata.image import QuotaEntity
 from triokafka.broker_stub.quota_rate import QuotaRate
 from triokafka.broker_stub.request.quota_usage import QuotaUsage
@@ -29,6 +31,7 @@ from triokafka.protocol.api.describe_client_quotas import (
     DescribeClientQuotasRequest,
 )
 from triokafka.protocol.api.fetch import FetchResponse
+from triokafka.protocol.api.heartbeat import HeartbeatRequest
 from triokafka.protocol.api.list_groups import ListGroupsRequest
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from triokafka.protocol.api.produce import ProduceResponse
@@ -412,6 +415,45 @@ async def test_time_that_requests_take_is_counted_and_time_that_they_wait_is_not
         await alter(node, entity(user="test"), request_percentage=5.0)
         waiting = node.fetch_request("t", [0], version=11, max_wait_ms=600, min_bytes=1)
         assert (await node.call(waiting, 11)).throttle_time_ms == 0
+
+
+async def test_time_that_a_request_waits_for_the_controller_is_not_counted(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Kafka a forwarded request has no handler thread meanwhile; under this clock only waits take time."""
+    async with running_node() as node:
+        await alter(node, entity(user="test"), request_percentage=1.0)
+        create_topics = LocalControllerGateway.create_topics
+
+        async def slow(*args: Any, **options: Any) -> Any:
+            await trio.sleep(10)
+            return await create_topics(*args, **options)
+
+        monkeypatch.setattr(LocalControllerGateway, "create_topics", slow)
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+        started = trio.current_time()
+        assert (await node.call(request, 7)).throttle_time_ms == 0
+        assert trio.current_time() - started >= 10
+        assert node.broker.dispatcher.busy_seconds < 1
+
+
+async def test_requests_that_may_wait_for_groups_have_a_quota_as_well() -> None:
+    """Only their waits do not count."""
+    async with running_node() as node:
+        await alter(node, entity(user="test"), request_percentage=0.000_01)
+        answer = await node.call(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3)
+        assert answer.throttle_time_ms > 0
+
+
+async def test_requests_of_other_nodes_have_no_quota() -> None:
+    """A quota of all users must not slow replication down."""
+    async with running_node() as node:
+        await node.create("t")
+        await alter(node, entity(user=None), request_percentage=0.000_01)
+        follower = node.fetch_request("t", [0], version=11, max_wait_ms=0)
+        assert (await node.call(follower, 11)).throttle_time_ms > 0
+        follower.replica_id = 2
+        assert (await node.call(follower, 11)).throttle_time_ms == 0
 
 
 async def test_a_quota_that_is_so_already_writes_no_record() -> None:

@@ -70,7 +70,7 @@ def test_a_follower_joins_syncs_and_is_stable() -> None:
     assert [protocol.name for protocol in request.protocols] == ["range", "roundrobin"]
     assert (request.protocol_type, request.member_id, request.rebalance_timeout_ms) == ("consumer", "", 20)
     assert me.joined(accepted("other")) is JoinStep.SYNC
-    assert (me.state, me.deals, me.heartbeats, me.needs_rejoin) == (ClassicState.SYNCING, False, True, None)
+    assert (me.state, me.must_assign, me.heartbeats, me.needs_rejoin) == (ClassicState.SYNCING, False, True, None)
     assert me.sync({}).assignments == []
     assert me.synced(plan(T1)) is JoinStep.DONE
     assert (me.state, list(me.assignment.partitions)) == (ClassicState.STABLE, [T1])
@@ -80,9 +80,9 @@ def test_the_leader_assigns_for_all_members() -> None:
     me = member()
     me.join(["t"], [])
     me.joined(accepted("me"))
-    assert (me.deals, me.group_topics) == (True, ("t",))
-    dealt = me.deal({"t": 2})
-    request = me.sync(dealt)
+    assert (me.must_assign, me.group_topics) == (True, ("t",))
+    assignments = me.assign({"t": 2})
+    request = me.sync(assignments)
     plans = {item.member_id: list(decode_assignment(item.assignment).partitions) for item in request.assignments}
     assert plans == {"me": [T0], "other": [T1]}
 
@@ -91,7 +91,7 @@ def test_a_static_leader_that_returned_does_not_assign() -> None:
     me = member()
     me.join(["t"], [])
     me.joined(accepted("me", skip_assignment=True))
-    assert (me.is_leader, me.deals) == (True, False)
+    assert (me.is_leader, me.must_assign) == (True, False)
 
 
 @pytest.mark.parametrize(

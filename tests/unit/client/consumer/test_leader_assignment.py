@@ -1,4 +1,4 @@
-"""What a leader deals: by whose strategy, and in a thread that nobody waits for when the consumer is left."""
+"""The assignment of a leader: its strategy, and its thread, which a closing consumer does not wait for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from triokafka.protocol.api.sync_group import SyncGroupRequest
 from triokafka.world.system import RealWorld
 
 MANY = 1_000
-"""Partitions, so that they are dealt in a thread."""
+"""Number of partitions from which on a thread computes the assignment."""
 
 
 class StuckAssignor(RangeAssignor):
@@ -74,7 +74,7 @@ async def test_a_consumer_is_left_while_its_leader_assigns_in_a_thread_that_does
         assert not assignor.ended.is_set()
         assert len(broker.seen(LeaveGroupRequest)) == 1
         assert not broker.seen(SyncGroupRequest)
-        # What it deals at last is nothing to anybody.
+        # Its assignment is ignored.
         assignor.goes_on.set()
         assert await trio.to_thread.run_sync(assignor.ended.wait, 30)
         nursery.cancel_scope.cancel()
@@ -125,18 +125,18 @@ async def test_assignor_that_does_not_return_is_reported() -> None:
             async with triokafka.Consumer("t", **options, default_api_timeout_ms=200) as consumer:
                 await _until_dealing(consumer, assignor)
                 for _ in range(2):
-                    with pytest.raises(KafkaTimeoutError, match=r"dealing the partitions of group 'g'.*'stuck'"):
+                    with pytest.raises(KafkaTimeoutError, match=r"assigning the partitions of group 'g'.*'stuck'"):
                         await consumer.poll(timeout_ms=60_000)
                 consumer.unsubscribe()
-                assert not any("dealing" in trouble for trouble in consumer.health().troubles)
+                assert not any("assigning" in trouble for trouble in consumer.health().troubles)
                 consumer.subscribe("t")
-                with pytest.raises(KafkaTimeoutError, match=r"dealing the partitions of group 'g'.*'stuck'"):
+                with pytest.raises(KafkaTimeoutError, match=r"assigning the partitions of group 'g'.*'stuck'"):
                     await consumer.poll(timeout_ms=60_000)
                 assignor.goes_on.set()
                 while not consumer.assignment():
                     with contextlib.suppress(KafkaTimeoutError):  # the thread may take its time to return
                         await consumer.poll(timeout_ms=20)
-                assert not any("dealing" in trouble for trouble in consumer.health().troubles)
+                assert not any("assigning" in trouble for trouble in consumer.health().troubles)
         nursery.cancel_scope.cancel()
 
 
