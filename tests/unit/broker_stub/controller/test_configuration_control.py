@@ -3,6 +3,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 
@@ -328,7 +329,7 @@ def test_large_request_suggests_no_names_for_unknown_ones(monkeypatch: pytest.Mo
     searched: list[str] = []
     search = difflib.get_close_matches
 
-    def counted(name: str, known: Iterable[str], *rest: int, **options: float) -> list[str]:
+    def counted(name: str, known: Iterable[str], *rest: Any, **options: Any) -> list[str]:
         if known:
             searched.append(name)
         return search(name, list(known), *rest, **options)
