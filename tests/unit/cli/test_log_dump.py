@@ -126,7 +126,7 @@ def test_markers_of_transactions_are_named(directory: Path, dump: Dump) -> None:
     assert any(line.endswith("endTxnMarker: ABORT coordinatorEpoch: 5") for line in dump.out)
 
 
-def test_directory_stands_for_all_files_of_the_log(directory: Path, dump: Dump) -> None:
+def test_directory_means_all_files_of_the_log(directory: Path, dump: Dump) -> None:
     (directory / "notes.txt").write_text("not of a log")
     assert dump(directory) == 0
     kinds = {line.rpartition("/")[2].partition(".")[2] for line in dump.out if line.startswith("Dumping")}

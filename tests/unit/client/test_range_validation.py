@@ -149,7 +149,7 @@ async def test_brokers_that_know_no_epochs_are_read_as_they_are() -> None:
 
 
 @simulated
-async def test_a_leader_that_does_not_answer_at_once_is_asked_again() -> None:
+async def test_a_request_to_a_leader_that_does_not_answer_at_once_is_repeated() -> None:
     cluster, (_, second), options = await started(2)
     second.script(OffsetForLeaderEpochRequest, CLOSE, CLOSE)
     async with RangeReader({T0: (0, 100)}, **LITTLE, **options) as reader:
@@ -266,7 +266,7 @@ async def test_news_of_a_leader_say_nothing_of_the_topic() -> None:
 
 
 @simulated
-async def test_a_broker_that_is_asked_by_name_is_not_believed_before_its_ids_were_looked_at_again() -> None:
+async def test_answers_by_name_are_not_used_before_the_topic_ids_were_checked_again() -> None:
     """Before Fetch 13 (Kafka 3.1) an open session gives what the topic of that name has now: here all of the range
     comes before any metadata. The reader does not end as if it were what was wanted."""
     cluster, (broker,), options = await started()

@@ -132,7 +132,7 @@ async def test_a_deleted_start_is_an_error_that_names_it() -> None:
 
 
 @simulated
-async def test_an_end_that_never_comes_is_an_error_that_says_where_it_stands() -> None:
+async def test_an_end_that_is_never_reached_is_an_error_with_the_position() -> None:
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     reader = RangeReader({T0: (0, 9)}, default_api_timeout_ms=4_000, **options)

@@ -51,7 +51,7 @@ def test_java_on_the_path_is_found_behind_its_links(monkeypatch: pytest.MonkeyPa
     assert find_java() == Java(str(tmp_path / "jdk-21"), 21, "the path")
 
 
-def test_a_java_behind_a_version_managers_script_tells_its_home(
+def test_the_home_of_a_java_behind_a_version_managers_script_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As asdf and jenv have it: a script in a directory ``shims``, around which Spark would find no ``bin/java``."""
@@ -91,7 +91,7 @@ def test_java_error_names_unusable_installations_and_why(monkeypatch: pytest.Mon
     assert f"{old} is Java 8" in str(missing.value)
 
 
-def test_a_java_that_cannot_start_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_output_of_a_java_that_cannot_start_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its last lines say why, and are what a user has to mend."""
     broken = make_java(tmp_path / "broken")
     lines = ("first", "second", "libjli.so:", "no such file")

@@ -173,7 +173,7 @@ async def test_topics_that_may_not_be_deleted_stay() -> None:
         assert response.responses[0].error_code == DENIED
 
 
-async def test_id_stands_for_the_name_when_the_authorizer_is_asked() -> None:
+async def test_authorizer_gets_the_name_for_an_id() -> None:
     """The name is told to who may see the topic only."""
     for also, told in (([], "no"), ([AclOperation.DESCRIBE], None)):
         async with running_node(authorizer=Denying([AclOperation.DELETE, *also], ["no"])) as node:

@@ -309,7 +309,7 @@ def test_a_deleted_log_is_renamed_and_removed_later() -> None:
     assert not world.storage.exists(f"/data/{renamed}")
 
 
-def test_a_deleted_log_can_be_made_again_at_once() -> None:
+def test_a_deleted_log_can_be_created_again_at_once() -> None:
     logs = started(DiskWorld())
     fill(logs.create(A0), 3)
     logs.delete(A0)

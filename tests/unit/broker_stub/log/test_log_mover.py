@@ -359,7 +359,7 @@ async def test_a_copy_of_another_topic_s_log_is_removed() -> None:
     assert folders(world, "/two") == []
 
 
-async def test_a_whole_copy_is_kept_whatever_is_back_of_a_former_topic() -> None:
+async def test_a_complete_copy_is_kept_whatever_remains_of_a_former_topic() -> None:
     """What it was a copy of is gone already: it is the log."""
     world = DiskWorld()
     former = started(world, "/three")

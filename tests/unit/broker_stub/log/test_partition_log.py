@@ -768,7 +768,7 @@ def test_a_full_disk_refuses_the_append_and_nothing_else() -> None:
     assert offsets(open_log(storage)) == list(range(6))
 
 
-def test_a_disk_that_fails_to_take_back_half_a_write_is_asked_again() -> None:
+def test_a_failed_removal_of_half_a_write_is_repeated() -> None:
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 2)

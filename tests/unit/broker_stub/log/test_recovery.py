@@ -85,7 +85,7 @@ def test_a_tail_of_zeros_is_cut() -> None:
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("content", [None, b"\xff" * 24, b"\0" * 24, b"\0\0\0"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_missing_or_senseless_index_is_rebuilt(suffix: str, content: bytes | None, clean: bool) -> None:
+def test_a_missing_or_damaged_index_is_rebuilt(suffix: str, content: bytes | None, clean: bool) -> None:
     storage, bases = stored()
     for base in bases:
         storage.remove(path(base, suffix))

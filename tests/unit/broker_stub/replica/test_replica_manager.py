@@ -177,7 +177,7 @@ async def test_produce_to_this_broker_alone_is_not_parked() -> None:
     assert bench.replicas.produce_purgatory.watched == 0
 
 
-async def test_timeout_tells_replicated_partitions_from_those_that_are_not(autojump_clock: object) -> None:
+async def test_timeout_distinguishes_replicated_partitions_from_others(autojump_clock: object) -> None:
     """Mixed result; the records stay in the log all the same."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)), topic("b", replicas=(NODE, 2)))

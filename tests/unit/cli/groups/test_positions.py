@@ -134,7 +134,7 @@ def test_empty_groups_are_reported_in_one_sentence() -> None:
     ]
 
 
-def test_nothing_is_said_about_a_stable_group() -> None:
+def test_nothing_is_reported_about_a_stable_group() -> None:
     assert remarks([group_in("Stable")]) == []
 
 

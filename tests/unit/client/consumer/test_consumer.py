@@ -68,7 +68,7 @@ async def take(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 
 
 @simulated
-async def test_a_poll_whose_time_is_over_before_it_waits_lets_others_have_a_turn(
+async def test_a_poll_without_time_left_lets_other_tasks_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Otherwise nobody fetches for one with so much to look after that this takes as long as it would wait."""
@@ -1085,7 +1085,7 @@ async def test_assignment_computed_in_a_thread_does_not_affect_the_next_membersh
         inside.remove(function)
         if fails and not failed:
             failed.append(function)
-            raise ConfigurationError("what was dealt is wrong")
+            raise ConfigurationError("the assignment is wrong")
         return function()
 
     options["world"].run_in_thread = run

@@ -146,7 +146,7 @@ async def test_a_static_member_leaves_only_for_now() -> None:
 
 
 @simulated
-async def test_a_new_subscription_is_said_at_once_and_an_ended_one_leaves() -> None:
+async def test_a_new_subscription_is_sent_at_once_and_an_ended_one_leaves() -> None:
     cluster, broker, options = await started(t=1, u=1)
     listener = Listener()
     async with triokafka.Consumer(**options) as consumer:

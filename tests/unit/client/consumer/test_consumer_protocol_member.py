@@ -245,7 +245,7 @@ def test_the_same_target_again_is_no_news() -> None:
 # ---------------------------------------------------------------- what it wants
 
 
-def test_another_subscription_is_said_at_once() -> None:
+def test_another_subscription_is_sent_at_once() -> None:
     rig = Rig().stable()
     assert rig.member.subscribe(SubscribedTo(("t", "u")))
     assert rig.waits == 0

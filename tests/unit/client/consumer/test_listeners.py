@@ -201,7 +201,7 @@ async def test_a_listener_that_does_not_say_where_to_begin_leaves_the_error_to_t
 
 
 @simulated
-async def test_an_error_about_positions_that_were_sought_meanwhile_is_none() -> None:
+async def test_an_error_about_positions_before_a_seek_is_ignored() -> None:
     cluster, _, options = await started(t=1)
     cluster.write("t", 0, [b"0", b"1", b"2"])
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}) as consumer:

@@ -105,7 +105,7 @@ async def test_a_slow_record_holds_back_the_commit_of_those_behind_it_only() -> 
 
 
 @simulated
-async def test_no_more_is_in_hand_than_may_be_and_the_member_stays_alive() -> None:
+async def test_no_more_records_are_handed_out_than_allowed_and_the_member_stays() -> None:
     cluster, broker, options = await started()
     in_hand = most = 0
 

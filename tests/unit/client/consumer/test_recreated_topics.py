@@ -123,7 +123,7 @@ class _Nobody:
     """Stands for the network, which is not asked."""
 
 
-def test_a_broker_that_is_behind_makes_nothing_anew() -> None:
+def test_a_broker_that_is_behind_creates_nothing_again() -> None:
     """Nor does one that does not tell ids, or does not know the topic now; another subscription begins anew."""
     subscription = SubscriptionState()
     watch = SubscribedTopics(cast("NetworkClient", _Nobody()), subscription, FailureTracker())

@@ -1,4 +1,4 @@
-"""What the leader deals, as the metadata has it."""
+"""The partitions that a leader assigns: those of its metadata."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_starting_offsets_of_a_stream(text: str, bound: object) -> None:
     assert parse({"startingOffsets": text}, streaming=True).starting == bound
 
 
-def test_a_stream_may_start_where_a_group_stands() -> None:
+def test_a_stream_may_start_at_the_committed_offsets_of_a_group() -> None:
     options = {"startingOffsets": "group", "commitGroupId": "lag"}
     assert parse(options, streaming=True).starting == AtGroup("lag")
     assert parse({**options, "kafka.group.id": "old"}, streaming=True).starting == AtGroup("old")
