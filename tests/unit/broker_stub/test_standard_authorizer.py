@@ -109,6 +109,16 @@ def test_only_super_users_are_answered_before_the_acls_are_loaded() -> None:
         world.allows("User:alice", Op.READ)
 
 
+def test_refusal_of_a_node_before_the_acls_are_loaded_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(loaded=False, super_users="User:admin")
+    for operation in (Op.READ, Op.CLUSTER_ACTION, Op.CLUSTER_ACTION):
+        with pytest.raises(UnknownError, match="not loaded"):
+            world.authorizer.allows("User:ANONYMOUS", HOST, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    [line] = caplog.messages
+    assert "User:ANONYMOUS" in line
+    assert line.endswith("Add the principals of all nodes to super.users.")
+
+
 @pytest.mark.parametrize("kind", [TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID])
 def test_authorized_operations_are_those_that_the_type_has(kind: ResourceType) -> None:
     everything = AllowAll().allowed_operations("User:alice", HOST, kind, CLUSTER_NAME)

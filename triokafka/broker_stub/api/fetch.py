@@ -177,6 +177,9 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
                 replicas.traffic.given(key.topic, given)
     results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
     results.update(failed)
+    if many:
+        for _ in session.prepare(results):
+            await trio.lowlevel.checkpoint()
     answered = session.respond(results, broker.world.now())
     context.items = len(answered.outcomes)
     response = FetchResponse(

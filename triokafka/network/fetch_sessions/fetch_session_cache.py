@@ -7,7 +7,7 @@ by id from 13; a session does not change from one to the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
@@ -24,6 +24,7 @@ EVICTION_SECONDS: Final = 120.0
 MAX_PARTITIONS: Final = 500_000
 """Partitions in all sessions together, about 200 MB. Those of followers count, but the limit does not hold for them."""
 _REFUSED_SECONDS: Final = 1.0
+_PREPARED_AT_ONCE: Final = 500
 
 TopicKey: TypeAlias = str | UUID
 PartitionKey: TypeAlias = tuple[TopicKey, int]
@@ -138,6 +139,10 @@ class FetchContext(Generic[Outcome]):
     def __init__(self, partitions: Iterable[WantedPartition]) -> None:
         self.partitions: list[WantedPartition] = list(partitions)
 
+    def prepare(self, outcomes: Mapping[PartitionKey, Outcome]) -> Iterator[None]:
+        """Do the long part of `respond` ahead, for very many partitions; yields between two steps."""
+        return iter(())
+
     def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
         """Return the response for the results of reading `partitions` (in their order)."""
         return Answered(NO_SESSION, 0, outcomes)
@@ -176,6 +181,18 @@ class _FullContext(FetchContext[Outcome]):
         self._cache = cache
         self._privileged = privileged
         self._by_topic_id = by_topic_id
+        self._prepared: dict[PartitionKey, _Cached] | None = None
+
+    def prepare(self, outcomes: Mapping[PartitionKey, Outcome]) -> Iterator[None]:
+        prepared: dict[PartitionKey, _Cached] = {}
+        for number, wanted in enumerate(self.partitions, 1):
+            cached = prepared[wanted.key] = _Cached(wanted)
+            outcome = outcomes.get(wanted.key)
+            if outcome is not None:
+                cached.told(outcome)
+            if number % _PREPARED_AT_ONCE == 0:
+                yield
+        self._prepared = prepared
 
     def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
         session = self._cache.try_create(
@@ -183,11 +200,10 @@ class _FullContext(FetchContext[Outcome]):
         )
         if session is None:
             return Answered(NO_SESSION, 0, outcomes)
-        for wanted in self.partitions:
-            cached = session.partitions[wanted.key] = _Cached(wanted)
-            outcome = outcomes.get(wanted.key)
-            if outcome is not None:
-                cached.told(outcome)
+        if self._prepared is None:
+            for _ in self.prepare(outcomes):
+                pass
+        session.partitions = self._prepared or {}
         self._cache.cached_partitions += len(session.partitions)
         return Answered(session.id, 0, outcomes)
 
