@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from triokafka.client.admin import AdminClient, ConfigResource, NewTopic
     from triokafka.client.consumer import Consumer
     from triokafka.client.consumer.deserialization import UndeserializedBytes
-    from triokafka.client.consumer.listener import ConsumerInterceptor, ConsumerRebalanceListener
+    from triokafka.client.consumer.interceptors import ConsumerInterceptor
     from triokafka.client.consumer.process_partitions import process_partitions
+    from triokafka.client.consumer.rebalance_listener import ConsumerRebalanceListener
     from triokafka.client.consumer.subscription import SubscriptionPattern
     from triokafka.client.deliveries import Deliveries, Delivery, OffsetRange
     from triokafka.client.process_transactions import process_transactions
@@ -82,8 +83,8 @@ _HOMES: Final[dict[str, str]] = {
     "ConfigResource": "triokafka.client.admin",
     "Consumer": "triokafka.client.consumer",
     "ConsumerGroupMetadata": "triokafka.structs",
-    "ConsumerInterceptor": "triokafka.client.consumer.listener",
-    "ConsumerRebalanceListener": "triokafka.client.consumer.listener",
+    "ConsumerInterceptor": "triokafka.client.consumer.interceptors",
+    "ConsumerRebalanceListener": "triokafka.client.consumer.rebalance_listener",
     "ConsumerRecord": "triokafka.records",
     "Deliveries": "triokafka.client.deliveries",
     "Delivery": "triokafka.client.deliveries",

@@ -154,7 +154,7 @@ class LoopThread:
             except Exception as error:
                 outcome = error
             finally:
-                # Also when the whole loop is torn down: a caller must never wait for nobody.
+                # Also when the whole loop is torn down: no caller must wait forever.
                 handed.put(outcome)
 
         if not self.soon(self._start, pump, (), "iteration"):
@@ -198,7 +198,7 @@ class LoopThread:
             except Exception as error:
                 failure = error
             finally:
-                # Also when the whole loop is torn down: a caller must never wait for nobody.
+                # Also when the whole loop is torn down: no caller must wait forever.
                 outcome.put((result, failure))
 
         if not self.soon(self._start, run, (), f"feeding {getattr(work, '__qualname__', work)}"):

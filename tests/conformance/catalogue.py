@@ -75,7 +75,7 @@ class Outcome:
     text: str = ""
     trace: str = ""
     code: int | None = None
-    """Kafka's code, if the scenario ended with an error that the client handed out."""
+    """Kafka's code, if the scenario ended with an error that the client handed out, or waited in vain after one."""
 
 
 _registered: dict[str, Scenario] = {}
@@ -146,7 +146,9 @@ class Case:
                     return
             except Refused as refusal:
                 problem = refusal
-            assert time.monotonic() < deadline, f"it did not come to be within {self.client.patience} s ({problem})"
+            if time.monotonic() >= deadline:
+                text = f"it did not come to be within {self.client.patience} s ({problem})"
+                raise AssertionError(text) from problem
             time.sleep(0.01)
 
     def send(self, topic: str, messages: Sequence[Message], **options: Any) -> list[Delivered]:
@@ -269,7 +271,8 @@ def run(
             outcomes.append(Outcome("not offered", str(missing)))
         except BaseException as problem:
             text = f"{type(problem).__name__}: {problem}".strip().partition("\n")[0][:300]
-            code = problem.code if isinstance(problem, Refused) else None
+            refusal = problem if isinstance(problem, Refused) else problem.__cause__
+            code = refusal.code if isinstance(refusal, Refused) else None
             outcomes.append(Outcome("failed", text, traceback.format_exc(), code))
         else:
             outcomes.append(Outcome("passed"))

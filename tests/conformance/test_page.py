@@ -20,7 +20,7 @@ def test_results_are_of_the_scenarios_as_they_are() -> None:
     assert kept == {one.name: one.digest for one in scenarios()}
 
 
-def test_there_are_as_many_scenarios_as_were_asked_for() -> None:
+def test_there_are_as_many_scenarios_as_were_requested() -> None:
     """Sixty, and thirty that pass with the Java client."""
     kept = results.stored()["scenarios"].values()
     passed = [one for one in kept if one["outcomes"]["triokafka"]["Java"][0] == "passed"]
@@ -41,7 +41,7 @@ def test_our_broker_and_apache_kafka_failed_nowhere() -> None:
             assert all(outcome[0] != "failed" for outcome in one["outcomes"][broker].values()), f"{name} on {broker}"
 
 
-def test_what_a_client_does_not_offer_does_not_depend_on_the_broker() -> None:
+def test_clients_lack_the_same_features_on_every_broker() -> None:
     """Or else a broker could hide behind a client."""
     for name, one in results.stored()["scenarios"].items():
         for client in results.CLIENTS:

@@ -70,7 +70,7 @@ async def read_until(consumer: triokafka.Consumer, value: bytes) -> None:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.resource.name}-{case.operation.name}")
-async def test_group_member_names_what_is_denied_and_another_goes_on_afterwards(case: Case, protocol: str) -> None:
+async def test_denied_group_member_names_the_resource_and_another_member_continues(case: Case, protocol: str) -> None:
     async with guarded_broker() as broker:
         alice = broker.client_options("alice", mechanism="PLAIN")
         group: dict[str, Any] = {

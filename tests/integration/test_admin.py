@@ -214,7 +214,7 @@ async def test_unreachable_cluster_gives_a_sentence_in_time() -> None:
                 await admin.list_topics()
 
 
-async def test_leaders_and_reassignments_are_asked_for(bootstrap: str, topic: str) -> None:
+async def test_leaders_and_reassignments_are_requested(bootstrap: str, topic: str) -> None:
     """(KIP-455, KIP-460) With one broker nothing can move."""
     with trio.fail_after(60):
         async with admin_of(bootstrap) as admin:
@@ -321,7 +321,7 @@ async def test_resources_with_a_configuration_are_listed_and_values_reset(bootst
             await admin.reset_configs({group: ["consumer.session.timeout.ms"]})
 
 
-async def test_members_are_put_out_of_a_group(bootstrap: str, topic: str, group: str) -> None:
+async def test_members_are_removed_of_a_group(bootstrap: str, topic: str, group: str) -> None:
     """(KIP-345)"""
     with trio.fail_after(60):
         async with admin_of(bootstrap) as admin:

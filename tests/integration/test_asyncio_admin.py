@@ -58,6 +58,9 @@ def test_groups_and_records_are_administered(bootstrap: str, topic: str, group: 
             assert described.groups[0][1:3] == (group, "Stable")
             assert len(described.groups[0][5]) == 1
             assert await admin.list_consumer_group_offsets(group) == {partition: (1, "")}
+            other = TopicPartition(topic, 7)
+            asked = await admin.list_consumer_group_offsets(group, partitions=[other, partition])
+            assert asked == {other: (-1, ""), partition: (1, "")}
             assert await admin.find_coordinator(group) >= 0
         assert await admin.delete_records({partition: RecordsToDelete(2)}) == {partition: 2}
         await admin.close()

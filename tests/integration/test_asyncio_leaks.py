@@ -10,6 +10,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -102,8 +103,8 @@ TRANSACTION_CALLS: dict[str, Callable[[AIOKafkaProducer, str], Coroutine[Any, An
     "transaction": lambda producer, topic: transact(producer, topic, "block"),
 }
 CONSUMER_CALLS: dict[str, Callable[[AIOKafkaConsumer, str], Coroutine[Any, Any, Any]]] = {
-    "getone": lambda consumer, topic: consumer.getone(),
-    "getmany": lambda consumer, topic: consumer.getmany(timeout_ms=1_000),
+    "getone": lambda consumer, topic: from_the_beginning(consumer, topic, consumer.getone),
+    "getmany": lambda consumer, topic: from_the_beginning(consumer, topic, partial(consumer.getmany, timeout_ms=1_000)),
     "commit": lambda consumer, topic: consumer.commit({TopicPartition(topic, 0): 0}),
     "committed": lambda consumer, topic: consumer.committed(TopicPartition(topic, 0)),
     "position": lambda consumer, topic: consumer.position(TopicPartition(topic, 0)),
@@ -115,6 +116,12 @@ CONSUMER_CALLS: dict[str, Callable[[AIOKafkaConsumer, str], Coroutine[Any, Any, 
     "topics": lambda consumer, topic: consumer.topics(),
     "stop": lambda consumer, topic: consumer.stop(),
 }
+
+
+async def from_the_beginning(consumer: AIOKafkaConsumer, topic: str, call: Callable[[], Any]) -> None:
+    """Seek, so that the record of the call is not there yet, and call."""
+    consumer.seek(TopicPartition(topic, 0), 0)
+    await call()
 
 
 async def send_and_flush(producer: AIOKafkaProducer, topic: str) -> None:

@@ -55,7 +55,9 @@ def filled(bootstrap: str, topic: str) -> Partition:
     return Partition(topic, 0)
 
 
-def test_calls_take_and_refuse_what_those_of_kafka_python_do(admin: KafkaAdminClient, filled: Partition) -> None:
+def test_calls_accept_and_refuse_the_same_arguments_as_kafka_pythons(
+    admin: KafkaAdminClient, filled: Partition
+) -> None:
     group = f"group of {filled.topic}"
     without_epoch = OffsetAndMetadata(3, "", None)  # type: ignore[arg-type]
     assert admin.alter_group_offsets(group, {filled: without_epoch}) == {filled: NoError}
@@ -321,7 +323,7 @@ def test_transactions_are_listed_described_and_aborted(
         admin.describe_transactions(["nobody"])
 
 
-def test_what_is_not_there_says_so(admin: KafkaAdminClient) -> None:
+def test_unsupported_calls_and_missing_items_raise_descriptive_errors(admin: KafkaAdminClient) -> None:
     for call in (admin.api_versions, lambda: admin.get_broker_version_data(1)):
         with pytest.raises(UnsupportedVersionError, match="yet"):
             call()

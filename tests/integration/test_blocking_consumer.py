@@ -54,7 +54,9 @@ def test_poll_gives_at_most_max_records_in_order(consumer: KafkaConsumer, filled
     assert consumer.highwater(filled) == 3_000
 
 
-def test_iterating_and_polling_go_on_where_the_other_stopped(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+def test_iterating_and_polling_continue_where_the_other_stopped(
+    consumer: KafkaConsumer, filled: TopicPartition
+) -> None:
     assert next(consumer).offset == 0
     assert next(consumer).offset == 1
     assert consumer.position(filled) == 2
@@ -63,7 +65,7 @@ def test_iterating_and_polling_go_on_where_the_other_stopped(consumer: KafkaCons
     assert consumer.position(filled) == 3_000
 
 
-def test_seeking_drops_what_was_taken_over(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+def test_seek_drops_prefetched_records(consumer: KafkaConsumer, filled: TopicPartition) -> None:
     consumer.poll(10_000, max_records=1)
     consumer.seek(filled, 2_990)
     assert [record.offset for record in consumer] == list(range(2_990, 3_000))
@@ -154,9 +156,7 @@ def test_bootstrap_servers_may_have_a_scheme(bootstrap: str, form: str) -> None:
         KafkaConsumer(bootstrap_servers=servers).close()
 
 
-def test_deserializers_run_in_the_thread_that_polls_and_stop_at_what_they_cannot_read(
-    bootstrap: str, topic: str
-) -> None:
+def test_deserializers_run_in_the_polling_thread_and_stop_at_unreadable_values(bootstrap: str, topic: str) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         for value in (b"1", b"2", b"no json", b"4"):
             producer.send(topic, value)
@@ -179,7 +179,9 @@ def test_deserializers_run_in_the_thread_that_polls_and_stop_at_what_they_cannot
     assert threads == {threading.get_ident()}
 
 
-def test_a_group_goes_on_where_the_last_consumer_committed(bootstrap: str, filled: TopicPartition, group: str) -> None:
+def test_a_group_continues_where_the_last_consumer_committed(
+    bootstrap: str, filled: TopicPartition, group: str
+) -> None:
     options: dict[str, Any] = {
         "bootstrap_servers": bootstrap,
         "group_id": group,
@@ -201,9 +203,7 @@ def test_a_group_goes_on_where_the_last_consumer_committed(bootstrap: str, fille
         assert second.committed(filled, metadata=True) == OffsetAndMetadata(50, "note", -1)
 
 
-def test_auto_commit_commits_what_was_handed_out_and_no_more(
-    bootstrap: str, filled: TopicPartition, group: str
-) -> None:
+def test_auto_commit_commits_only_returned_records(bootstrap: str, filled: TopicPartition, group: str) -> None:
     options: dict[str, Any] = {
         "bootstrap_servers": bootstrap,
         "group_id": group,
@@ -266,7 +266,7 @@ def test_listeners_run_in_the_polling_thread_and_may_use_the_consumer(
         assert other.committed(filled) == 2_005
 
 
-def test_what_a_listener_raises_poll_raises(bootstrap: str, filled: TopicPartition, group: str) -> None:
+def test_poll_raises_the_error_of_a_rebalance_listener(bootstrap: str, filled: TopicPartition, group: str) -> None:
     class Listener(ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: Any) -> None:
             pass
@@ -340,7 +340,7 @@ def test_configurations_are_checked_as_kafka_python_does(bootstrap: str, options
         KafkaConsumer(bootstrap_servers=bootstrap, **options)
 
 
-def test_a_rebalance_takes_part_of_what_was_taken_over_and_nothing_is_read_twice(
+def test_rebalance_revokes_partly_consumed_partitions_and_no_record_is_read_twice(
     bootstrap: str, topic: str, group: str
 ) -> None:
     """A consumer in the middle of thousands of records gives partitions away, with positions of what it handed out."""

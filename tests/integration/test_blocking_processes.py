@@ -40,7 +40,7 @@ def count(bootstrap: str, topic: str) -> int:
         return consumer.end_offsets([partition])[partition]
 
 
-def test_what_was_sent_is_delivered_at_the_end_of_a_program_that_closes_nothing(bootstrap: str, topic: str) -> None:
+def test_records_are_delivered_when_a_program_ends_without_closing_its_producer(bootstrap: str, topic: str) -> None:
     program = """
 import sys
 from triokafka.blocking import KafkaProducer
@@ -52,7 +52,7 @@ for number in range(1000):
     assert count(bootstrap, topic) == 1_000
 
 
-def test_a_producer_that_nobody_has_any_more_delivers_what_was_sent(bootstrap: str, topic: str) -> None:
+def test_garbage_collected_producer_delivers_its_records(bootstrap: str, topic: str) -> None:
     program = """
 import gc, sys, threading, time
 from triokafka.blocking import KafkaProducer

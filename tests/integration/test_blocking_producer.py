@@ -86,9 +86,7 @@ def test_callbacks_run_before_get_and_flush_return_and_may_use_the_producer(boot
         assert seen[-1].offset == 0  # of what is settled, at once
 
 
-def test_every_record_of_many_is_told_of_once_with_its_place_in_the_order_of_its_partition(
-    bootstrap: str, topic: str
-) -> None:
+def test_each_callback_runs_once_with_the_offset_of_its_record(bootstrap: str, topic: str) -> None:
     told: list[tuple[int, Any]] = []
     with KafkaProducer(bootstrap_servers=bootstrap, batch_size=2_000) as producer:
         for index in range(3_000):

@@ -59,7 +59,7 @@ async def test_cold_log_of_many_segments_is_read_as_it_was_written(tmp_path: Pat
         assert await read(broker.bootstrap_servers, "t", RECORDS) == expected
 
 
-async def test_segment_that_somebody_shortened_fails_alone(tmp_path: Path) -> None:
+async def test_truncated_segment_file_fails_only_its_partition(tmp_path: Path) -> None:
     """The broker lives, and its other partitions are read (design rule 5)."""
     async with running_broker(world=RealWorld(), log_dirs=(str(tmp_path),)) as broker:
         for topic in ("whole", "short"):

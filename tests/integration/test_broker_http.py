@@ -80,7 +80,7 @@ def test_node_that_is_only_a_controller_serves_metrics() -> None:
     assert 'kafka_server_socket_server_metrics_connection_count{listener="CONTROLLER"}' in text
 
 
-def test_control_on_all_interfaces_prints_a_token_and_asks_for_it() -> None:
+def test_control_on_all_interfaces_prints_a_token_and_requires_it() -> None:
     with broker("--control", "0.0.0.0:0") as lines:
         ready, control, token = (next(lines).split() for _ in range(3))
         assert (ready[0], control[0], token[0]) == ("ready", "control", "token")

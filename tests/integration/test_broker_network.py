@@ -156,7 +156,7 @@ def test_full_broker_accepts_again_once_a_connection_ends() -> None:
     simulate(scenario)
 
 
-def test_one_byte_a_second_and_a_client_that_never_reads_hold_nobody_up() -> None:
+def test_slow_sender_and_non_reading_client_do_not_delay_others() -> None:
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, num_partitions=500) as broker:
@@ -204,7 +204,7 @@ def test_broken_frame_closes_only_its_connection() -> None:
     simulate(scenario)
 
 
-def test_stopping_answers_what_waits_before_it_closes() -> None:
+def test_stop_answers_parked_requests_before_it_closes_connections() -> None:
     """A parked fetch is answered, an idle connection cut."""
 
     async def scenario(world: Simulation) -> None:

@@ -121,7 +121,7 @@ async def soak(broker: BrokerProcess, rounds: int) -> int:
 
 
 @pytest.mark.parametrize("rounds", [4, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(0)])])
-def test_what_a_broker_holds_does_not_grow_with_what_it_has_done(tmp_path: Path, rounds: int) -> None:
+def test_resources_of_a_broker_do_not_grow_with_its_work(tmp_path: Path, rounds: int) -> None:
     """Files and tasks are the same after each round; memory is, but for what the allocator keeps."""
     broker = BrokerProcess(tmp_path, settings=_SETTINGS, controlled=True)
     broker.start()

@@ -151,7 +151,7 @@ async def test_file_in_place_of_the_data_directory_is_a_sentence(tmp_path: Path)
             pass
 
 
-async def test_failure_of_a_part_stops_the_broker_and_is_told(
+async def test_failure_of_a_part_stops_the_broker_and_is_raised(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The process is not left running without serving."""

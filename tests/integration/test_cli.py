@@ -117,7 +117,7 @@ class TestTopics:
         done = tool("consume", "smoke", "--from-beginning", "--max-messages", "2")
         assert done == (0, "first line\nsecond line\n", "Processed a total of 2 messages\n")
 
-    def test_topic_is_created_as_told(self, tool: Tool) -> None:
+    def test_topic_is_created_with_the_given_options(self, tool: Tool) -> None:
         done = tool("topics", "create", "tp.one", "--partitions", "3", "--config", "retention.ms=5")
         assert done.status == 0 and "metric names do not distinguish '.' and '_'" in done.err
         tool.ok("topics", "create", "tp-assigned", "--replica-assignment", "1,1")
@@ -131,7 +131,7 @@ class TestTopics:
             for number in (0, 1)
         ]
 
-    def test_exactly_one_action_is_asked_for(self, tool: Tool) -> None:
+    def test_exactly_one_action_is_requested(self, tool: Tool) -> None:
         assert tool("topics").status == 2
         assert "No such command 'crate'" in tool("topics", "crate", "x").err
 
@@ -185,7 +185,7 @@ class TestTopics:
         (row,) = json.loads(tool.ok("topics", "list", "ls-a", "--output", "json"))
         assert (row["name"], row["internal"], len(row["id"])) == ("ls-a", False, 22)
 
-    def test_describe_reports_only_what_is_asked_for(self, tool: Tool) -> None:
+    def test_describe_reports_only_the_requested_topics(self, tool: Tool) -> None:
         tool.ok("topics", "create", "rep-plain", "--partitions", "2")
         tool.ok("topics", "create", "rep-strict", "--config", "min.insync.replicas=2")
         describe = ("topics", "describe", "rep-.*")
@@ -391,7 +391,7 @@ class TestProduceAndConsume:
         )
         assert shown.splitlines() == ["a\t1", "null\tno separator", "empty\t"]
 
-    def test_record_that_is_not_acknowledged_is_told_and_the_status_is_1(self, tool: Tool) -> None:
+    def test_unacknowledged_record_is_reported_with_status_1(self, tool: Tool) -> None:
         tool.ok("topics", "create", "small", "--config", "max.message.bytes=200")
         done = tool("produce", "small", "--linger-ms", "0", "--sync", stdin=f"short\n{'x' * 500}\nshort\n")
         assert done.status == 1
@@ -414,14 +414,14 @@ class TestProduceAndConsume:
             "produce", "options", "--property", "parse.keys=true", status=2
         )
 
-    def test_line_that_is_too_large_is_told_and_the_next_ones_are_sent(self, tool: Tool) -> None:
+    def test_too_large_line_is_reported_and_the_next_ones_are_sent(self, tool: Tool) -> None:
         done = tool("produce", "large", stdin=f"one\n{'x' * 2_000_000}\nthree\n")
         assert done.status == 1
         assert "line 2 was not acknowledged: a record of up to 2000036 bytes" in done.err
         assert done.err.endswith("2 records acknowledged\n")
         assert tool.ok("consume", "large", "--from-beginning", "--max-messages", "2") == "one\nthree\n"
 
-    def test_line_without_an_end_takes_no_more_memory_and_is_told(
+    def test_endless_line_takes_bounded_memory_and_is_reported(
         self, tool: Tool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """As ``triokafka produce t < /dev/zero``."""
@@ -443,7 +443,7 @@ class TestProduceAndConsume:
         assert done.err.endswith("1 record acknowledged\n")
         assert "returned str, not an Item" in tool(*produce, f"{__name__}:NamesFormatter", stdin="v\n").err
 
-    def test_reading_begins_and_ends_where_it_is_told(self, tool: Tool) -> None:
+    def test_consume_begins_and_ends_at_the_given_offsets(self, tool: Tool) -> None:
         tool("produce", "places", stdin="0\n1\n2\n3\n")
         consume = ("consume", "places")
         one = ("--partition", "0")
@@ -528,7 +528,7 @@ class TestProduceAndConsume:
         assert done.out == "1\n2\n"
         assert "Processed a total of 2 messages" in done.err
 
-    def test_formatter_of_ones_own_that_makes_no_bytes_is_told(self, tool: Tool) -> None:
+    def test_custom_formatter_that_returns_no_bytes_is_reported(self, tool: Tool) -> None:
         tool("produce", "no-bytes", stdin="1\n")
         done = tool("consume", "no-bytes", "--from-beginning", "--formatter", f"{__name__}:NamesFormatter")
         assert done.status == 1 and "returned str, not bytes" in done.err
@@ -586,7 +586,7 @@ class TestNobodyThere:
             reserved.bind(("127.0.0.1", 0))
             yield Tool(f"127.0.0.1:{reserved.getsockname()[1]}", capfdbinary, monkeypatch)
 
-    def test_consuming_says_what_it_waits_for(self, nobody: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_consume_prints_what_it_waits_for(self, nobody: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reaching_module, "SILENCE", 0.2)
         done = nobody("consume", "t", "--timeout", "500")
         assert done.status == 1
@@ -602,7 +602,7 @@ class TestNobodyThere:
         assert done.status == 1
         assert f"{tool.bootstrap} has not responded yet; trying for another 0.3 s" in done.err
 
-    def test_producing_says_what_keeps_records_from_being_acknowledged(
+    def test_produce_prints_why_records_are_not_acknowledged(
         self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Otherwise it would be silent for as long as ``delivery_timeout_ms``, which is two minutes."""

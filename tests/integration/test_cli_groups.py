@@ -117,7 +117,7 @@ class TestLooking:
         assert "'bogus' is not one of" in tool.fails("groups", "list", "--state", "bogus", status=2)
         assert "is not one of Consumer, Classic" in tool.fails("groups", "list", "--type", "new", status=2)
 
-    def test_lag_is_shown_by_partition_with_who_reads_it(self, tool: Tool) -> None:
+    def test_lag_is_shown_by_partition_with_its_member(self, tool: Tool) -> None:
         filled(tool, "lag", partitions=2)
         consumed(tool, "lag", "lag-g", 4)
         done = tool("groups", "describe", "lag-g")
@@ -175,7 +175,7 @@ class TestLooking:
         done = tool("groups", "members", "mem-new")
         assert (done.status, done.err) == (0, "Note: group mem-new has no members now.\n")
 
-    def test_member_that_still_speaks_the_classic_protocol_is_told(self, tool: Tool) -> None:
+    def test_member_on_the_classic_protocol_is_reported(self, tool: Tool) -> None:
         """(KIP-848, KIP-1099) A group on its way from one protocol to the other."""
         filled(tool, "up", partitions=2)
         options: dict[str, Any] = {"bootstrap.servers": tool.bootstrap, "group.id": "up-g"}
@@ -206,7 +206,7 @@ class TestLooking:
         done = tool("groups", "offsets", "pos-g", "--topic", "nothing")
         assert (done.status, done.out, done.err) == (0, "", "Note: no committed offsets.\n")
 
-    def test_looking_at_a_group_disturbs_nobody(self, tool: Tool) -> None:
+    def test_describing_a_group_does_not_disturb_it(self, tool: Tool) -> None:
         """No member comes or goes, and nothing is committed: the group stays in its first generation."""
         filled(tool, "calm", partitions=2)
         with member(tool, "calm", "calm-g", "-X", "enable.auto.commit=false"):
@@ -294,14 +294,14 @@ class TestResetting:
             assert offsets(tool, "ways-g") == {("ways", 0): offset}, way
         assert tool.ok("consume", "ways", "--group", "ways-g", "--max-messages", "10").splitlines()[0] == "0"
 
-    def test_time_that_no_record_reaches_is_the_end_and_told(self, tool: Tool) -> None:
+    def test_time_after_the_last_record_means_the_log_end_and_is_reported(self, tool: Tool) -> None:
         filled(tool, "late")
         for way in (["--to-datetime", "2100-01-01T00:00:00.000"], ["--by-duration", "PT-1H"]):
             done = tool(*RESET, "late-g", "--topic", "late", *way, "--dry-run")
             assert table(done.out)[0]["NEW-OFFSET"] == "10"
             assert "no record is that recent in late-0: using the log end offset" in done.err
 
-    def test_offset_outside_the_log_is_moved_into_it_and_told(self, tool: Tool) -> None:
+    def test_offset_outside_the_log_is_clamped_and_reported(self, tool: Tool) -> None:
         filled(tool, "clamp")
         reset = (*RESET, "clamp-g", "--topic", "clamp", "--execute")
         done = tool(*reset, "--to-offset", "1000")
@@ -333,7 +333,7 @@ class TestResetting:
             ("pick-a", 0, 0), ("pick-a", 2, 0), ("pick-b", 0, 0), ("pick-b", 1, 0), ("pick-b", 2, 0),
         }  # fmt: skip
 
-    def test_what_was_exported_is_read_from_a_file(self, tool: Tool, tmp_path: Path) -> None:
+    def test_exported_plan_is_read_from_a_file(self, tool: Tool, tmp_path: Path) -> None:
         filled(tool, "file", partitions=2)
         tool.ok(*RESET, "file-g", "--topic", "file", "--to-latest", "--execute")
         tool.ok(*RESET, "file-h", "--topic", "file:0", "--to-offset", "4", "--execute")

@@ -91,7 +91,7 @@ def test_without_a_broker_commands_about_single_items_say_so(
     assert line.endswith("Is a broker running there? --bootstrap-server names another one")
 
 
-def test_consuming_waits_for_a_topic_when_told_so(broker: str) -> None:
+def test_consume_waits_for_a_missing_topic_with_the_option(broker: str) -> None:
     options = ("--wait-for-topic", "--from-beginning", "--max-messages", "1")
     process = subprocess.Popen(
         command("consume", "later", *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(broker)

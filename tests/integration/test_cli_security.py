@@ -59,7 +59,7 @@ class TestFlags:
             ("DENY", "User:liming", "192.168.1.117"),
         ]
 
-    def test_producer_and_consumer_need_what_kafka_says(self) -> None:
+    def test_producer_and_consumer_get_kafkas_permissions(self) -> None:
         producer = ChosenAcls(
             topics=("t",), transactional_ids=("x",), allow_principals=ALICE, producer=True, idempotent=True
         )

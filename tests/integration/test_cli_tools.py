@@ -65,7 +65,7 @@ class TestQuotas:
         tool.ok("quotas", "alter", "--user", "zoe", "--remove", "producer_byte_rate")
         tool.ok("quotas", "alter", "--client-defaults", "--remove", "consumer_byte_rate")
 
-    def test_wrong_use_says_what_to_give(self, tool: Tool) -> None:
+    def test_wrong_use_names_the_missing_options(self, tool: Tool) -> None:
         assert "Nothing to change" in tool.fails("quotas", "alter", "--user", "zoe", status=2)
         assert "No entity: give --user NAME" in tool.fails("quotas", "alter", "--producer-byte-rate", "1", status=2)
         assert "did you mean producer_byte_rate?" in tool.fails(

@@ -236,14 +236,14 @@ async def test_wrong_change_is_refused_with_a_reason(name: str, document: dict[s
         assert (await page.get("/api/topics/orders"))[0] == 200
 
 
-async def test_console_only_reads_unless_it_is_told_otherwise() -> None:
+async def test_console_is_read_only_by_default() -> None:
     async with console_of_a_broker() as (_, page):
         status, found = await page.post("/api/change/delete-topic", {"name": "orders", "confirmed": "orders"})
         assert (status, "read-only" in found["message"]) == (403, True)
         assert (await page.load())["changes"] is False
 
 
-async def test_strangers_are_refused() -> None:
+async def test_foreign_requests_are_refused() -> None:
     """Another site's page in the same browser, a name that another site points to this address, an old page."""
     async with console_of_a_broker(allow_changes=True) as (_, page):
         assert (await page.get("/api/overview", Host="evil.example"))[0] == 403
@@ -290,7 +290,7 @@ async def test_people_log_in_with_a_user_of_the_cluster() -> None:
             assert (await page.get("/api/overview"))[0] == 401
 
 
-async def test_cluster_that_is_away_is_an_error_and_the_page_goes_on() -> None:
+async def test_unreachable_cluster_is_an_error_and_the_page_continues() -> None:
     async with running_broker() as broker:
         client = {"bootstrap_servers": broker.bootstrap_servers, "default_api_timeout_ms": 1_000}
         async with console(client) as page:

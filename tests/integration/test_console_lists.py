@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import triokafka
-from triokafka.console import cluster_view
+from triokafka.console import answers, cluster_view
 from triokafka.console.cluster_view import ClusterView
 from triokafka.console.limits import ConsoleLimits
 from triokafka.testing import running_broker
@@ -36,3 +36,16 @@ async def test_a_page_of_topics_describes_no_others(monkeypatch: pytest.MonkeyPa
             nothing = await view.topics("nowhere", 0, internal=True, problems=False)
             assert (nothing["topics"], nothing["count"], nothing["pages"]) == ([], 0, 1)
             assert (await view.topics("", 0, internal=True, problems=True))["count"] == 0
+
+
+async def test_topics_that_the_samples_described_are_listed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of all topics of a large cluster take a quarter of a second."""
+    monkeypatch.setattr(answers, "_FRESH", 3600.0)
+    async with running_broker() as broker:
+        view = ClusterView({"bootstrap_servers": broker.bootstrap_servers}, RealWorld(), ConsoleLimits())
+        async with view.admin as admin:
+            await admin.create_topics([triokafka.NewTopic(f"t{number}", number) for number in range(1, 3)])
+            await view.sample_topics([])
+            monkeypatch.setattr(admin, "list_topics", None)
+            found = await view.topics("t", 0, internal=False, problems=False)
+            assert [(row["name"], row["partitions"]) for row in found["topics"]] == [("t1", 1), ("t2", 2)]

@@ -151,7 +151,7 @@ def test_a_restarted_broker_knows_the_group(broker: BrokerProcess) -> None:
     assert len(records) == len(set(records)) == RECORDS
 
 
-def test_a_static_member_that_comes_back_finds_its_partitions(broker: BrokerProcess) -> None:
+def test_a_static_member_that_returns_finds_its_partitions(broker: BrokerProcess) -> None:
     admin = create(broker.bootstrap, "t")
     with members(Member(broker.bootstrap, "t", instance="a"), Member(broker.bootstrap, "t", instance="b")) as (one, _):
         until(lambda: shares(admin) == [3, 3], "both have a half")

@@ -110,7 +110,7 @@ async def test_a_dead_members_partitions_go_to_the_others_after_its_session(
         await first.leave()
 
 
-async def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
+async def test_a_static_member_returns_to_its_partitions_without_a_rebalance(
     bootstrap: str, filled: str, group: str
 ) -> None:
     async with trio.open_nursery() as nursery:

@@ -43,5 +43,5 @@ async def test_the_coordinator_matches_topics_also_those_that_come_later(
     await groups.with_a_pattern(quick_broker, topic, group)
 
 
-async def test_a_static_member_that_comes_back_finds_its_partitions(quick_broker: str, topic: str, group: str) -> None:
+async def test_a_static_member_that_returns_finds_its_partitions(quick_broker: str, topic: str, group: str) -> None:
     await groups.with_static_members(quick_broker, topic, group)

@@ -82,7 +82,7 @@ def test_an_interrupt_ends_a_wait_for_records_and_leaves_nothing_behind(bootstra
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_reader_from_before_a_fork_is_refused_in_the_child_and_goes_on_in_the_parent(
+def test_a_reader_from_before_a_fork_is_refused_in_the_child_and_continues_in_the_parent(
     bootstrap: str, filled: str, begun: bool
 ) -> None:
     """Its loop is in the parent: the child waited for ever."""
@@ -109,7 +109,7 @@ def test_a_missing_topic_is_an_error_of_the_call(bootstrap: str, topic: str) -> 
         triokafka.read_topic(topic, bootstrap_servers=bootstrap, default_api_timeout_ms=1_000)
 
 
-def test_offsets_by_partition_choose_what_is_read(bootstrap: str, filled: str) -> None:
+def test_offsets_by_partition_select_the_range(bootstrap: str, filled: str) -> None:
     reader = triokafka.read_topic(filled, bootstrap_servers=bootstrap, start={0: 10, 2: "earliest"}, end={0: 12, 2: 1})  # type: ignore[arg-type]
     found = reader.read_all().select(["partition", "offset"]).to_pylist()
     assert sorted((row["partition"], row["offset"]) for row in found) == [(0, 10), (0, 11), (2, 0)]
@@ -150,7 +150,7 @@ def test_offsets_that_do_not_come_are_an_error_and_no_short_read(bootstrap: str,
     reader = triokafka.read_topic(
         filled, bootstrap_servers=bootstrap, start={0: 0}, end={0: RECORDS}, default_api_timeout_ms=1_000
     )
-    with pytest.raises(KafkaTimeoutError, match=f"stands at offset 334 of {RECORDS}"):
+    with pytest.raises(KafkaTimeoutError, match=f"is at offset 334 of {RECORDS}"):
         reader.read_all()
 
 
@@ -175,7 +175,7 @@ async def fill_anew(bootstrap: str, topic: str, prefix: str) -> None:
             await producer.send(topic, f"{prefix} {number:0300d}".encode())
 
 
-def test_a_topic_made_anew_in_the_middle_is_an_error_and_no_other_record(bootstrap: str, topic: str) -> None:
+def test_topic_recreated_midway_is_an_error_and_no_other_record(bootstrap: str, topic: str) -> None:
     """KIP-516: its offsets are there again, and are other records. What was fetched before comes first."""
     trio.run(fill_anew, bootstrap, topic, "old")
     little: dict[str, Any] = {"prefetch_max_bytes": 20_000, "max_partition_fetch_bytes": 10_000}
@@ -189,7 +189,7 @@ def test_a_topic_made_anew_in_the_middle_is_an_error_and_no_other_record(bootstr
     assert (lost.value.is_recreated, lost.value.position) == (True, len(values))
 
 
-def test_a_topic_made_anew_before_the_first_batch_is_an_error_and_no_record(bootstrap: str, topic: str) -> None:
+def test_topic_recreated_before_the_first_batch_is_an_error_and_no_record(bootstrap: str, topic: str) -> None:
     """KIP-516: the bounds are of the topic that there was when they were asked for."""
     trio.run(fill_anew, bootstrap, topic, "old")
     reader = triokafka.read_topic(topic, bootstrap_servers=bootstrap, start={0: 3}, columns=["value"])

@@ -152,7 +152,9 @@ def timers(broker: Broker | RunningBroker) -> int:
 
 
 @pytest.mark.parametrize(("version", "count"), [(3, 10_000), (4, 2_000)])
-async def test_ten_thousand_joins_that_never_sync_are_forgotten_and_disturb_nobody(version: int, count: int) -> None:
+async def test_ten_thousand_joins_that_never_sync_expire_without_disturbing_other_groups(
+    version: int, count: int
+) -> None:
     """Up to version 3 each makes a group and a member, since then a group and a promised id: gone with their sessions,
     and the groups at the next look for old ones.
     """

@@ -69,7 +69,7 @@ async def test_one_direction_ends_after_so_many_bytes() -> None:
         assert await stream.receive_some() == b""
 
 
-async def test_what_is_held_comes_with_the_release() -> None:
+async def test_held_bytes_arrive_after_the_release() -> None:
     async with echo_through_a_proxy() as (proxy, stream):
         proxy.to_client.hold()
         await stream.send_all(b"hello")
@@ -80,7 +80,7 @@ async def test_what_is_held_comes_with_the_release() -> None:
         assert await receive_exactly(stream, 5) == b"hello"
 
 
-async def test_what_is_swallowed_never_comes() -> None:
+async def test_swallowed_bytes_never_arrive() -> None:
     async with echo_through_a_proxy() as (proxy, stream):
         proxy.to_client.swallows = True
         await stream.send_all(b"hello")

@@ -14,7 +14,7 @@ _LEFT = 48 << 20
 @pytest.mark.parametrize(
     "name", ["malformed 20 MB Produce at once", "zstd", "MB Metadata at once", "well-formed", "JoinGroup"]
 )
-def test_strangers_do_not_exhaust_the_memory(name: str) -> None:
+def test_unauthenticated_clients_do_not_exhaust_the_memory(name: str) -> None:
     """A short form of the hostile runs: the peak is bounded, and the memory is free again afterwards."""
     (strangers,) = (found for case, found in cases(SHORT) if name in case)
     before, peak, after, _ = run_case(strangers, SHORT)

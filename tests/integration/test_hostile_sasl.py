@@ -85,7 +85,7 @@ TALKS: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("talk", TALKS)
-async def test_client_names_what_is_wrong_with_a_scram_server(talk: str) -> None:
+async def test_client_names_the_error_of_a_scram_server(talk: str) -> None:
     texts, words = TALKS[talk]
     async with scripted() as broker:
         for _ in range(3):  # for clients that tried again

@@ -74,7 +74,7 @@ def by_partition(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_options_print_what_those_of_kcat_print(filled: Tool, row: str) -> None:
+def test_options_print_the_same_as_kcats(filled: Tool, row: str) -> None:
     theirs, ours, expected = ROWS[row]
     assert by_partition(filled.ok("consume", TOPIC, "--until-end", *ours)) == by_partition(expected)
     if KCAT is not None:
@@ -98,7 +98,7 @@ def test_json_of_kcat_has_the_number_of_the_broker_as_well(filled: Tool) -> None
         assert printed.replace('"broker":1,', "") == expected
 
 
-def test_null_and_empty_are_told_apart_where_kcat_prints_null_for_both(filled: Tool) -> None:
+def test_null_and_empty_differ_where_kcat_prints_null_for_both(filled: Tool) -> None:
     ours = ["--key-separator", ":", "--null", "NULL", "--partition", "0", "--offset", "beginning"]
     assert filled.ok("consume", TOPIC, "--until-end", *ours).splitlines()[2:] == [
         ":emptykey", "NULL:nokey", "k3:", "z1:NULL", "NULL:NULL",

@@ -71,7 +71,7 @@ async def served(options: dict[str, Any], authority: Path) -> int:
     return int(found["serialNumber"], 16)
 
 
-async def test_new_connections_use_a_changed_file_and_old_ones_go_on(certificates: Certificates) -> None:
+async def test_new_connections_use_a_changed_file_and_old_ones_continue(certificates: Certificates) -> None:
     store = certificates.store("broker.pem")
     async with broker(certificates, store) as (_, options), triokafka.Producer(**options) as producer:
         await (await producer.send("orders", b"before", partition=0))

@@ -100,7 +100,7 @@ async def test_records_are_the_same_in_every_part(exactly_once: bool) -> None:
             assert await records(east, "west.orders", partition) == await records(west, "orders", partition)
 
 
-async def test_second_run_goes_on_where_the_first_ended() -> None:
+async def test_second_run_continues_where_the_first_ended() -> None:
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 100)
         await mirror(west, east)
@@ -179,7 +179,7 @@ async def test_identity_leaves_out_topics_that_a_running_flow_brings(caplog: pyt
         assert len(await records(west, "orders", 0)) == 5
 
 
-async def test_topic_that_was_recreated_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+async def test_topic_that_was_recreated_starts_over(caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 10, partitions=1)
         await mirror(west, east)

@@ -101,7 +101,7 @@ async def test_killed_mirror_loses_nothing(exactly_once: bool) -> None:
             assert len(copied) == len(original), "repeated"
 
 
-async def test_large_copy_shows_its_progress_and_goes_on_after_a_kill(tmp_path: Path) -> None:
+async def test_large_copy_shows_its_progress_and_continues_after_a_kill(tmp_path: Path) -> None:
     """10 GB, or as much as a producer sends in two and a half minutes."""
     brokers = [BrokerProcess(tmp_path / name, discards_log=True) for name in ("west", "east")]
     try:

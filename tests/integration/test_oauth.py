@@ -362,7 +362,7 @@ async def test_the_event_loop_runs_while_the_provider_thinks(provider: TokenServ
         assert done.is_set()
 
 
-async def test_tls_to_the_provider_trusts_what_the_login_text_names(tmp_path: Path) -> None:
+async def test_tls_to_the_provider_trusts_the_store_in_the_jaas_configuration(tmp_path: Path) -> None:
     authority = trustme.CA()
     trust = tmp_path / "provider.pem"
     authority.cert_pem.write_to_path(str(trust))

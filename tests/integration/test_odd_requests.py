@@ -14,6 +14,7 @@ async def test_every_odd_request_is_answered_as_it_should_be(caplog: pytest.LogC
     async with running_broker() as broker:
         assert await answers(broker.bootstrap_servers, table()) == expected(table())
     assert not lines(caplog, "triokafka.broker_stub.request.dispatcher")
+    assert not lines(caplog, "triokafka.broker_stub.request.handler_call")
 
 
 async def test_every_odd_frame_is_answered_or_closes_its_connection() -> None:

@@ -72,7 +72,7 @@ async def test_records_of_transactions_are_committed(api: Api, records: int) -> 
     assert sum(ends.values()) > records + len(ends), "one transaction only"
 
 
-async def test_an_interrupt_ends_the_run_with_what_was_acknowledged() -> None:
+async def test_interrupt_ends_the_run_with_a_summary_of_acknowledged_records() -> None:
     def interrupt(_line: str) -> None:
         signal.raise_signal(signal.SIGINT)
 
@@ -85,7 +85,7 @@ async def test_an_interrupt_ends_the_run_with_what_was_acknowledged() -> None:
     assert 0 < summary.acknowledged <= summary.sent < 1_000_000
 
 
-async def test_progress_is_told_also_when_nothing_is_acknowledged() -> None:
+async def test_progress_is_printed_also_without_acknowledgements() -> None:
     async with running_broker() as broker:
         said: list[str] = []
 
@@ -102,7 +102,7 @@ async def test_progress_is_told_also_when_nothing_is_acknowledged() -> None:
     assert " pending" in said[0]
 
 
-async def test_failed_records_are_counted_and_the_first_error_is_told() -> None:
+async def test_failed_records_are_counted_and_the_first_error_is_reported() -> None:
     async with running_broker(message_max_bytes=200) as broker:
         summary = await run_load(Load("t", json_values(1000), 20), broker.bootstrap_servers, [])
     assert summary.acknowledged == 0
@@ -196,7 +196,7 @@ def test_the_comparison_prints_ratios_of_all_installed_clients() -> None:
 
 
 @pytest.mark.parametrize("client", PRODUCERS)
-def test_every_client_sends_what_is_compared(client: str) -> None:
+def test_every_client_sends_the_same_records(client: str) -> None:
     with sink_broker(check_everything=True) as broker:
         job = Job(broker.bootstrap, "t", 2_000, 100, "none")
         result = measure("throughput", client, job)

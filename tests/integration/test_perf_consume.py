@@ -97,7 +97,7 @@ async def test_group_that_gives_no_partition_is_an_error(monkeypatch: pytest.Mon
                 await read(Reading("t", 1), broker.bootstrap_servers, [])
 
 
-async def test_every_interval_is_told_also_when_nothing_came_and_an_interrupt_ends_the_run() -> None:
+async def test_every_interval_is_reported_even_without_records_and_an_interrupt_ends_the_run() -> None:
     said: list[Window] = []
 
     async with running_broker() as broker:

@@ -31,7 +31,7 @@ def _read(bootstrap: str, topic: str, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_another_client_reads_what_was_sent(bootstrap: str, topic: str, compression: str) -> None:
+async def test_another_client_reads_the_records(bootstrap: str, topic: str, compression: str) -> None:
     with trio.fail_after(60):
         await _create(bootstrap, topic)
         async with triokafka.Producer(

@@ -1,7 +1,7 @@
 """The producer's scenarios with our own broker, librdkafka's mock cluster and noida-db.
 
 Apache Kafka has the same in ``tests/interop``. What a stand-in cannot do is named in its row here, and the scenarios
-that need it are not asked for; `test_what_is_left_out_is_known` keeps the list.
+that need it are not asked for; `test_scenarios_left_out_for_each_broker_are_listed` keeps the list.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ async def test_order_is_kept_through_kills_and_restarts_of_our_broker(tmp_path: 
         broker.close()
 
 
-def test_what_is_left_out_is_known() -> None:
+def test_scenarios_left_out_for_each_broker_are_listed() -> None:
     left_out = {kind: set(producer_scenarios.lacking(features)) for kind, features in FEATURES.items()}
     idempotence = {
         "broken_connections_repeat_nothing_with_idempotence",

@@ -54,7 +54,7 @@ async def test_name_that_no_topic_can_have_is_refused_at_once(bootstrap: str) ->
             await producer.send("not a topic/at all", b"v")
 
 
-async def test_record_without_key_for_a_compacted_topic_is_told_from_its_neighbours(bootstrap: str, topic: str) -> None:
+async def test_record_without_key_fails_alone_on_a_compacted_topic(bootstrap: str, topic: str) -> None:
     """KIP-467."""
     await create(bootstrap, topic, 1, cleanup_policy="compact")
     async with triokafka.Producer(bootstrap_servers=bootstrap, linger_ms=100) as producer:

@@ -97,7 +97,7 @@ def test_the_command_line_takes_javas_properties(secured: Secured, tool: Tool) -
         ({"ssl_truststore_password": "${directory:/guess:x}"}, "the file /guess/x cannot be read"),
     ],
 )
-def test_the_command_line_names_what_is_wrong(
+def test_command_line_names_the_wrong_security_option(
     secured: Secured, tool: Tool, changes: dict[str, str], words: str
 ) -> None:
     done = tool("topics", "list", "--command-config", secured.client_properties(**changes), "--timeout", "20000")

@@ -167,7 +167,7 @@ async def test_confluent_kafka_manages_acls_and_users(bootstrap: str) -> None:
     await trio.to_thread.run_sync(work)
 
 
-async def test_user_from_the_metadata_logs_in_and_may_do_what_acls_allow(tmp_path: Path) -> None:
+async def test_scram_user_logs_in_and_gets_the_permissions_of_its_acls(tmp_path: Path) -> None:
     """The principal of a SCRAM login reaches the authorizer and the quotas; a new password takes effect at once."""
     config = BrokerConfig.from_properties(
         {

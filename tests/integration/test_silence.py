@@ -8,7 +8,7 @@ from tests.hostile import silence
 from tests.hostile.table import render
 
 
-def test_every_wait_goes_on_when_its_connections_are_half_open() -> None:
+def test_every_wait_continues_when_its_connections_are_half_open() -> None:
     """How soon is a matter of virtual time (`tests.simulation.test_silence`), and of the long form."""
     rows = list(silence.measure(silence.SHORT, beside=False))
     assert len(rows) == len(silence.WORKS)
@@ -17,7 +17,7 @@ def test_every_wait_goes_on_when_its_connections_are_half_open() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_client_goes_on_within_the_limit_whatever_kind_of_silence_it_is() -> None:
+def test_client_continues_within_the_limit_whatever_kind_of_silence_it_is() -> None:
     rows = list(silence.measure())
     print(render(rows))
     assert all(row.met for row in rows), render(rows)

@@ -33,19 +33,21 @@ def clusters() -> Iterator[dict[int, BlockingCluster]]:
 
 @pytest.mark.parametrize("name", PRODUCING)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_what_becomes_of_records(clusters: dict[int, BlockingCluster], client: str, name: str) -> None:
+def test_records_have_the_documented_outcome(clusters: dict[int, BlockingCluster], client: str, name: str) -> None:
     row = PRODUCING[name]
     assert produced(CLIENTS[client], clusters[row.nodes], row) == EXPECTED_PRODUCING[name][client]
 
 
 @pytest.mark.parametrize("name", CONSUMING)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_what_members_of_groups_read(clusters: dict[int, BlockingCluster], client: str, name: str) -> None:
+def test_group_members_read_the_documented_records(
+    clusters: dict[int, BlockingCluster], client: str, name: str
+) -> None:
     row = CONSUMING[name]
     assert consumed(CLIENTS[client], clusters[row.nodes], row) == EXPECTED_CONSUMING[name][client]
 
 
-def test_the_page_shows_what_was_seen() -> None:
+def test_page_shows_the_expected_outcomes() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert table(PRODUCING, EXPECTED_PRODUCING) in page
     assert table(CONSUMING, EXPECTED_CONSUMING) in page

@@ -64,7 +64,7 @@ def test_open_transaction_blocks_readers_of_its_partition(producer: Open, bootst
     assert read(bootstrap, topic) == [b"slow", b"quick"]
 
 
-def test_abort_drops_what_was_not_sent_and_the_next_transaction_is_not_touched(
+def test_abort_drops_unsent_records_and_does_not_affect_the_next_transaction(
     producer: Open, bootstrap: str, topic: str
 ) -> None:
     create(bootstrap, topic)

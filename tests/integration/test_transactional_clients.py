@@ -80,7 +80,9 @@ async def test_open_transaction_is_not_read_until_it_is_committed(bootstrap: str
         assert await read(bootstrap, topic) == [b"a"]
 
 
-async def test_restarted_producer_aborts_what_the_older_one_left_open_and_fences_it(bootstrap: str, topic: str) -> None:
+async def test_restarted_producer_aborts_the_open_transaction_of_the_older_one_and_fences_it(
+    bootstrap: str, topic: str
+) -> None:
     await create(bootstrap, topic, 1)
     async with (
         triokafka.Producer(bootstrap_servers=bootstrap, transactional_id=topic) as old,
@@ -300,6 +302,8 @@ def test_command_line_lists_describes_and_terminates(bootstrap: str, topic: str)
         (remembered,) = table("describe-producers", "--topic", topic, "--partition", "0")
         assert (remembered["producer_id"], remembered["transaction_start_offset"]) == (mine["producer_id"], 0)
         assert run(bootstrap, "find-hanging", "--topic", topic).exit_code == 0
+        unknown = run(bootstrap, "describe", "--transactional-id", "no-such-id")
+        assert unknown.stdout == "" and "no-such-id" in unknown.stderr, "no titles of an empty table"
         refused = run(bootstrap, "abort", "--topic", topic, "--partition", "0", "--start-offset", "77")
         assert refused.exit_code == 1 and "no open transaction that begins at offset 77" in refused.output
         ended = run(bootstrap, "force-terminate", "--transactional-id", topic)

@@ -102,7 +102,7 @@ def test_a_port_that_there_is_not_is_refused_with_the_option(option: str, port: 
     says(done, 2, f"{option} {'takes HOST:PORT' if port == '²' else '127.0.0.1:'}")
 
 
-def test_a_control_address_that_is_taken_is_told_without_a_number() -> None:
+def test_control_address_in_use_is_reported_without_an_errno() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -111,14 +111,14 @@ def test_a_control_address_that_is_taken_is_told_without_a_number() -> None:
     says(done, 1, f"--control: cannot listen on {address}: Address already in use. Choose another")
 
 
-def test_a_name_that_nobody_knows_is_told_without_a_number() -> None:
+def test_unresolvable_host_is_reported_without_an_errno() -> None:
     done = triokafka("broker", "--in-memory", "--listen", "no.such.name.invalid:0")
     says(done, 1, "cannot listen on no.such.name.invalid:0")
     assert "Errno" not in done.stderr
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
-def test_help_and_version_that_nobody_reads_end_as_any_output_does(option: str) -> None:
+def test_help_and_version_into_a_closed_pipe_end_like_any_output(option: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "triokafka", option]
@@ -127,11 +127,11 @@ def test_help_and_version_that_nobody_reads_end_as_any_output_does(option: str) 
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_a_wrong_number_is_told_in_plain_words() -> None:
+def test_invalid_number_is_reported_in_plain_words() -> None:
     says(triokafka("topics", "create", "t", "--partitions", "x"), 2, "--partitions", "'x' is not a valid integer.")
 
 
-def test_a_missing_choice_is_told_in_one_line() -> None:
+def test_missing_choice_is_reported_in_one_line() -> None:
     done = triokafka("completion")
     says(done, 2, "Choose from: bash, zsh, fish.")
     assert len(done.stderr.splitlines()) == 1
@@ -176,7 +176,7 @@ def test_listen_stands_for_all_listeners_of_a_file(tmp_path: Path) -> None:
     says(triokafka(*here, "--config", str(config)), 1, "PLAINTEXT: a listener with TLS needs a certificate")
 
 
-def test_what_other_machines_are_told_is_noted_where_it_is_of_no_use_to_them() -> None:
+def test_unusable_advertised_address_is_reported() -> None:
     _, said = begins("--listen", "0.0.0.0:0")
     assert "the broker advertises 0.0.0.0" in said and "--set advertised.listeners=PLAINTEXT://HOST:" in said
     ready, said = begins("--listen", "0.0.0.0:0", "--set", "advertised.listeners=PLAINTEXT://broker.example:9092")

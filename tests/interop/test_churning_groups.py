@@ -49,7 +49,7 @@ async def test_ten_members_of_the_consumer_protocol_for_two_minutes(broker: str,
     await churn(broker, java, "consumer", plan, 120)
 
 
-async def test_members_that_keep_what_they_have(broker: str, java: str) -> None:
+async def test_cooperative_sticky_members_keep_their_partitions(broker: str, java: str) -> None:
     """(KIP-429)"""
     plan = Plan(
         both("java", "confluent", "kafka_python", "ours"), PARTITIONS, "cooperative-sticky", seed=23, at_least=5
@@ -57,7 +57,7 @@ async def test_members_that_keep_what_they_have(broker: str, java: str) -> None:
     await churn(broker, java, "cooperative", plan, 30)
 
 
-async def test_members_that_tell_each_other_what_they_had(broker: str, java: str) -> None:
+async def test_sticky_members_report_their_previous_partitions(broker: str, java: str) -> None:
     """(KIP-54)"""
     plan = Plan(both("java", "kafka_python", "aiokafka", "ours"), PARTITIONS, "sticky", seed=24, at_least=5)
     await churn(broker, java, "sticky", plan, 30)

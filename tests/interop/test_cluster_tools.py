@@ -53,7 +53,7 @@ def test_partitions_move_with_a_throttle_that_ends_with_the_move(tool: Tool, tmp
     assert all(set(partition["replicas"]) == {2, 3} for partition in described["partitions"])
 
 
-def test_preferred_leader_is_elected_and_reports_show_what_is_missing(tool: Tool, kafka: KafkaCluster) -> None:
+def test_preferred_leader_is_elected_and_reports_show_missing_replicas(tool: Tool, kafka: KafkaCluster) -> None:
     tool.ok("topics", "create", "led", "--replica-assignment", "2:3:1")
     node = kafka.nodes[1]
     node.end(signal.SIGTERM)

@@ -95,13 +95,13 @@ def test_our_broker_does_what_the_scenarios_claim(our_broker: str, client: tuple
 
 
 @pytest.mark.may_hang  # somebody else's client that waits for somebody else's broker, which is an outcome, too
-def test_what_noida_db_does_is_recorded(noida: str, client: tuple[str, Connect]) -> None:
+def test_outcomes_of_noida_db_are_recorded(noida: str, client: tuple[str, Connect]) -> None:
     outcomes = run_catalogue("noida-db", noida, client, NOIDA_PATIENCE)
     assert len(outcomes) == len(scenarios())
     assert any(outcome.state == "passed" for outcome in outcomes.values())
 
 
-def test_page_says_what_this_run_found() -> None:
+def test_page_shows_the_outcomes_of_this_run() -> None:
     """`python -m tests.conformance.results` keeps a run. Of noida-db it shows the run that was kept."""
     found, kept = results.collect(scenarios()), results.stored()
     assert kept["scenarios"].keys() == found["scenarios"].keys()

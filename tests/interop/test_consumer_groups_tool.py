@@ -189,7 +189,7 @@ def test_both_see_the_same_groups_offsets_members_and_states(tools: Tools) -> No
         assert modern["CURRENT-ASSIGNMENT"] == "orders:0,1,2;pay:0,1"
 
 
-def test_both_tell_who_still_speaks_the_classic_protocol(tools: Tools) -> None:
+def test_both_tools_show_members_on_the_classic_protocol(tools: Tools) -> None:
     """(KIP-848, KIP-1099)"""
     options: dict[str, object] = {
         "bootstrap.servers": tools.bootstrap,
@@ -239,7 +239,7 @@ def test_both_plan_the_same_reset_and_change_nothing(
     assert tools.offsets("plan") == {("orders", 0): 4}
 
 
-def test_each_reads_what_the_other_has_reset(tools: Tools, tmp_path: Path) -> None:
+def test_each_tool_reads_the_offsets_that_the_other_has_reset(tools: Tools, tmp_path: Path) -> None:
 
     def reset(*arguments: str) -> Said:
         return tools.kafka("--reset-offsets", "--group", "both", *arguments)
@@ -280,7 +280,7 @@ def test_both_refuse_to_reset_a_group_with_members(tools: Tools) -> None:
             assert tools.offsets(group) == {}
 
 
-def test_both_delete_what_can_be_deleted_and_say_what_cannot(tools: Tools) -> None:
+def test_both_tools_delete_empty_groups_and_report_the_others(tools: Tools) -> None:
     for group in ("gone-1", "gone-2"):
         commit(tools, group, orders={0: 1})
     with member(tools, "stays", "pay"):

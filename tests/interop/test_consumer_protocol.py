@@ -46,7 +46,7 @@ async def test_the_coordinator_matches_topics_also_those_that_come_later(kafka: 
     await groups.with_a_pattern(kafka, "matched", "matched")
 
 
-async def test_a_static_member_that_comes_back_finds_its_partitions(kafka: str) -> None:
+async def test_a_static_member_that_returns_finds_its_partitions(kafka: str) -> None:
     await groups.with_static_members(kafka, "static", "static")
 
 
@@ -83,7 +83,7 @@ async def test_javas_consumer_takes_half_and_leaves_it(kafka: str, tmp_path: Pat
         assert set(group.seen.values()) == {1}
 
 
-async def test_what_the_coordinator_refuses_is_raised_with_its_words(kafka: str) -> None:
+async def test_refusal_of_the_coordinator_is_raised_with_its_message(kafka: str) -> None:
     options: dict[str, Any] = {"bootstrap_servers": kafka, **groups.CONSUMER}
     async with triokafka.Consumer("t", group_id="refused", group_remote_assignor="sticky", **options) as consumer:
         with pytest.raises(UnsupportedAssignorError, match="sticky"):
@@ -102,7 +102,7 @@ async def test_what_the_coordinator_refuses_is_raised_with_its_words(kafka: str)
                 await consumer.poll(timeout_ms=20_000)
 
 
-async def test_a_cluster_with_the_feature_switched_off_is_told_with_what_to_do(tmp_path: Path) -> None:
+async def test_cluster_without_the_feature_raises_an_error_with_a_remedy(tmp_path: Path) -> None:
     with jvm.apache_kafka(tmp_path, group_coordinator_rebalance_protocols="classic") as bootstrap:
         async with triokafka.Consumer("t", bootstrap_servers=bootstrap, group_id="g", **groups.CONSUMER) as consumer:
             with pytest.raises(UnsupportedVersionError, match="group_protocol='classic'"):

@@ -46,7 +46,7 @@ async def read(consumer: triokafka.Consumer, first: int) -> None:
             assert (await anext(consumer)).value == b"%d" % number
 
 
-async def test_what_is_read_comes_from_the_rack_of_the_reader_and_when_that_dies_from_the_leader(
+async def test_records_come_from_the_readers_rack_and_after_its_failure_from_the_leader(
     racks: KafkaCluster,
 ) -> None:
     async with triokafka.AdminClient(bootstrap_servers=racks.bootstrap) as admin:

@@ -170,7 +170,7 @@ def shown(text: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("node", [ours, apache])
-async def test_kafkas_tools_say_of_every_record_what_ours_say(node: Node, tmp_path: Path) -> None:
+async def test_kafkas_tools_print_every_record_as_ours_do(node: Node, tmp_path: Path) -> None:
     """Kafka's formatters of the console consumer, and the decoders of both dump tools."""
     jvm.require("mvn", "java")
     with node(tmp_path) as bootstrap:

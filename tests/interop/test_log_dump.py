@@ -208,7 +208,7 @@ def fill(log: PartitionLog) -> None:
     log.advance_log_start_offset(7)
 
 
-def test_files_with_all_features_are_what_both_tools_say(tmp_path: Path) -> None:
+def test_both_tools_print_files_with_all_features_alike(tmp_path: Path) -> None:
     """Batches and records, indexes by offset and time, aborted transactions, producers."""
     jvm.require("mvn", "java")
     folders = all_features(tmp_path)
@@ -268,7 +268,7 @@ def read(bootstrap: str, topic: str) -> list[tuple[str, str, str]]:
         consumer.close()
 
 
-def test_compacted_log_of_our_broker_is_what_both_tools_say_and_apache_kafka_serves(tmp_path: Path) -> None:
+def test_both_tools_print_a_compacted_log_alike_and_apache_kafka_serves_it(tmp_path: Path) -> None:
     """Kafka reads the segments that our cleaner wrote, their indexes and the cleaner's checkpoint included."""
     jvm.require("mvn", "java")
     config = {
@@ -303,7 +303,7 @@ def test_compacted_log_of_our_broker_is_what_both_tools_say_and_apache_kafka_ser
         assert read(bootstrap, "compacted") == stored
 
 
-def test_files_of_apache_kafka_are_what_both_tools_say(tmp_path: Path) -> None:
+def test_both_tools_print_files_of_apache_kafka_alike(tmp_path: Path) -> None:
     """Data, indexes, producer snapshots, committed offsets and metadata records."""
     jvm.require("mvn", "java")
     with jvm.apache_kafka(tmp_path, log_index_interval_bytes="200") as bootstrap:

@@ -79,7 +79,7 @@ def run(spark: Any, format_name: str, topic: Topic, checkpoint: Path, sink: Sink
 
 
 @pytest.mark.parametrize("first", FORMATS)
-def test_each_goes_on_where_the_other_stopped(spark: Any, bootstrap: str, tmp_path: Path, first: str) -> None:
+def test_each_continues_where_the_other_stopped(spark: Any, bootstrap: str, tmp_path: Path, first: str) -> None:
     """A query moves from one to the other and back, and no row is lost or doubled"""
     other = FORMATS[1 - FORMATS.index(first)]
     topic, sink = Topic(bootstrap, 12), Sink()
@@ -137,7 +137,7 @@ def test_micro_batches_have_the_same_rows(spark: Any, bootstrap: str, tmp_path: 
     assert sum(map(len, sinks["kafka"].rows.values())) == 300
 
 
-def test_a_topic_made_anew_is_the_same_loss(spark: Any, bootstrap: str, tmp_path: Path) -> None:
+def test_recreated_topic_is_the_same_loss(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """Was changed from 2 to 1, in the connector's words"""
     topic = Topic(bootstrap, 1)
     topic.add([1, 2])

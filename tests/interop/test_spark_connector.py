@@ -184,7 +184,7 @@ def test_times_of_the_broker_and_every_codec_have_the_same_rows(spark: Any, many
     assert compare(spark, many, subscribe="codecs", startingOffsets=offsets, maxRecordsPerPartition="37") == 350
 
 
-def test_what_both_write_is_the_same_in_the_same_partitions(spark: Any, address: str) -> None:
+def test_both_connectors_write_the_same_records_to_the_same_partitions(spark: Any, address: str) -> None:
     """KafkaSinkSuite, beside the connector: keys go where they go in Java, nulls and headers are kept."""
     frame = spark.sql(
         "SELECT IF(id % 4 = 0, NULL, CAST(CONCAT('value ', id) AS BINARY)) AS value, CONCAT('key ', id) AS key,"
@@ -209,7 +209,9 @@ def test_what_both_write_is_the_same_in_the_same_partitions(spark: Any, address:
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_what_retention_took_is_the_same_loss(spark: Any, address: str, fails: str) -> None:
+def test_records_deleted_by_retention_are_the_same_loss_in_both_connectors(
+    spark: Any, address: str, fails: str
+) -> None:
     """Both fail, with the same class, or both give what is left, and no row twice"""
     topic = f"cut-{fails}"
     create(address, topic, 1, retention_ms="-1")

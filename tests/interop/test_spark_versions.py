@@ -38,7 +38,7 @@ SUBSET_LONG = (
             "test_a_record_timestamp_that_spark_cannot_have[spark]",
         )
     ),
-    "tests/spark/test_spark_faults.py::test_a_query_goes_on_when_its_broker_is_killed",
+    "tests/spark/test_spark_faults.py::test_a_query_continues_when_its_broker_is_killed",
     "tests/spark/test_spark_faults.py::test_a_python_worker_that_is_killed_costs_and_doubles_no_row",
 )
 # Of Spark 3.5, which has no data sources in Python.
@@ -47,7 +47,7 @@ SUBSET_RANGES = tuple(
     for name in (
         "test_every_record_comes_once_with_all_of_its_columns",
         "test_an_empty_topic_is_an_empty_frame",
-        "test_what_is_wrong_is_told_before_any_task",
+        "test_invalid_options_fail_before_any_task",
     )
 )
 _SECONDS = 900

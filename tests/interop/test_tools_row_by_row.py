@@ -436,7 +436,9 @@ def test_directories_are_described_and_formatted(
 
 
 @pytest.mark.parametrize("pair", [OURS], indirect=True)
-def test_reports_show_what_a_stopped_node_lacks(pair: Pair, tool: Tool, cluster: MixedCluster) -> None:
+def test_reports_show_under_replicated_partitions_of_a_stopped_node(
+    pair: Pair, tool: Tool, cluster: MixedCluster
+) -> None:
     """Last: a node stops, and is the preferred leader again when it is back."""
     tool.ok("topics", "create", "led", "--replica-assignment", "2:3:1")
     cluster.wait_until_in_sync("led")

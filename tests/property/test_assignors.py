@@ -61,7 +61,7 @@ def test_every_partition_of_a_subscribed_topic_goes_to_exactly_one_subscriber(as
 
 
 @given(case=histories())
-def test_sticky_deals_every_partition_exactly_once_whatever_was_held(case) -> None:  # type: ignore[no-untyped-def]
+def test_sticky_assigns_every_partition_exactly_once_whatever_was_held(case) -> None:  # type: ignore[no-untyped-def]
     members, partitions, owners = case
     check_dealt_once(members, partitions, assign_sticky(members, partitions, owners))
 
@@ -199,7 +199,7 @@ def best_worth(members, partitions, owners, racks) -> tuple[int, int, int]:  # t
 
 
 @given(case=groups_in_racks())
-def test_racks_change_neither_what_is_dealt_nor_how_evenly(case) -> None:  # type: ignore[no-untyped-def]
+def test_racks_do_not_change_how_many_partitions_each_member_gets(case) -> None:  # type: ignore[no-untyped-def]
     """Range gives each member as many of each topic as without, and topics dealt alike stay so (KIP-881)."""
     members, partitions, owners, racks = case
     with_racks, without = assign_range(members, partitions, racks), assign_range(members, partitions)

@@ -84,7 +84,7 @@ def seed_rows(chance: random.Random, largest: int) -> list[tuple]:
 
 @settings(deadline=None, max_examples=60)
 @given(rows=_rows, codec=st.sampled_from(CODECS))
-def test_a_survey_of_chunks_finds_what_a_survey_of_the_batch_finds(rows: list[tuple], codec: str) -> None:
+def test_survey_of_chunks_equals_the_survey_of_the_batch(rows: list[tuple], codec: str) -> None:
     plain, count, base = records_of(rows)
     assert isinstance(check(codec, compress(codec, plain), count, base), tuple)
 

@@ -112,6 +112,7 @@ class Broker:
         )
         context: Any = SimpleNamespace(
             services=services,
+            broker=services,
             metadata=self,
             listener="PLAINTEXT",
             header=SimpleNamespace(api_version=VERSION),

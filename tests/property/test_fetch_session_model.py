@@ -211,9 +211,7 @@ def fetch(broker: Broker, client: Client, rng: Random) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 3), st.integers(1, 12), st.integers(10, 80))
-def test_client_with_a_session_knows_what_full_fetches_would_tell_it(
-    seed: int, slots: int, room: int, steps: int
-) -> None:
+def test_fetch_session_adds_up_to_the_same_state_as_full_fetches(seed: int, slots: int, room: int, steps: int) -> None:
     """After every answer; sessions are never more than there are slots."""
     rng = Random(seed)
     sessions = FetchSessionCache(slots, RealWorld())  # type: ignore[var-annotated]

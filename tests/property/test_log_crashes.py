@@ -44,7 +44,7 @@ def check(seed: int) -> None:
         raise AssertionError(explain(seed)) from error
 
 
-def test_logs_are_what_was_appended_through_crashes_and_failures() -> None:
+def test_logs_keep_flushed_records_through_crashes_and_failures() -> None:
     """Nothing that was flushed is lost and nothing else is invented, opening needs no hand, and offsets, epochs,
     producers, transactions and look-ups agree with the model.
     """
@@ -62,7 +62,7 @@ def test_a_move_that_is_cut_twice_leaves_one_log() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_logs_are_what_was_appended_through_many_more() -> None:
+def test_logs_keep_flushed_records_through_many_more_crashes() -> None:
     """The same, for as long as `make long` has time."""
     first = int(os.environ.get("TRIOKAFKA_CRASH_FIRST", "0")) or random.SystemRandom().randrange(10**9)
     count = int(os.environ.get("TRIOKAFKA_CRASH_SEEDS", str(LONG_RUNS)))

@@ -48,7 +48,7 @@ def spoilt(s: Setup, changes: list[tuple[int, int]], longer: int) -> Any:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(answer, min_size=1, max_size=12), st.sampled_from(["all", 1]), st.integers(0, 2**32))
-def test_whatever_an_answer_says_every_record_is_settled_and_all_memory_comes_back(
+def test_every_response_settles_every_record_and_releases_all_memory(
     answers: list[tuple[list[tuple[int, int]], int]], acks: Any, seed: int
 ) -> None:
 

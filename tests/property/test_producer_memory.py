@@ -102,7 +102,7 @@ async def _borrow(world: World, number: int, borrower: Borrower) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(borrowers, st.integers(0, 1000))
-def test_memory_is_lent_in_turn_and_comes_back(tasks: list[Borrower], seed: int) -> None:
+def test_memory_is_lent_in_turn_and_given_back(tasks: list[Borrower], seed: int) -> None:
 
     async def main(simulation: Simulation) -> None:
         world = World()

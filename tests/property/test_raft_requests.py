@@ -101,7 +101,7 @@ def requests(draw: st.DrawFn) -> tuple[str, Any]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(requests(), max_size=15), st.sampled_from([1, 3]), st.booleans())
-def test_every_request_is_answered_and_the_node_goes_on(
+def test_every_request_is_answered_and_the_node_continues(
     sent: list[tuple[str, Any]], voters: int, is_elected: bool
 ) -> None:
     node = OneNode(voters=voters, records=10)

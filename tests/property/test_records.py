@@ -81,7 +81,7 @@ def declared(rows: list[tuple], settings: dict[str, Any]) -> Container:
 
 @settings(deadline=None)
 @given(rows=records, fields=batches)
-def test_kernels_write_what_the_declaration_writes(rows: list[tuple], fields: dict[str, Any]) -> None:
+def test_kernels_write_the_same_bytes_as_the_declaration(rows: list[tuple], fields: dict[str, Any]) -> None:
     expected = RecordBatch.build(declared(rows, fields))
     for stack in STACKS:
         assert stack.records.encode_batch(rows, **fields) == expected
@@ -89,7 +89,7 @@ def test_kernels_write_what_the_declaration_writes(rows: list[tuple], fields: di
 
 @settings(deadline=None)
 @given(rows=records, fields=batches)
-def test_kernels_read_what_the_declaration_wrote(rows: list[tuple], fields: dict[str, Any]) -> None:
+def test_kernels_read_batches_of_the_declaration(rows: list[tuple], fields: dict[str, Any]) -> None:
     data = RecordBatch.build(declared(rows, fields))
     parsed = RecordBatch.parse(data)
     base, covered = parsed.base_offset, parsed.content.covered

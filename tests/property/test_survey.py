@@ -30,7 +30,7 @@ def survey(stack: Stack, data: bytes) -> Any:
 
 @settings(deadline=None)
 @given(rows=records)
-def test_a_survey_is_what_the_decoded_records_say(rows: list[tuple]) -> None:
+def test_survey_agrees_with_the_decoded_records(rows: list[tuple]) -> None:
     data = bytes(encode_batch(rows))
     times = [record.timestamp for record in STACKS[0].records.decode_records(data)]
     expected = (

@@ -50,7 +50,7 @@ async def create(cluster: SimulatedCluster, name: str, *, partitions: int = 2, r
 
 
 @pytest.mark.parametrize("what", ["replaced", "taken out", "all replaced"])
-def test_replicas_of_a_lost_directory_begin_anew_and_copy_their_leaders(what: str) -> None:
+def test_replicas_of_a_lost_directory_start_over_and_copy_their_leaders(what: str) -> None:
     """The broker does not register the directory, so nothing there is elected; acknowledged records survive."""
 
     @simulated

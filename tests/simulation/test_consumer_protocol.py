@@ -161,7 +161,7 @@ def test_members_outlive_a_restart_of_the_broker_and_read_nothing_twice() -> Non
     run_simulation(main, 2)
 
 
-def test_a_frozen_loop_gives_its_partitions_to_the_others_and_comes_back() -> None:
+def test_a_frozen_loop_gives_its_partitions_to_the_others_and_returns() -> None:
 
     async def main(simulation: Simulation) -> None:
         start_broker(simulation)

@@ -115,7 +115,7 @@ async def test_consumer_of_a_topic_that_is_made_for_it_reads_it(
 
 
 @simulated
-async def test_partition_of_a_topic_that_is_made_for_it_is_read_by_who_chose_it() -> None:
+async def test_consumer_reads_an_assigned_partition_of_an_auto_created_topic() -> None:
     partition = TopicPartition("new", 1)
     async with started() as options, triokafka.Consumer(**options) as consumer:
         consumer.assign([partition])
@@ -126,7 +126,7 @@ async def test_partition_of_a_topic_that_is_made_for_it_is_read_by_who_chose_it(
 
 
 @simulated
-async def test_who_may_not_have_topics_made_is_told_at_its_end() -> None:
+async def test_send_to_a_missing_topic_fails_when_max_block_ms_is_over() -> None:
     async with (
         started(auto_create_topics_enable=False) as options,
         triokafka.Producer(**options, max_block_ms=1_000) as producer,

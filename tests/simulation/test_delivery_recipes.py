@@ -373,7 +373,7 @@ def test_the_only_writer_of_a_partition_looks_at_its_end_to_know() -> None:
     assert [record.value for record in found] == SENT
 
 
-def test_who_reads_keys_that_are_unique_knows_what_comes_twice() -> None:
+def test_unique_keys_reveal_duplicate_records() -> None:
 
     async def produce(producer: triokafka.Producer, world: SimulatedWorld) -> None:
         for value in SENT:

@@ -97,7 +97,7 @@ def given_away_while_held_again(story: Story) -> None:
         (given_away_while_held_again, "while a held it"),
     ],
 )
-def test_what_must_not_happen_is_seen(tell: Callable[[Story], None], verdict: str) -> None:
+def test_history_checker_detects_every_violation(tell: Callable[[Story], None], verdict: str) -> None:
     story = Story()
     tell(story)
     (found,) = story.history.violations()
@@ -166,7 +166,7 @@ def taken_over_after_the_coordinator_forgot_it(story: Story) -> None:
         taken_over_after_the_coordinator_forgot_it,
     ],
 )
-def test_what_may_happen_is_let_be(tell: Callable[[Story], None]) -> None:
+def test_history_checker_accepts_every_valid_history(tell: Callable[[Story], None]) -> None:
     story = Story()
     tell(story)
     assert story.history.violations() == []
@@ -179,7 +179,7 @@ def test_a_group_whose_positions_are_set_on_purpose_may_go_back() -> None:
     assert story.history.violations() == []
 
 
-def test_records_that_nobody_handled_are_named() -> None:
+def test_unhandled_records_are_named() -> None:
     history = History(lambda: 0.0)
     history.handled("g", 0, [0, 2])
     assert history.unhandled("g", {0: 3, 1: 0}) == {0: [1]}

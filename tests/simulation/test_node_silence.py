@@ -111,14 +111,14 @@ def smallest_set(cluster: SimulatedCluster) -> int:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_cluster_goes_on_while_two_nodes_do_not_hear_each_other(fault: str) -> None:
+def test_cluster_continues_while_two_nodes_cannot_reach_each_other(fault: str) -> None:
     run_simulation(lambda simulation: life(simulation, fault), 1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_cluster_goes_on_through_silence_of_many_seeds(fault: str) -> None:
+def test_cluster_continues_through_silence_of_many_seeds(fault: str) -> None:
     def replay(seed: int) -> None:
         run_simulation(functools.partial(life, fault=fault), seed)
 

@@ -303,5 +303,5 @@ async def longest_stall(wait: Callable[[], Any], fault: Callable[[Network], Awai
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 @pytest.mark.parametrize("wait", WAITS)
 @simulated
-async def test_client_goes_on_within_ten_seconds(wait: str, fault: Any, idle: float) -> None:
+async def test_client_continues_within_ten_seconds(wait: str, fault: Any, idle: float) -> None:
     assert await longest_stall(WAITS[wait], fault, idle) < LONGEST

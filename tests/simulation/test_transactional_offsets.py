@@ -274,7 +274,7 @@ def test_every_call_ends_in_many_schedules() -> None:
     run_seeds("transactional offsets in clusters", range(2, 300), functools.partial(replay, nodes=3))
 
 
-def test_commit_fails_if_offsets_that_nobody_waited_for_get_no_answer() -> None:
+def test_commit_fails_if_cancelled_offsets_get_no_answer() -> None:
     async def play(simulation: Simulation) -> None:
         cluster = SimulatedCluster(simulation, 1, **ONE_REPLICA)
         cluster.start()

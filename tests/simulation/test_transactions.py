@@ -309,7 +309,7 @@ def test_judge_finds_reads_before_the_commit() -> None:
         history.check({LEFT: [b"a", b"b"]})
 
 
-def test_judge_is_content_with_what_is_right() -> None:
+def test_history_check_accepts_correct_transactions() -> None:
     history = _history(committed=True, commit_began=5.0)
     history.saw(b"a", 5.1)
     history.check({LEFT: [b"a", b"b"]})

@@ -138,7 +138,7 @@ def test_options_are_refused_when_the_frame_is_made(spark: Any, bootstrap: str) 
         assert sentence in str(refused.value)
 
 
-def test_what_only_a_batch_refuses_is_refused_when_it_is_read(spark: Any, bootstrap: str) -> None:
+def test_options_invalid_for_batch_queries_are_refused_at_the_read(spark: Any, bootstrap: str) -> None:
     """Spark does not tell before that it is no streaming query."""
     given = options(bootstrap, "any", startingOffsets="latest")
     assert "starting offset can't be latest for batch queries on Kafka" in failure(spark, given)

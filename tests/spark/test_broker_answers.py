@@ -86,7 +86,7 @@ def read(made: TopicReader, plan: Sequence[object]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_what_passes_costs_a_batch_no_row(broker: BlockingBroker, topic: Topic, name: str) -> None:
+def test_transient_errors_cost_a_batch_no_row(broker: BlockingBroker, topic: Topic, name: str) -> None:
     made = TopicReader(ReadOptions.parse(options(topic)))
     PASSES[name](broker, topic.name)
     assert read(made, made.partitions()) == list(range(COUNT))
@@ -97,7 +97,9 @@ def test_what_passes_costs_a_batch_no_row(broker: BlockingBroker, topic: Topic, 
     # A few of each kind; all of them in the long profile.
     [pytest.param(name, marks=() if place % 4 == 1 else pytest.mark.long) for place, name in enumerate(PASSES)],
 )
-def test_what_passes_costs_a_query_no_row(broker: BlockingBroker, topic: Topic, tmp_path: Path, name: str) -> None:
+def test_transient_errors_cost_a_streaming_query_no_row(
+    broker: BlockingBroker, topic: Topic, tmp_path: Path, name: str
+) -> None:
     """Also in mid-query, when everything is known."""
     asked = StandInQuery(tmp_path, options(topic, maxOffsetsPerTrigger="100"))
     asked.in_batch = lambda number: PASSES[name](broker, topic.name)  # type: ignore[assignment]
@@ -117,7 +119,7 @@ FOR_GOOD: list[tuple[str, str, type[KafkaError]]] = [
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize(("api", "error", "raised"), FOR_GOOD)
-def test_what_is_not_allowed_is_told_at_once(
+def test_denied_topic_fails_at_once(
     broker: BlockingBroker, topic: Topic, tmp_path: Path, api: str, error: str, raised: type[KafkaError], fails: str
 ) -> None:
     """A query that may not read is no data loss, and is not waited for."""
@@ -137,7 +139,7 @@ def test_what_is_not_allowed_is_told_at_once(
 
 
 @pytest.mark.timeout(60)  # half of what a task waits for progress
-def test_what_is_not_allowed_any_more_when_the_tasks_run_is_told_at_once(broker: BlockingBroker, topic: Topic) -> None:
+def test_topic_denied_after_planning_fails_its_tasks_at_once(broker: BlockingBroker, topic: Topic) -> None:
     made = TopicReader(ReadOptions.parse(options(topic)))
     plan = made.partitions()
     broker.fail_next("Metadata", "TOPIC_AUTHORIZATION_FAILED", topic=topic.name, times=-1)
@@ -147,7 +149,7 @@ def test_what_is_not_allowed_any_more_when_the_tasks_run_is_told_at_once(broker:
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize("error", ["OFFSET_OUT_OF_RANGE", "NOT_LEADER_OR_FOLLOWER", "KAFKA_STORAGE_ERROR"])
-def test_what_does_not_pass_ends_a_task_when_its_patience_is_over(
+def test_permanent_error_fails_a_task_after_its_retries(
     broker: BlockingBroker, topic: Topic, error: str, fails: str
 ) -> None:
     """Never a short result; and a leader that says for ever that an offset is not there, which it has, is no loss."""
@@ -197,7 +199,7 @@ def test_a_leader_that_goes_costs_no_row(cluster: BlockingCluster, tmp_path: Pat
     assert len(asked.batches) == 4
 
 
-def test_a_topic_that_does_not_come_is_told_after_the_tries(broker: BlockingBroker, topic: Topic) -> None:
+def test_missing_topic_is_reported_after_the_retries(broker: BlockingBroker, topic: Topic) -> None:
     broker.fail_next("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", topic=topic.name, times=-1)
     made = TopicReader(ReadOptions.parse(options(topic, **{"fetchOffset.numRetries": "3"})))
     with pytest.raises(KafkaError, match=f"topic '{topic.name}' does not exist"):

@@ -192,7 +192,7 @@ def test_options_that_do_not_go_together_are_refused(given: dict[str, str], sent
         '{"fields": [{"name": "a", "type": "decimal(50,2)", "nullable": true, "metadata": {}}]}',
     ],
 )  # fmt: skip
-def test_a_schema_that_cannot_be_used_is_told_with_its_option(schema: str) -> None:
+def test_invalid_schema_is_reported_with_its_option(schema: str) -> None:
     source = pyspark_triokafka.DefaultSource(
         {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t", "keyFormat": "json", "keySchema": schema}
     )
@@ -201,7 +201,7 @@ def test_a_schema_that_cannot_be_used_is_told_with_its_option(schema: str) -> No
 
 
 @pytest.mark.parametrize(("form", "schema"), [("avro", "{"), ("avro", '"nothing"'), ("protobuf", "nowhere:Order")])
-def test_of_two_schemas_the_one_that_cannot_be_used_is_told(form: str, schema: str) -> None:
+def test_invalid_one_of_two_schemas_is_reported(form: str, schema: str) -> None:
     given = {"valueFormat": "avro", "valueSchema": '"string"', "keyFormat": form, "keySchema": schema}
     source = pyspark_triokafka.DefaultSource({**options("nowhere:1", "t"), **given})
     with pytest.raises(ConfigurationError, match=f"Option 'keyFormat' is {form}: .*{schema[1:-1]}"):

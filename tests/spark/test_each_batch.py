@@ -263,7 +263,7 @@ class Frame:
     sparkSession = None
 
 
-def test_what_cannot_be_known_or_was_not_named_is_a_sentence() -> None:
+def test_unknown_ids_and_missing_names_raise_descriptive_errors() -> None:
     contexts: list[BatchContext] = []
     kafka_batch(bootstrap_servers="localhost:1")(lambda frame, context: contexts.append(context))(Frame(), 3)
     (context,) = contexts
@@ -283,7 +283,7 @@ def test_what_cannot_be_known_or_was_not_named_is_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("servers", ["one:1,two:2", ["one:1", "two:2"]])
-def test_what_is_written_goes_to_the_decorators_brokers(monkeypatch: pytest.MonkeyPatch, servers: Any) -> None:
+def test_write_kafka_writes_to_the_brokers_of_the_decorator(monkeypatch: pytest.MonkeyPatch, servers: Any) -> None:
     written: list[tuple[Any, ...]] = []
     monkeypatch.setattr(each_batch, "write_kafka", lambda frame, topic, **options: written.append((topic, options)))
     kafka_batch(bootstrap_servers=servers)(lambda frame, context: context.write_kafka(frame, "t", x="y"))(Frame(), 0)
@@ -336,7 +336,7 @@ def test_a_function_that_is_interrupted_by_the_querys_end_fails_in_a_line() -> N
         ValueError("java.lang.InterruptedException"),
     ],
 )
-def test_what_fails_a_function_otherwise_comes_as_it_is(error: Exception) -> None:
+def test_other_errors_of_the_function_are_raised_unchanged(error: Exception) -> None:
     @kafka_batch(bootstrap_servers="localhost:1")
     def fails(frame: Any, context: BatchContext) -> None:
         raise error

@@ -19,7 +19,7 @@ def ledger(bootstrap: str, topic: str) -> Ledger:
     return Ledger(topic, {"bootstrap_servers": bootstrap})
 
 
-def test_what_was_done_is_known_to_whoever_comes_later(bootstrap: str) -> None:
+def test_restarted_driver_knows_the_batches_done(bootstrap: str) -> None:
     """A driver that starts again"""
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     assert one.last_done(b"q/mail") is None
@@ -30,7 +30,7 @@ def test_what_was_done_is_known_to_whoever_comes_later(bootstrap: str) -> None:
     assert ledger(bootstrap, one.topic).last_done(b"q/mail") == 1
 
 
-def test_only_what_came_since_is_read_again(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_new_ledger_records_are_read_again(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     for batch in range(3):
         one.note(b"q", batch)
@@ -54,7 +54,7 @@ async def delete(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("notes", [0, 1, 2])
-def test_a_topic_that_was_made_anew_is_read_from_its_beginning(bootstrap: str, notes: int) -> None:
+def test_recreated_topic_is_read_from_its_beginning(bootstrap: str, notes: int) -> None:
     """Also when it has as much as the former one had by now, or more."""
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     one.note(b"q", 7)

@@ -200,7 +200,9 @@ def test_trigger_available_now(query: Start, bootstrap: str) -> None:
     assert values(asked) == list(range(30))
 
 
-def test_trigger_available_now_leaves_what_is_too_little_to_the_next_run(query: Start, bootstrap: str) -> None:
+def test_trigger_available_now_leaves_fewer_records_than_the_minimum_to_the_next_run(
+    query: Start, bootstrap: str
+) -> None:
     """minOffsetsPerTrigger holds in Trigger.AvailableNow too, as in the connector; the first batch of a run runs."""
     topic = Topic(bootstrap, 1)
     topic.add(range(25))
@@ -266,7 +268,7 @@ def test_trigger_available_now_with_deleted_topic_partitions(query: Start, boots
     ],
     ids=["topic partitions", "offset(s)"],
 )
-def test_trigger_available_now_with_what_got_unavailable(
+def test_trigger_available_now_fails_when_partitions_become_unavailable(
     query: Start, bootstrap: str, partitions: int, records: int, sentence: str, fails: str
 ) -> None:
     """Query with Trigger.AvailableNow should throw error when topic partitions, or offset(s) in planned topic
@@ -545,7 +547,7 @@ def test_empty_partitions_should_not_record_to_latest_offset(
     asked.stop()
 
 
-def test_a_deleted_topic_is_passed_over_by_the_next_run_of_available_now(query: Start, bootstrap: str) -> None:
+def test_a_deleted_topic_is_skipped_by_the_next_run_of_available_now(query: Start, bootstrap: str) -> None:
     """Trigger.AvailableNow with topic-partitions deleted before it begins"""
     kept, gone = Topic(bootstrap, 1), Topic(bootstrap, 1)
     kept.add(range(3))

@@ -49,7 +49,7 @@ def test_an_empty_topic_is_an_empty_frame(spark: Any, bootstrap: str) -> None:
     assert read_ranges(spark, options(bootstrap, make_topic(bootstrap))).count() == 0
 
 
-def test_what_is_wrong_is_told_before_any_task(spark: Any, bootstrap: str) -> None:
+def test_invalid_options_fail_before_any_task(spark: Any, bootstrap: str) -> None:
     with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
         read_ranges(spark, options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}))
     with pytest.raises(ConfigurationError):

@@ -70,7 +70,7 @@ def test_batches_have_exactly_the_schema_that_spark_compares_with(bootstrap: str
         batch.validate(full=True)
 
 
-def test_a_plan_without_ranges_comes_back_as_a_partition_without_a_value(bootstrap: str) -> None:
+def test_plan_without_ranges_is_a_partition_without_a_value(bootstrap: str) -> None:
     """Spark makes a partition of its own out of an empty list."""
     from pyspark.sql.datasource import InputPartition
 
@@ -127,7 +127,7 @@ def test_records_written_after_planning_are_not_read(bootstrap: str) -> None:
     assert offsets(made) == [(0, offset) for offset in range(6)]
 
 
-def test_what_retention_took_is_not_part_of_a_read_from_the_earliest(bootstrap: str) -> None:
+def test_read_from_earliest_excludes_records_deleted_by_retention(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     delete_before(bootstrap, topic, 4)
     assert offsets(reader(bootstrap, topic)) == [(0, offset) for offset in range(4, 10)]
@@ -214,7 +214,7 @@ def test_tasks_of_one_worker_share_connections_and_given_up_ones_leave_theirs(
     assert 1 <= len(made) <= 2, "one, and another when a task begins before the one given up has let go"
 
 
-def test_a_read_that_is_given_up_leaves_nothing_behind(bootstrap: str) -> None:
+def test_a_read_that_is_abandoned_leaves_nothing_behind(bootstrap: str) -> None:
     """LIMIT closes the generator in the middle."""
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"v" * 1_000) for _ in range(40_000)]))
     (task,) = made.partitions()
@@ -226,7 +226,7 @@ def test_a_read_that_is_given_up_leaves_nothing_behind(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("is_given_up", [False, True])
-def test_a_worker_passes_over_what_is_loaded_once_spark_has_imported_its_own(
+def test_worker_freezes_loaded_modules_after_sparks_imports(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch, is_given_up: bool
 ) -> None:
     ends: list[str] = []

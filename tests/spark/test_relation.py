@@ -361,7 +361,7 @@ def test_one_partition_is_read_many_times_at_once_in_one_worker(bootstrap: str) 
     assert pieces == {1: list(range(300)), 2: list(range(50, 350))}
 
 
-def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_all_the_same(bootstrap: str) -> None:
+def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_nevertheless(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(100)])
     pieces = tuple(TaskRange(topic, 0, start, start + 10) for start in (60, 0, 30))
     batches = TopicReader(ReadOptions.parse(options(bootstrap, topic))).read(RangePartition(pieces))
@@ -437,7 +437,7 @@ def test_ranges_without_a_visible_record_end_at_once(logs: LogWriter, load: Valu
         assert load(given).values() == expected, (start, end)
 
 
-def test_interleaved_transactions_are_told_apart_in_every_range(logs: LogWriter) -> None:
+def test_interleaved_transactions_are_separated_in_every_range(logs: LogWriter) -> None:
     topic = logs.topic()
     visible = {}
     offset = 0
@@ -483,7 +483,7 @@ def test_gaps_of_compaction_are_no_loss_wherever_they_are(logs: LogWriter, load:
 
 
 @pytest.mark.parametrize("rows", ["1", "2", "10000"])
-def test_what_is_committed_behind_an_aborted_transaction_of_the_same_producer(logs: LogWriter, rows: str) -> None:
+def test_committed_transaction_after_an_aborted_one_of_the_same_producer_is_read(logs: LogWriter, rows: str) -> None:
     """However small the pieces are in which one answer is taken."""
     topic = logs.topic()
     topic.write(range(4), producer=7)
@@ -632,7 +632,7 @@ def test_records_that_go_while_a_query_runs(bootstrap: str, fails: str) -> None:
     assert sorted(found) == [n for n in range(20) if n % 2 == 0 or n >= 8]
 
 
-def test_a_range_that_is_gone_whole_is_passed_over(bootstrap: str) -> None:
+def test_a_range_that_is_gone_whole_is_skipped(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
     reader = TopicReader(ReadOptions.parse(options(bootstrap, topic, failOnDataLoss="false")))
     delete_before(bootstrap, topic, 15)
@@ -688,7 +688,7 @@ def test_a_range_that_does_not_come_in_time_is_an_error_and_no_short_result() ->
         (task,) = reader.partitions()
         broker.kill()
         with pytest.raises(
-            KafkaTimeoutError, match=r"no progress .* stands at offset 0 of 20.*kafkaConsumer.pollTimeoutMs"
+            KafkaTimeoutError, match=r"no progress .* is at offset 0 of 20.*kafkaConsumer.pollTimeoutMs"
         ):
             list(reader.read(task))
     finally:

@@ -83,7 +83,7 @@ def everything() -> list[tuple[int, int]]:
     return [(partition, offset) for partition in range(2) for offset in range(COUNT)]
 
 
-def test_a_batch_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path) -> None:
+def test_a_batch_continues_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path) -> None:
     """broker killed and restarted in mid-query, in a batch: the tasks wait for it, and go on where they were"""
     reading = HeldRead(spark, large_topic(broker.bootstrap), tmp_path / "held")
 
@@ -180,7 +180,7 @@ def test_a_topic_that_changes_under_a_query_is_an_error_or_passed_over(
     assert values(asked) == [*range(10), *left, 200, 201]
 
 
-def test_a_query_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path) -> None:
+def test_a_query_continues_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path) -> None:
     """broker killed and restarted in mid-query"""
     topic = Topic(broker.bootstrap, 2)
     topic.add(range(3_000))

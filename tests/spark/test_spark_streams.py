@@ -179,7 +179,7 @@ def test_a_self_join_is_whole_in_every_batch(spark: Any, bootstrap: str, tmp_pat
     assert {one["numInputRows"] for one in first["sources"]} == {4}
 
 
-def test_a_query_goes_on_from_where_it_was_stopped(spark: Any, bootstrap: str, tmp_path: Path) -> None:
+def test_a_query_continues_from_where_it_was_stopped(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """A continual query; data while it was stopped, and partitions that were added."""
     topic = Topic(bootstrap, 5)
     topic.add(range(5))

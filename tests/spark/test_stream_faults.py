@@ -59,7 +59,7 @@ def test_a_broker_that_is_killed_while_a_task_reads_costs_no_row(broker: BrokerP
     assert found == list(range(count))
 
 
-def test_a_broker_that_comes_back_in_time_ends_no_query(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_a_broker_that_returns_in_time_ends_no_query(broker: BrokerProcess, tmp_path: Path) -> None:
     """the driver's calls wait for it"""
     topic = Topic(broker.bootstrap, 2)
     topic.add(range(10))

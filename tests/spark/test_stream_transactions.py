@@ -108,7 +108,7 @@ def test_the_suites_offsets_batch_by_batch(logs: LogWriter, tmp_path: Path, isol
     asked.stop()
 
 
-def test_what_came_after_the_plan_is_not_mixed_into_the_next_batch(logs: LogWriter, tmp_path: Path) -> None:
+def test_records_after_the_planned_range_are_not_mixed_into_the_next_batch(logs: LogWriter, tmp_path: Path) -> None:
     """SPARK-25495: FetchedData.reset should reset all fields: the task of the first batch may fetch what is of the next
     one, and drops it"""
     topic = logs.topic()
@@ -147,7 +147,7 @@ def test_gaps_in_a_range_are_no_loss(logs: LogWriter, tmp_path: Path, gap: str) 
     assert asked.batches.keys() == {0}
 
 
-def test_sizes_are_looked_at_behind_a_gap_of_compaction(logs: LogWriter) -> None:
+def test_sizes_are_checked_behind_a_gap_of_compaction(logs: LogWriter) -> None:
     """The first offsets have no record: what comes after them must not be taken for nothing."""
     log = logs.topic(3)
     for partition in range(2):

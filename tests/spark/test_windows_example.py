@@ -13,7 +13,7 @@ from docs.lag_picture import PICTURE, Run, draw, parse, save
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_picture_of_lag_is_drawn_from_what_the_example_prints(tmp_path: Path) -> None:
+def test_picture_of_lag_is_drawn_from_the_output_of_the_example(tmp_path: Path) -> None:
     lines = ["batch   0:    900 behind #\n", "stopped, and started again\n", "batch   1:      0 behind \n", "1 hours\n"]
     run = parse(lines)
     assert run == Run([900, 0], 1)

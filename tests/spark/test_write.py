@@ -169,7 +169,7 @@ def test_a_refused_record_fails_the_task_with_topic_and_partition(bootstrap: str
     assert "max.message.bytes" in str(failed.value) or "too large" in str(failed.value).lower()
 
 
-def test_a_refusal_says_what_to_do(bootstrap: str) -> None:
+def test_refusal_names_the_remedy(bootstrap: str) -> None:
     with pytest.raises(KafkaError) as failed:
         write(options(bootstrap, "two words"), [rows({"value": b"1"})])
     assert str(failed.value) == (
@@ -185,7 +185,7 @@ def test_a_refusal_says_what_to_do(bootstrap: str) -> None:
         ([{"key": "a", "value": b"b"}, {"key": None, "value": b"b"}], "a header has no name: its key is null"),
     ],
 )
-def test_headers_that_cannot_be_sent_are_told(bootstrap: str, headers: Any, sentence: str) -> None:
+def test_invalid_headers_are_reported(bootstrap: str, headers: Any, sentence: str) -> None:
     topic = make_topic(bootstrap)
     with pytest.raises(KafkaError) as failed:
         write(options(bootstrap, topic), [rows({"value": b"0"}, {"value": b"1", "headers": headers})])
@@ -202,7 +202,7 @@ def test_empty_headers_are_none(bootstrap: str) -> None:
     assert [row["headers"] for row in found] == [None, [{"key": "", "value": None}]]
 
 
-def test_what_is_too_large_is_told_by_the_option_of_spark(bootstrap: str) -> None:
+def test_too_large_record_is_reported_with_sparks_option(bootstrap: str) -> None:
     """Not by the client's own ``max_request_size``, which is not an option here."""
     topic = make_topic(bootstrap)
     with pytest.raises(KafkaError, match="MessageSizeTooLargeError") as failed:
@@ -221,7 +221,7 @@ def test_much_data_goes_through_a_small_buffer(bootstrap: str) -> None:
     assert found.written.ranges == {TopicPartition(topic, 0): WrittenRange(1_000, 0, 999)}
 
 
-def test_what_was_written_is_told_by_partition(bootstrap: str) -> None:
+def test_written_ranges_are_reported_by_partition(bootstrap: str) -> None:
     topic = make_topic(bootstrap, partitions=3)
     given = [rows(*({"value": b"v", "partition": n % 3} for n in range(start, start + 100))) for start in (0, 100)]
     found = write(options(bootstrap, topic), given).written
@@ -239,7 +239,7 @@ def test_a_task_without_rows_writes_nothing(bootstrap: str) -> None:
     assert write(options(bootstrap, topic), [rows()]).written.ranges == {}
 
 
-def test_rows_that_cannot_be_had_end_the_write_with_their_error(bootstrap: str) -> None:
+def test_rows_that_are_unavailable_end_the_write_with_their_error(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
 
     def broken() -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long
-def test_what_the_example_writes_is_read_back(bootstrap: str) -> None:
+def test_records_of_the_write_example_are_read_back(bootstrap: str) -> None:
     command = [sys.executable, str(ROOT / "examples" / "spark_write.py"), bootstrap, "squares"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=240, check=False, env={"PYTHONPATH": str(ROOT)}

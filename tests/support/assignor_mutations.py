@@ -94,8 +94,8 @@ ASSIGNOR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the leader watches racks",
         "triokafka/client/consumer/rebalance/classic_rebalance.py",
-        "if dealt is not None and settled and dealt != leader.layout():",
-        "if dealt is not None and settled and dealt.counts != leader.layout().counts:",
-        "tests/unit/client/consumer/test_racks.py::test_the_leader_deals_again_when_replicas_are_in_other_racks",
+        "if assigned is not None and settled and assigned != leader.layout():",
+        "if assigned is not None and settled and assigned.counts != leader.layout().counts:",
+        "tests/unit/client/consumer/test_racks.py::test_the_leader_assigns_again_when_replicas_are_in_other_racks",
     ),
 )

@@ -11,8 +11,8 @@ _C = "triokafka/broker_stub/controller/"
 _LIVES = "tests/property/test_cluster_decisions.py::test_clusters_survive_random_lives"
 _UNIT = "tests/unit/broker_stub/controller/"
 _REFUSED = _UNIT + "test_in_sync.py::test_request_that_does_not_fit_is_refused_with_its_reason"
-_BEATS = _UNIT + "test_cluster_control.py::test_heartbeats_of_strangers_and_of_old_epochs_are_refused"
-_ELIGIBLE = _UNIT + "test_elections.py::test_eligible_leader_waits_while_somebody_is_in_sync"
+_BEATS = _UNIT + "test_cluster_control.py::test_heartbeats_of_unknown_brokers_and_old_epochs_are_refused"
+_ELIGIBLE = _UNIT + "test_elections.py::test_eligible_leader_is_not_elected_while_a_replica_is_in_sync"
 
 CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
     Mutation(rule, file if "/" in file else _C + file, old, new, test[0] if test else _LIVES)
@@ -163,8 +163,8 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "clearing eligible leaders keeps those of partitions that nobody leads",
             "configuration_control.py",
-            "if (cluster_wide or named) and partition.isr and partition.eligible_leader_replicas:",
-            "if (cluster_wide or named) and partition.eligible_leader_replicas:",
+            "if partition.isr and partition.eligible_leader_replicas:",
+            "if partition.eligible_leader_replicas:",
         ),
         (
             "partition epochs grow by one",

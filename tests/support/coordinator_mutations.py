@@ -143,8 +143,8 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "a full rebalance removes the members that it refuses",
             "classic_group/join.py",
-            "        rebalance.drop_member(group, request.member_id, effects)\n",
-            "        effects.timers.cancel(rebalance.session_timer(group, request.member_id))\n",
+            "            rebalance.drop_member(group, request.member_id, effects)\n",
+            "            effects.timers.cancel(rebalance.session_timer(group, request.member_id))\n",
             _GROUPS,
         ),
         # ---------------------------------------------------------------- offsets
@@ -272,8 +272,8 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "a downgrade includes partitions received meanwhile",
             "consumer_group/classic_members.py",
-            "step.progress if at_rest else speaker.progress",
-            "speaker.progress",
+            "step.progress if at_rest else requester.progress",
+            "requester.progress",
             _MIGRATION + "test_static_member_that_returns_as_classic_gets_partitions_revoked_for_it",
         ),
         (

@@ -12,7 +12,7 @@ _T_RECOVERY = "tests/unit/broker_stub/log/test_recovery.py::"
 _T_LOG = "tests/unit/broker_stub/log/test_partition_log.py::"
 _T_MOVES = "tests/unit/broker_stub/log/test_log_mover.py::"
 _T_MANAGER = "tests/unit/broker_stub/log/test_log_manager.py::"
-_T_CRASHES = "tests/property/test_log_crashes.py::test_logs_are_what_was_appended_through_crashes_and_failures"
+_T_CRASHES = "tests/property/test_log_crashes.py::test_logs_keep_flushed_records_through_crashes_and_failures"
 
 LOG_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
@@ -143,7 +143,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         "    if storage.exists(path) and not storage.read_file(path):\n"
         '        raise CorruptCheckpointError(f"{path} is empty")\n',
         "",
-        _T_RECOVERY + "test_an_epoch_file_that_a_power_cut_has_emptied_is_made_anew",
+        _T_RECOVERY + "test_an_epoch_file_that_a_power_cut_has_emptied_is_rebuilt",
     ),
     Mutation(
         "a file that ends within a number is torn",
@@ -221,7 +221,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         _LOG + "future_log_promotion.py",
         "            directories.write(target, partial(target.note_high_watermark, topic_partition, committed))\n",
         "            pass\n",
-        _T_MOVES + "test_what_is_committed_of_a_log_is_known_where_it_has_moved_to",
+        _T_MOVES + "test_moved_log_keeps_its_high_watermark",
     ),
     Mutation(
         "the mark of a move goes when nothing of the log can come back",
@@ -256,6 +256,6 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         _LOG + "log_discovery.py",
         "if known not in (None, topic_id)]\n",
         "if known is None]\n",
-        _T_MANAGER + "test_a_topic_that_was_made_anew_while_a_directory_was_missing_has_one_log",
+        _T_MANAGER + "test_topic_recreated_while_a_directory_was_missing_has_one_log",
     ),
 )

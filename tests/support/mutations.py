@@ -73,7 +73,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ACCUMULATOR,
         "len(left) <= _FEW_BATCHES",
         "not left",
-        _T_OPENER + "test_sender_far_ahead_goes_on_when_few_batches_are_left",
+        _T_OPENER + "test_sender_far_ahead_continues_when_few_batches_are_left",
     ),
     Mutation(
         "a template reads only the usual answer",
@@ -95,7 +95,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         'outside the producer\'s block.\n        """\n        delivery = self._fast_path.append(',
         'outside the producer\'s block.\n        """\n        while self._accumulator.pool.waiting:\n'
         "            await trio.sleep(0.01)\n        delivery = self._fast_path.append(",
-        _T_OPENER + "test_record_that_fits_the_open_batch_waits_for_nobody",
+        _T_OPENER + "test_record_that_fits_the_open_batch_does_not_wait",
     ),
     Mutation(
         "two tasks that wait for memory share one batch and give back the rest",
@@ -225,7 +225,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ACCUMULATOR,
         "                    self._start_at[node] = queue.topic_partition\n",
         "",
-        _T_ACCUMULATOR + "test_next_round_goes_on_where_the_cap_cut",
+        _T_ACCUMULATOR + "test_next_round_continues_where_the_cap_cut",
     ),
     Mutation(
         "rotation is kept per node",
@@ -314,14 +314,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         _POOL,
         "        self.available += waiter.reserved\n        self._serve()\n",
         "        self._serve()\n",
-        _T_POOL + "test_cancelled_waiter_gives_back_what_it_had_and_the_next_is_served",
+        _T_POOL + "test_cancelled_waiter_returns_its_reservation_and_the_next_is_served",
     ),
     Mutation(
         "cancelled waiter gives back what it had and the next is served",
         _POOL,
         "        self.available += waiter.reserved\n        self._serve()\n",
         "        self.available += waiter.reserved\n",
-        _T_POOL + "test_cancelled_waiter_gives_back_what_it_had_and_the_next_is_served",
+        _T_POOL + "test_cancelled_waiter_returns_its_reservation_and_the_next_is_served",
     ),
     Mutation(
         "allocation cancelled at any checkpoint leaves the pool whole",
@@ -335,7 +335,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _POOL,
         "size == self.pooled_size == len(buffer)",
         "size == self.pooled_size",
-        _T_POOL + "test_grown_buffer_is_credited_with_what_was_lent",
+        _T_POOL + "test_grown_buffer_is_credited_with_its_lent_size",
     ),
     Mutation(
         "flush closing and waiters make everything ready",
@@ -385,21 +385,21 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ACCUMULATOR,
         " or len(self.active) > 1 or settings.one_in_flight or ",
         " or len(self.active) > 1 or ",
-        _T_ACCUMULATOR + "test_what_may_not_go_at_once_does_not_follow",
+        _T_ACCUMULATOR + "test_take_following_returns_no_batch_that_must_wait",
     ),
     Mutation(
         "right behind another",
         _ACCUMULATOR,
         "if head.retry_at > now or not head.count or",
         "if not head.count or",
-        _T_ACCUMULATOR + "test_what_may_not_go_at_once_does_not_follow",
+        _T_ACCUMULATOR + "test_take_following_returns_no_batch_that_must_wait",
     ),
     Mutation(
         "right behind another",
         _ACCUMULATOR,
         "        if self.batches.idempotent and not queue.sequences.may_send(head):\n            return None\n",
         "",
-        _T_ACCUMULATOR + "test_what_may_not_go_at_once_does_not_follow",
+        _T_ACCUMULATOR + "test_take_following_returns_no_batch_that_must_wait",
     ),
     Mutation(
         "right behind another",
@@ -420,7 +420,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _PRODUCER + "lz4_compressor.py",
         "                self._let_go(self._given.popleft()[0])\n",
         "                self._given.popleft()\n",
-        _UNIT + "test_lz4_compressor.py::test_cancelled_it_takes_back_what_it_gave",
+        _UNIT + "test_lz4_compressor.py::test_cancelled_compressor_takes_back_its_batches",
     ),
     Mutation(
         "others get their turn",
@@ -455,8 +455,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ANSWERS,
         "retry=self._acks != 0 and self._attempts_left(batch)",
         "retry=self._attempts_left(batch)",
-        _UNIT
-        + "test_response_handler.py::test_unanswered_batch_is_sent_again_unless_nobody_would_know_it_for_a_repeat",
+        _UNIT + "test_response_handler.py::test_unanswered_batch_is_retried_unless_duplicates_could_go_undetected",
     ),
     Mutation(
         "connection that takes nothing costs no attempt",
@@ -591,7 +590,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _QUEUE,
         "_QueueReference(queue, self._forget)",
         "_QueueReference(queue, lambda _, keep=queue: None)",
-        _T_QUEUE + "test_queue_that_nobody_holds_is_forgotten_at_once",
+        _T_QUEUE + "test_unreferenced_queue_is_dropped_at_once",
     ),
     Mutation(
         "not too early",

@@ -40,7 +40,7 @@ def test_nothing_is_imported_but_the_extension() -> None:
 
 
 @pytest.mark.parametrize("first", ["crc32c", "crc32c._crc32c", "triokafka.checksum"])
-def test_package_has_the_same_function_whoever_is_first(first: str) -> None:
+def test_package_has_the_same_function_whichever_is_imported_first(first: str) -> None:
     program = f"import {first}, crc32c, triokafka.checksum; print(crc32c.crc32c is triokafka.checksum.crc32c)"
     assert run_python(program) == "True"
     also = "from crc32c import _crc32c, CRC32CHash, __version__; print(CRC32CHash(b'123456789').checksum)"

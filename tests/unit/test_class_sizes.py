@@ -15,8 +15,6 @@ REASONS: Final = {
     "BrokerConfig": "a line for each option of the broker, in six groups, which are its bases",
     "ProducerOptions": "a line for each option of the producer, those of every client included",
     "ConsumerOptions": "a line for each option of the consumer, those of every client included",
-    "ConsumerSession": "the side of AIOKafkaConsumer in the loop thread: a method for each of its calls",
-    "AIOKafkaConsumer": "aiokafka's interface, with as many methods; the session and the local state do the work",
 }
 _PACKAGE: Final = Path(triokafka.__file__).parent
 

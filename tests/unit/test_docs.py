@@ -240,7 +240,7 @@ def test_metrics_page_is_current() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == generate.metrics_page()
 
 
-def test_api_table_says_what_declarations_and_handlers_say() -> None:
+def test_api_table_agrees_with_declarations_and_handlers() -> None:
     rows = re.findall(r"^\| (\d+) \| (\w+) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", generate.apis_page(), re.MULTILINE)
     assert [int(key) for key, *_ in rows] == list(KAFKA_APIS)
     of_broker, of_controller = Handlers(), Handlers(CONTROLLER_MODULES)

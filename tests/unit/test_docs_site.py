@@ -91,7 +91,7 @@ def problems_of(text: str) -> list[str]:
     return [one for one in told if "nknown " not in one and "No role entry" not in one]
 
 
-def test_docstrings_are_what_the_site_can_show() -> None:
+def test_site_can_render_all_docstrings() -> None:
     """``make docs`` fails over the first that is not."""
     assert problems_of("Odd.\n\nOdd things:\n    one: two\n        three\n    four: five\n") != []
     assert {name: found for name, text in documented().items() if (found := problems_of(text))} == {}

@@ -34,13 +34,13 @@ def test_every_hook_does_nothing_by_itself() -> None:
         assert hook(*(None for _ in inspect.signature(hook).parameters)) is None
 
 
-def test_all_hooks_of_a_chain_are_told() -> None:
+def test_all_hooks_of_a_chain_are_called() -> None:
     one, other = Watcher(), Watcher()
     HookChain([one, other]).on_throttle(NODE, 1.5)
     assert one.told == other.told == [(NODE, 1.5)]
 
 
-def test_hook_that_raises_is_logged_and_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_hook_that_raises_is_logged_and_stops_no_other_hook(caplog: pytest.LogCaptureFixture) -> None:
     watcher = Watcher()
     with caplog.at_level(logging.ERROR, logger="triokafka.hooks"):
         HookChain([Broken(), watcher]).on_throttle(NODE, 1.5)
@@ -54,7 +54,7 @@ def test_chain_is_false_without_hooks_only() -> None:
     assert HookChain([Watcher()])
 
 
-def test_chain_calls_nobody_for_what_nobody_overrides() -> None:
+def test_chain_skips_methods_that_no_hook_overrides() -> None:
     HookChain([Watcher()]).on_client_failed(ValueError())
 
 

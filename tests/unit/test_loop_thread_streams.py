@@ -61,7 +61,7 @@ def test_a_forked_child_has_a_loop_of_its_own() -> None:
     assert answers.get() == [0, 1, 2]
 
 
-def test_a_call_gives_back_what_it_returned_or_raised() -> None:
+def test_call_returns_the_result_or_raises_the_error() -> None:
     async def work(fail: bool) -> str:
         await trio.lowlevel.checkpoint()
         if fail:
@@ -139,7 +139,7 @@ def test_a_caller_does_not_wait_for_a_loop_that_has_ended() -> None:
     assert not own.alive
 
 
-def test_work_gets_what_the_thread_iterates_over_and_gives_back_a_result() -> None:
+def test_work_receives_the_items_of_the_thread_and_returns_a_result() -> None:
     async def total(numbers: trio.MemoryReceiveChannel[int]) -> int:
         return sum([number async for number in numbers])
 
@@ -177,7 +177,7 @@ def test_few_items_wait_for_work_that_is_slow() -> None:
     assert made == list(range(10))
 
 
-def test_what_the_work_raises_ends_the_iteration_and_is_raised() -> None:
+def test_error_of_the_work_ends_the_iteration_and_is_raised() -> None:
     asked: list[int] = []
 
     def numbers() -> Iterator[int]:

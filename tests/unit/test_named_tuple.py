@@ -113,7 +113,7 @@ def outcome(call: Callable[[], Any]) -> object:
         lambda made: type(copy.deepcopy(made(1))) is made,
     ],
 )
-def test_class_is_and_does_what_that_of_typing_does(what: Callable[[Any], object]) -> None:
+def test_class_behaves_like_typings(what: Callable[[Any], object]) -> None:
     assert outcome(lambda: what(Point)) == outcome(lambda: what(Model))
 
 

@@ -65,7 +65,7 @@ def test_every_public_name_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", triokafka.__all__)
-def test_every_public_name_says_what_it_is(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     value = getattr(triokafka, name)
     if not isinstance(value, str):
         assert (inspect.getdoc(value) or "").strip(), f"{name} has no docstring"
@@ -162,7 +162,7 @@ def test_types_are_shipped() -> None:
     assert (PACKAGE / "py.typed").is_file()
 
 
-def test_every_package_says_what_lives_there() -> None:
+def test_every_package_has_a_docstring() -> None:
     for path in PACKAGE.rglob("__init__.py"):
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{path} has no docstring"
         assert [other for other in path.parent.iterdir() if other != path and other.name != "__pycache__"], path.parent

@@ -38,7 +38,7 @@ def test_partitions_take_turns() -> None:
     assert not buffered
 
 
-def test_paused_partitions_are_passed_over_and_keep_their_records() -> None:
+def test_paused_partitions_are_skipped_and_keep_their_records() -> None:
     buffered = filled(a=2, b=2)
     buffered.paused.add(A)
     assert offsets(buffered.take(9)) == {1: [0, 1]}
@@ -47,7 +47,7 @@ def test_paused_partitions_are_passed_over_and_keep_their_records() -> None:
     assert offsets(buffered.take(9)) == {0: [0, 1]}
 
 
-def test_what_the_iteration_has_not_given_out_goes_back_to_the_front() -> None:
+def test_unreturned_records_of_an_iteration_go_back_to_the_front() -> None:
     buffered = filled(a=5)
     assert buffered.next_run(4)
     assert [next(buffered.cursor.iterator).offset for _ in range(2)] == [0, 1]
@@ -73,7 +73,7 @@ def test_one_call_returns_records_up_to_the_next_cut() -> None:
     assert offsets(buffered.take(None)) == {0: list(range(9))}
 
 
-def test_dropping_a_partition_drops_what_is_being_iterated_over() -> None:
+def test_dropping_a_partition_ends_its_iteration() -> None:
     buffered = filled(a=5, b=1)
     buffered.next_run(4)
     next(buffered.cursor.iterator)
@@ -93,7 +93,7 @@ def test_dropping_a_partition_drops_what_is_being_iterated_over() -> None:
         max_size=40,
     )
 )
-def test_every_record_is_given_out_once_in_order_and_positions_say_what_comes(steps: list[tuple[str, int]]) -> None:
+def test_every_record_is_returned_once_in_order_and_positions_are_correct(steps: list[tuple[str, int]]) -> None:
     buffered = RecordBuffer()
     added = given_out = 0
     for what, number in steps:

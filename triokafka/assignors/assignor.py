@@ -85,7 +85,7 @@ class PartitionAssignor(ABC):
         return
 
 
-def check_dealt(assignor: PartitionAssignor, members: Members, dealt: Mapping[str, Assignment]) -> None:
+def check_assignments(assignor: PartitionAssignor, members: Members, assignments: Mapping[str, Assignment]) -> None:
     """Check an assignor's result. A wrong one would let two members read a partition, or none.
 
     Raises:
@@ -93,12 +93,12 @@ def check_dealt(assignor: PartitionAssignor, members: Members, dealt: Mapping[st
             or is cooperative and assigned a partition that another member still owns.
     """
     problem = f"assignor {assignor.name!r}"
-    if missing := sorted(set(members).difference(dealt)):
+    if missing := sorted(set(members).difference(assignments)):
         raise IllegalStateError(f"{problem} returned no assignment for the members {missing}")
-    if strangers := sorted(set(dealt).difference(members)):
+    if strangers := sorted(set(assignments).difference(members)):
         raise IllegalStateError(f"{problem} returned assignments for {strangers}, which are not members of the group")
     owners: dict[TopicPartition, str] = {}
-    for member_id, assignment in dealt.items():
+    for member_id, assignment in assignments.items():
         for partition in assignment.partitions:
             if owners.setdefault(partition, member_id) != member_id:
                 raise IllegalStateError(f"{problem} assigned {partition} to {owners[partition]!r} and to {member_id!r}")

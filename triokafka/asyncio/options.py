@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from triokafka.asyncio.abc import AbstractTokenProvider
 from triokafka.asyncio.bridge import Bridge, BridgedTokenProvider
 from triokafka.security.java_names import with_hidden_secrets
 
+API_VERSION_IS_DEPRECATED: Final = (
+    "The `api_version` parameter has been deprecated since 0.13.0. "
+    "It is now a no-op and will be removed in a future release. "
+)
+_AS_THEY_ARE: Final = ("client_id", "metadata_max_age_ms", "request_timeout_ms", "retry_backoff_ms")
 
-def network_options(
-    bridge: Bridge,
-    *,
-    bootstrap_servers: Any,
-    client_id: str | None,
-    metadata_max_age_ms: int,
-    request_timeout_ms: int,
-    retry_backoff_ms: int,
-    connections_max_idle_ms: int | None,
-    security_protocol: str,
-    **security: Any,
-) -> dict[str, Any]:
-    """Return the SDK's options.
+
+def warn_of_deprecated(text: str) -> None:
+    """Warn the caller of a constructor about an argument."""
+    warnings.warn(text, DeprecationWarning, stacklevel=3)
+
+
+def network_options(bridge: Bridge, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the SDK's options of a client whose constructor has these arguments, by name.
 
     Raises:
         ValueError: ``security_protocol`` or ``sasl_mechanism`` is unknown, or something that they need is missing.
     """
+    security_protocol, retry_backoff_ms = given["security_protocol"], given["retry_backoff_ms"]
     if security_protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
         raise ValueError("`security_protocol` should be SSL or PLAINTEXT")
     secured: dict[str, Any] = {"security_protocol": security_protocol}
     if security_protocol in ("SSL", "SASL_SSL"):
-        if security["ssl_context"] is None:
+        if given["ssl_context"] is None:
             raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
-        secured["ssl_context"] = security["ssl_context"]
+        secured["ssl_context"] = given["ssl_context"]
     if security_protocol.startswith("SASL"):
-        secured |= _login(bridge, **security)
+        secured |= _login(bridge, **{name: value for name, value in given.items() if name.startswith("sasl_")})
+    idle = given["connections_max_idle_ms"]
     return {
-        "bootstrap_servers": servers(bootstrap_servers),
-        "client_id": client_id,
-        "metadata_max_age_ms": metadata_max_age_ms,
-        "request_timeout_ms": request_timeout_ms,
-        "retry_backoff_ms": retry_backoff_ms,
+        **{name: given[name] for name in _AS_THEY_ARE},
+        "bootstrap_servers": servers(given["bootstrap_servers"]),
         "retry_backoff_max_ms": max(1_000, retry_backoff_ms),
-        "connections_max_idle_ms": -1 if connections_max_idle_ms is None else connections_max_idle_ms,
-        "close_timeout_ms": request_timeout_ms,
+        "connections_max_idle_ms": -1 if idle is None else idle,
+        "close_timeout_ms": given["request_timeout_ms"],
         **with_hidden_secrets(secured),
     }
 
@@ -58,7 +58,6 @@ def _login(
     sasl_oauth_token_provider: Any,
     sasl_kerberos_service_name: str,
     sasl_kerberos_domain_name: str | None,
-    **_: Any,
 ) -> dict[str, Any]:
     if sasl_mechanism not in ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"):
         raise ValueError(

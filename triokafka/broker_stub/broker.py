@@ -213,7 +213,7 @@ class Broker:
             authentication=authentication or self._security.listeners,
         )
         handlers = Handlers()
-        services = BrokerServices(
+        self._services = BrokerServices(
             check_stores=None if self._security.listeners is None else self._security.listeners.check,
             node_id=config.node_id,
             world=self.world,
@@ -238,7 +238,7 @@ class Broker:
             faults=self.faults,
             advertised=handlers.advertised,
         )
-        self.dispatcher = Dispatcher(services, handlers, self.sockets.memory)
+        self.dispatcher = Dispatcher(self._services, handlers, self.sockets.memory)
         self._made_at = self.world.now()
         self.tasks = NodeTasks(self.sockets.close)
         self._started = False
@@ -345,6 +345,7 @@ class Broker:
         if self._metrics is None:
             self._metrics = BrokerMetrics(
                 self.dispatcher,
+                self._services,
                 self.sockets,
                 self.cleaner,
                 self._assignments,
@@ -494,4 +495,4 @@ class Broker:
         return block.first, block.size
 
     def _registered(self, broker_epoch: int) -> None:
-        self.logs.broker_epoch = broker_epoch
+        self.logs.registered(broker_epoch)

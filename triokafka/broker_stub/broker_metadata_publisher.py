@@ -75,7 +75,7 @@ class BrokerMetadataPublisher:
             self._sockets.limits.configure_ip_rates(ip_connection_rates(image.client_quotas))
         self._coordinators.topics_created(delta, image)
         cordons = cordons_directories(image)
-        self._logs.cordoned = self._config.current.cordoned_directories if cordons else frozenset()
+        self._logs.cordon(self._config.current.cordoned_directories if cordons else ())
         changes = self._replicas.apply(delta, image)
         self._coordinators.replicas_changed(changes, delta)
         self._assignments.metadata_changed(delta, image)
@@ -87,9 +87,8 @@ class BrokerMetadataPublisher:
         if config.security != self._config.current.security:
             self._reconfigure_security(config)
         self._config.update(config)
-        self._logs.defaults = config.topic_defaults
+        self._logs.reconfigure(defaults=config.topic_defaults, producer_expiration_ms=config.producer_id_expiration_ms)
         self._cleaner.config = cleaner_config(config)
-        self._logs.producer_expiration_ms = config.producer_id_expiration_ms
         self._logs.mover.bytes_per_second = move_rate(image, config.node_id)
         self._replicas.reconfigure_all(image)
         self._replicas.fetchers.reconfigure(fetcher_config(config), image)

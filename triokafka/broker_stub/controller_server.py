@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -30,7 +30,7 @@ from triokafka.broker_stub.node_security import listener_security
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.forwarding import ForwardedRequests
 from triokafka.broker_stub.request.quotas import ClientQuotas
-from triokafka.broker_stub.request.services import BrokerServices, ControllerServices
+from triokafka.broker_stub.request.services import ControllerServices
 from triokafka.errors import KafkaError, UnsupportedVersionError
 from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.world import World
@@ -111,8 +111,7 @@ class ControllerServer:
             quorum=quorum,
             answer_envelope=lambda envelope, arrival: self._forwarded.answer(envelope, arrival),
         )
-        # The handlers of CONTROLLER_MODULES use only the parts that both kinds of services have.
-        self.dispatcher = Dispatcher(cast(BrokerServices, services), handlers, self.sockets.memory)
+        self.dispatcher = Dispatcher(services, handlers, self.sockets.memory)
         self._forwarded = ForwardedRequests(self.dispatcher)
 
     async def bind(self) -> None:

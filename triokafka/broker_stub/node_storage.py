@@ -19,11 +19,11 @@ from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log_options import cleaner_config, log_manager_config
-from triokafka.broker_stub.meta_properties import ClusterIdentity
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.raft.metadata_log_files import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.structs import TopicPartition
 from triokafka.world import World
@@ -82,7 +82,7 @@ class NodeStorage:
         Raises:
             ConfigurationError, KafkaStorageError: see `LogManager.lock` and `NodeMetadata.open`.
         """
-        # Lock first: nobody else may write the metadata log.
+        # Lock first: no other process may write the metadata log.
         await self._world.run_in_thread(self._lock)
         directory = self.logs.data_directory(self.config.metadata_directory)
         usable = directory is not None and not directory.failure
@@ -99,14 +99,11 @@ class NodeStorage:
             KafkaStorageError: see `LogManager.load`.
         """
         loader = metadata.loader
-        self.logs.removed_topics = frozenset(loader.removed_topics or ())
+        removed_topics = loader.removed_topics or set()
         loader.forget_removed_topics()
-        await self._load(metadata.identity, metadata.image)
-
-    async def _load(self, identity: ClusterIdentity, image: MetadataImage) -> None:
+        identity, image = metadata.identity, metadata.image
         self.logs.cannot_use(identity.failed)
         ids = identity.directory_ids
-        self.logs.directory_ids = frozenset(ids[path] for path in self.config.data_directories if path in ids)
 
         def topic_id_of(topic_partition: TopicPartition) -> UUID | None:
             topic = image.topics.get(topic_partition.topic)
@@ -116,7 +113,14 @@ class NodeStorage:
             state = image.partition(*topic_partition)
             return state is not None and len(state.replicas) > 1
 
-        await self.logs.load(image.topic_configs, topic_id_of, is_replicated, self._log_opened)
+        await self.logs.load(
+            image.topic_configs,
+            topic_id_of,
+            is_replicated,
+            self._log_opened,
+            directory_ids=[ids[path] for path in self.config.data_directories if path in ids],
+            removed_topics=removed_topics,
+        )
         self._is_open = True
 
     def _lock(self) -> None:
@@ -189,6 +193,7 @@ class NodeStorage:
         if host is None:
             return
         wanted: dict[TopicPartition, tuple[UUID, LogConfig]] = {}
+        budget = WorkBudget()
         try:
             local = delta.local_changes(host.node_id)
             for states in (local.leaders, local.followers):
@@ -197,6 +202,7 @@ class NodeStorage:
                         config = self.logs.config_for(image.topic_configs(topic_partition.topic))
                         if host.replicas.may_be_created(topic_partition, topic_id, state, config):
                             wanted[topic_partition] = topic_id, config
+                    await budget.spend()
         except KafkaError as error:
             logger.error("logs cannot be created ahead of the change: %s", error)
             return

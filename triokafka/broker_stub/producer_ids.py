@@ -24,7 +24,7 @@ class ProducerIds:
         """Return the next id. Waits for the controller when the block is used up, and raises its error."""
         if self._next == self._end:
             async with self._lock:
-                if self._next == self._end:  # nobody else got a block meanwhile
+                if self._next == self._end:  # no other task got a block meanwhile
                     first, size = await self._allocate()
                     self._next, self._end = first, first + size
         producer_id = self._next

@@ -25,7 +25,7 @@ def has_other_nodes(config: BrokerConfig) -> bool:
 def controller_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
     """Return the configured addresses of this node's controller listeners.
 
-    A quorum of one without such a listener has an address that nobody connects to.
+    A quorum of one without such a listener has an address to which no node connects.
     """
     advertised = config.advertised
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -14,6 +15,8 @@ from triokafka.errors import ConfigurationError, UnknownError
 from triokafka.protocol.stored.cluster_metadata import AccessControlEntryRecord
 from triokafka.security.acl import AclBinding, AclOperation, AclPermissionType, ResourceType
 from triokafka.security.acl_index import AclIndex
+
+logger = logging.getLogger(__name__)
 
 SUPER_USERS: Final = "super.users"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
@@ -34,6 +37,7 @@ class StandardAuthorizer(Authorizer):
         self._super_users: frozenset[str] = frozenset()
         self._allow_everyone = False
         self._acls = AclIndex()
+        self._reported_node = False
 
     def configure(self, properties: Mapping[str, str]) -> None:
         """Read ``super.users`` and ``allow.everyone.if.no.acl.found``.
@@ -75,6 +79,8 @@ class StandardAuthorizer(Authorizer):
     ) -> bool:
         if principal in self._super_users:
             return True
+        if operation is AclOperation.CLUSTER_ACTION and not self._loaded():
+            self._report_node(principal, host)
         self._check_loaded()
         decision = self._acls.decide(principal, host, resource_type, name)
         return decision.allows(operation) if decision.has_acls else self._allow_everyone
@@ -103,6 +109,19 @@ class StandardAuthorizer(Authorizer):
             return f"MatchingAcl(acl={_text(acl)})"
         has_acls = self._acls.decide(principal, host, resource_type, name).has_acls
         return "DefaultAllow" if self._allow_everyone and not has_acls else "DefaultDeny"
+
+    def _report_node(self, principal: str, host: str) -> None:
+        """Log that a node was refused, once: a cluster whose voters refuse each other never elects a leader."""
+        if not self._reported_node:
+            self._reported_node = True
+            logger.warning(
+                "A node that connects from %s as %s is refused: it is not in %s, and this node has not loaded the ACLs "
+                "of the cluster yet. Add the principals of all nodes to %s.",
+                host,
+                principal,
+                SUPER_USERS,
+                SUPER_USERS,
+            )
 
     def _check_loaded(self) -> None:
         if not self._loaded():

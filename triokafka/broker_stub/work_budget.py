@@ -14,6 +14,10 @@ BUDGET: Final = 50
 """Partitions that a request may process between two checkpoints: one or two milliseconds of work."""
 
 
+BYTES_PER_ITEM: Final = 600
+"""Text that is parsed counts as one item per so many bytes."""
+
+
 class WorkBudget:
     """Counts the work of one request and runs a checkpoint after every `BUDGET` items, so that other tasks can run."""
 

@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 
 def main() -> None:
@@ -19,6 +20,7 @@ def main() -> None:
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - open until the process ends
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    _print_any_text()
     gc.disable()  # imports leave no garbage
     try:
         run = _plain_broker(sys.argv[1:]) or _command_line(sys.argv[1:])
@@ -28,6 +30,12 @@ def main() -> None:
     gc.freeze()
     gc.enable()
     sys.exit(run())
+
+
+def _print_any_text() -> None:
+    """Print characters that the encoding of standard output lacks as escapes, as Python does on standard error."""
+    with suppress(AttributeError):  # a replaced stream
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _command_line(arguments: Sequence[str]) -> Callable[[], int]:

@@ -68,7 +68,7 @@ def command(
     """Serve a web page with topics and messages, groups with lag and rebalances, brokers, metrics, access.
 
     The page prints its address when it is ready, and ends with Ctrl-C or SIGTERM. On another address than loopback it
-    needs --login, because everybody who reaches it would have the rights of its client.
+    needs --login, because every visitor would have the permissions of its client.
     """
     try:
         host, port = _page_address("--listen", listen)

@@ -78,7 +78,7 @@ class Lines:
 class LineReader:
     """Reads the line as the value, unless the properties select a key or headers.
 
-    ``parse.key``: the key stands before the first ``key.separator`` (a tab). ``parse.headers``: headers stand before
+    ``parse.key``: the key precedes the first ``key.separator`` (a tab). ``parse.headers``: headers precede
     the first ``headers.delimiter`` (a tab), separated by ``headers.separator`` (a comma); each is a name,
     ``headers.key.separator`` (a colon) and a value. ``null.marker`` is the text for a null key, value or header, and
     may be empty. A missing separator is an error; with ``ignore.error`` the line has no headers, the record no key, or

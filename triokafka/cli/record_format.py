@@ -37,6 +37,10 @@ _NOT_READ: Final = "R"
 _PARTS: Final = re.compile(r"%(.?)|\\(x[0-9A-Fa-f]{2}|.?)|([^%\\]+)", re.DOTALL)
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
 
+_MOST_DIGITS: Final = 19
+_LARGEST: Final = {"p": 2**31 - 1, "T": 2**63 - 1}
+"""The largest partition and the largest timestamp."""
+
 Part = bytes | str
 """Literal bytes, or the letter of a token."""
 
@@ -132,7 +136,7 @@ class FormatReader:
         beside = [one for one, after in pairwise(parts) if isinstance(one, str) and isinstance(after, str)]
         inside = [part for part in parts if isinstance(part, bytes) and b"\n" in part]
         problem = (
-            f"%{twice[0]} stands there twice" if twice
+            f"%{twice[0]} occurs twice" if twice
             else "two tokens need a separator between them" if beside
             else "%R is binary and cannot be read from lines" if _NOT_READ in tokens
             else "a line ends at \\n, which may stand only at the end" if inside
@@ -238,7 +242,11 @@ def _headers(text: bytes, number: int) -> tuple[tuple[str, bytes | None], ...]:
         name, equals, value = part.partition(b"=")
         if not equals:
             raise ValueError(f"line {number}: the header {part.decode(errors='replace')!r} is not NAME=VALUE")
-        headers.append((name.decode(errors="replace"), value))
+        try:
+            headers.append((name.decode(), value))
+        except UnicodeDecodeError:
+            shown = part.decode(errors="backslashreplace")
+            raise ValueError(f"line {number}: the name of the header {shown!r} is not UTF-8") from None
     return tuple(headers)
 
 
@@ -246,6 +254,6 @@ def _number(found: Mapping[str, bytes], token: str, what: str, number: int) -> i
     text = found.get(token)
     if text is None:
         return None
-    if not text.isdigit():
+    if not text.isdigit() or len(text) > _MOST_DIGITS or int(text) > _LARGEST[token]:
         raise ValueError(f"line {number}: {text[:60].decode(errors='replace')!r} is not a {what}")
     return int(text)

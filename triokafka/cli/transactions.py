@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -100,8 +100,7 @@ def list_transactions(
             "producer_id": "ProducerId",
             "state": "TransactionState",
         }
-        _print(output, titles, sorted(rows))
-        return _complain(found.errors.values())
+        return _print_with_errors(output, titles, sorted(rows), found.errors.values())
 
     return connection.run(work)
 
@@ -146,8 +145,7 @@ def describe(connection: AdminConnection, transactional_ids: tuple[str, ...], ou
             "duration_ms": "TransactionDurationMs",
             "partitions": "TopicPartitions",
         }
-        _print(output, titles, rows)
-        return _complain(found.errors.values())
+        return _print_with_errors(output, titles, rows, found.errors.values())
 
     return connection.run(work)
 
@@ -381,6 +379,15 @@ def _print(output: str, titles: Mapping[str, str], rows: Iterable[tuple[Any, ...
     else:
         cells = [["None" if value is None else value for value in row] for row in rows]
         print_table([Column(title, name == "partitions") for name, title in titles.items()], cells)
+
+
+def _print_with_errors(
+    output: str, titles: Mapping[str, str], rows: Sequence[tuple[Any, ...]], errors: Collection[Exception]
+) -> int:
+    """Print the rows, and then the errors; if there are only errors, no titles. Return the exit status."""
+    if rows or not errors or output == "json":
+        _print(output, titles, rows)
+    return _complain(errors)
 
 
 def _complain(errors: Iterable[Exception]) -> int:

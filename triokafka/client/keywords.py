@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from triokafka.client.consumer.listener import ConsumerInterceptor
+    from triokafka.client.consumer.interceptors import ConsumerInterceptor
     from triokafka.client.producer.interceptors import ProducerInterceptor
     from triokafka.client.producer.partitioner import Partitioner
     from triokafka.client.serializers import Deserializer, Serializer

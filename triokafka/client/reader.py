@@ -237,7 +237,7 @@ class RangeReader:
         error = self.session.network.metadata.error_for(partition.topic)
         why = f"; {failing[0].what} fails: {failing[0].error}" if failing else f"; {error}" if error is not None else ""
         raise KafkaTimeoutError(
-            f"no progress for {waited:.0f} s: {len(self._left)} partitions are not read to the end, {partition} stands"
+            f"no progress for {waited:.0f} s: {len(self._left)} partitions are not read to the end, {partition} is"
             f" at offset {self.position(partition)} of {end}{why}"
         )
 

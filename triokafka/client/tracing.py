@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from triokafka.client.consumer.listener import ConsumerInterceptor, Records
+from triokafka.client.consumer.interceptors import ConsumerInterceptor, Records
 from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
 from triokafka.errors import ConfigurationError
 from triokafka.records import ConsumerRecord

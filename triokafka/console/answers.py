@@ -45,11 +45,11 @@ class Answers:
         self._failures: dict[str, _Failure] = {}
 
     async def get(self, key: str, ask: Callable[[], Awaitable[Any]], *, renew: bool = False) -> Any:
-        """Return a fresh answer; several requests for it ask once, and share a failure. The keys are few, and never of
-        users.
+        """Return a fresh answer; concurrent requests for it share one call of ``ask`` and its failure. There are few
+        keys, and users cannot choose them.
 
-        With ``renew`` it is renewed ahead of time, and the requests that come meanwhile get the answer before: when
-        somebody renews it regularly, nobody waits but the first.
+        With ``renew`` the answer is renewed before it expires, and concurrent requests get the previous answer. If a
+        caller renews it regularly, only the first request waits.
         """
         lock = self._locks.setdefault(key, trio.Lock())
         known, now = self._known.get(key), self._now()
@@ -68,6 +68,12 @@ class Answers:
                     raise
                 known = self._known[key] = _Answer(self._now(), self._now() - now, value)
             return known.value
+
+    def known(self, key: str) -> Any:
+        """Return the answer while it is fresh, without asking; None if there is none."""
+        known, lock = self._known.get(key), self._locks.get(key)
+        fresh = known is not None and known.serves(self._now(), being_renewed=lock is not None and lock.locked())
+        return known.value if known is not None and fresh else None
 
     def forget(self) -> None:
         """Forget all answers, because something was changed."""

@@ -70,7 +70,7 @@ class ConsoleOptions:
     metrics: Mapping[str, MetricsSource] = field(default_factory=dict)
     """Metrics of brokers, by a name for people."""
     faults: FaultSwitches | None = None
-    """Fault switches of a test cluster; the page shows them to everybody who may see it."""
+    """Fault switches of a test cluster; the page shows them to all of its users."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "client", with_hidden_secrets(self.client))

@@ -113,7 +113,7 @@ class ClusterView:
 
     async def _topics(self, *, renew: bool = False) -> dict[str, TopicDescription]:
         async def ask() -> dict[str, TopicDescription]:
-            names = [one.name for one in await self.admin.list_topics(include_internal=True)]
+            names = [one.name for one in await self._names()]
             topics: dict[str, TopicDescription] = {}
             for at in range(0, len(names), _DESCRIBED):  # in parts: decoding a part does not hold up other requests
                 part = names[at : at + _DESCRIBED]
@@ -124,12 +124,17 @@ class ClusterView:
         topics: dict[str, TopicDescription] = await self._answers.get("topics", ask, renew=renew)
         return topics
 
-    async def _listed(self) -> list[TopicListing]:
+    async def _names(self) -> list[TopicListing]:
         """The topics by name, without their partitions: a tenth of the work of `_topics`."""
         listed: list[TopicListing] = await self._answers.get(
             "names", partial(self.admin.list_topics, include_internal=True)
         )
         return listed
+
+    async def _listed(self) -> Iterable[TopicListing | TopicDescription]:
+        """The topics by name; those that the samples of metrics have described, as long as they are fresh."""
+        described: dict[str, TopicDescription] | None = self._answers.known("topics")
+        return await self._names() if described is None else described.values()
 
     async def topics(self, text: str, page: int, internal: bool, problems: bool) -> dict[str, Any]:
         """A page of topics whose names contain ``text``; with ``problems`` only those with an unhealthy partition.

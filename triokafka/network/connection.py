@@ -252,7 +252,8 @@ class Connection:
             raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
         if now is None:
             now = self._world.now()
-        if now - self._liveness.heard_at > self._liveness.first_look and not self._in_flight:
+        liveness = self._liveness
+        if now - liveness.heard_at > liveness.first_look and not self._in_flight:
             self._ping(_ignore, now)
         correlation_id = self._next_correlation_id
         kind: type[Request[Any]]
@@ -279,11 +280,11 @@ class Connection:
         if self._hooks:
             self._hooks.on_request(self._node, entry.api, version, size)
         self._writer.write(parts, size, None if expect_response else entry)
-        if not self._has_room:
+        if self._unwritten or self.in_flight >= self._max_in_flight:
             self._owner_may_wait = True
         due = deadline
         if expect_response and len(self._in_flight) == 1:
-            due = min(deadline, now + self._liveness.first_look * share_of_limit(kind))
+            due = min(deadline, now + liveness.first_look * share_of_limit(kind))
         if due < self._watched_until:
             self._watched_until = due
             self._watch.deadline = self._world.deadline(due)

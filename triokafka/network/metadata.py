@@ -151,7 +151,7 @@ class Metadata:
         self._asked_for = list(dict.fromkeys((*self._pinned, *self._interest)))
         return self._asked_for
 
-    def is_asked_for(self, topic: str) -> bool:
+    def is_requested(self, topic: str) -> bool:
         """Whether the last request includes the topic."""
         return self._asked_for is None or topic in self._asked_for
 

@@ -160,7 +160,7 @@ class MetadataUpdater:
         version = metadata.version
         with trio.move_on_after(limit_ms / 1000):
             while missing:
-                if not (self._asking and all(metadata.is_asked_for(topic) for topic in missing)):
+                if not (self._asking and all(metadata.is_requested(topic) for topic in missing)):
                     metadata.request_topics(missing)
                 await self._attempted.wait()
                 self._check_usable()

@@ -206,7 +206,7 @@ class NetworkClient:
             # Trying again would lock the account, or never succeed.
             self.fail(channel.error)
         if not self._closed:
-            # The broker may be gone for good, and its partitions may have another leader.
+            # The broker may be gone permanently, and its partitions may have another leader.
             if channel.node.node_id >= 0:
                 self.request_metadata_update()
             self._brokers.note_lost_connection()

@@ -53,7 +53,7 @@ class OwnedTopic(Struct):
 class ConsumerProtocolSubscription(EmbeddedMessage, versions="0-3"):
     """A member's subscription, which the group's leader receives."""
 
-    topics: list[str] = field(Array(String), doc="The topics that the member wants.")
+    topics: list[str] = field(Array(String), doc="The topics that the member subscribes to.")
     user_data: bytes | None = field(
         Bytes,
         nullable="0+",

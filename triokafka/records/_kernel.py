@@ -10,7 +10,12 @@ from __future__ import annotations
 
 import cython
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
+from cython.cimports.cpython.bytes import (
+    PyBytes_AS_STRING,
+    PyBytes_CheckExact,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.triokafka.records._wire import (
     ORDER,
@@ -83,7 +88,7 @@ class ConsumerRecord:
     timestamp = cython.declare(cython.longlong, visibility="readonly")
     key = cython.declare(object, visibility="readonly")
     value = cython.declare(object, visibility="readonly")
-    headers = cython.declare(tuple, visibility="readonly")
+    _headers = cython.declare(object)
     _origin: RecordOrigin
     _key_size: cython.int
     _value_size: cython.int
@@ -108,7 +113,7 @@ class ConsumerRecord:
         self.timestamp = timestamp
         self.key = key
         self.value = value
-        self.headers = tuple(headers)
+        self._headers = tuple(headers)
         self._key_size = _size_of(key) if serialized_key_size is None else serialized_key_size
         self._value_size = _size_of(value) if serialized_value_size is None else serialized_value_size
 
@@ -137,6 +142,14 @@ class ConsumerRecord:
         return self._origin.timestamp_type
 
     @property
+    def headers(self):
+        """The headers, as a tuple of (name, bytes or None)."""
+        # Encoded until their first use: a batch of few bytes may hold millions, which most consumers never read.
+        if PyBytes_CheckExact(self._headers):
+            self._headers = _read_headers(self._headers)
+        return self._headers
+
+    @property
     def checksum(self):
         """Always None: records have no checksum of their own since format version 2."""
         return None
@@ -154,9 +167,10 @@ class ConsumerRecord:
     @property
     def serialized_header_size(self):
         """Size of all header names and values in bytes, -1 without headers."""
-        if not self.headers:
+        headers = self.headers
+        if not headers:
             return -1
-        return sum([len(name.encode()) + (0 if value is None else len(value)) for name, value in self.headers])
+        return sum([len(name.encode()) + (0 if value is None else len(value)) for name, value in headers])
 
     def deserialized(self, key, value):
         """Return the same record with another key and value; the serialized sizes stay."""
@@ -166,7 +180,7 @@ class ConsumerRecord:
         record.timestamp = self.timestamp
         record.key = key
         record.value = value
-        record.headers = self.headers
+        record._headers = self._headers
         record._key_size = self._key_size
         record._value_size = self._value_size
         return record
@@ -230,9 +244,11 @@ def _size_of(data):
 
 
 @cython.cfunc
-def _read_headers(p: cython.p_const_uchar, end: cython.p_const_uchar) -> tuple:
+def _read_headers(encoded: bytes) -> tuple:
     """Return the headers of a record that ``check_headers`` has accepted."""
     headers: list = []
+    p: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(encoded))
+    end: cython.p_const_uchar = p + PyBytes_GET_SIZE(encoded)
     count: cython.ulonglong = 0
     raw: cython.ulonglong = 0
     size: cython.Py_ssize_t
@@ -402,7 +418,7 @@ def _decode(
     failure: cython.int = 0
     found = cython.declare(Record)
     closer = cython.declare(Record)
-    headers: tuple
+    headers: object
     start: cython.p_const_char
     record: ConsumerRecord
     while index < count and wanted > 0:
@@ -421,7 +437,9 @@ def _decode(
             failure = check_headers(found.headers, found.end)
             if failure:
                 break
-            headers = _read_headers(found.headers, found.end)
+            headers = PyBytes_FromStringAndSize(
+                cython.cast(cython.p_const_char, found.headers), found.end - found.headers
+            )
         if base_offset + found.delta >= from_offset:
             timestamp = append_time
             if not appended:
@@ -435,7 +453,7 @@ def _decode(
             record._key_size = cython.cast(cython.int, found.key_size)
             record._value_size = cython.cast(cython.int, found.value_size)
             record._origin = origin
-            record.headers = headers
+            record._headers = headers
             if found.key_size >= 0:
                 start = cython.cast(cython.p_const_char, found.key)
                 record.key = PyBytes_FromStringAndSize(start, found.key_size)

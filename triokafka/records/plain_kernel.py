@@ -28,6 +28,8 @@ _FIELDS: Final = (
     "serialized_header_size",
 )
 _DERIVED: Final = ("checksum", "serialized_header_size")
+_MANY_HEADERS: Final = 2_000
+"""Twice the number of headers above which they are read at their first use."""
 _TWO_63: Final = 1 << 63
 _TWO_64: Final = 1 << 64
 
@@ -47,7 +49,7 @@ class RecordOrigin:
 class _Draft:
     """A record under construction: writable, with the memory layout of ``ConsumerRecord``."""
 
-    __slots__ = ("_key_size", "_origin", "_value_size", "headers", "key", "offset", "timestamp", "value")
+    __slots__ = ("_headers", "_key_size", "_origin", "_value_size", "key", "offset", "timestamp", "value")
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class _Draft:
         timestamp: int,
         key: Any,
         value: Any,
-        headers: tuple[tuple[str, bytes | None], ...],
+        headers: tuple[tuple[str, bytes | None], ...] | bytes,
         key_size: int,
         value_size: int,
     ) -> None:
@@ -65,7 +67,7 @@ class _Draft:
         self.timestamp = timestamp
         self.key = key
         self.value = value
-        self.headers = headers
+        self._headers = headers
         self._key_size = key_size
         self._value_size = value_size
 
@@ -143,6 +145,16 @@ class ConsumerRecord(_Draft):
         return self._origin.timestamp_type
 
     @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        """The headers, as a tuple of (name, bytes or None)."""
+        held = self._headers
+        if isinstance(held, bytes):
+            count, position = read_varint(held, 0, 32)
+            held, _ = read_headers(held, position, len(held), count >> 1)
+            object.__setattr__(self, "_headers", held)
+        return held
+
+    @property
     def checksum(self) -> None:
         """Always None: records have no checksum of their own since format version 2."""
         return None
@@ -160,14 +172,15 @@ class ConsumerRecord(_Draft):
     @property
     def serialized_header_size(self) -> int:
         """Size of all header names and values in bytes, -1 without headers."""
-        if not self.headers:
+        headers = self.headers
+        if not headers:
             return -1
-        return sum(len(name.encode()) + (0 if value is None else len(value)) for name, value in self.headers)
+        return sum(len(name.encode()) + (0 if value is None else len(value)) for name, value in headers)
 
     def deserialized(self, key: Any, value: Any) -> ConsumerRecord:
         """Return the same record with another key and value; the serialized sizes stay."""
         draft = _Draft(
-            self._origin, self.offset, self.timestamp, key, value, self.headers, self._key_size, self._value_size
+            self._origin, self.offset, self.timestamp, key, value, self._headers, self._key_size, self._value_size
         )
         draft.__class__ = ConsumerRecord
         return draft  # type: ignore[return-value]
@@ -273,6 +286,21 @@ def read_headers(data: bytes, position: int, end: int, count: int) -> tuple[tupl
             position = stop
         headers.append((name, value))
     return tuple(headers), position
+
+
+def _skip_headers(data: bytes, position: int, end: int, count: int) -> int:
+    """Check ``count`` record headers as `read_headers` does, and return the position after them."""
+    for _ in range(count):
+        raw, position = read_varint(data, position, 32)
+        position += raw >> 1
+        if raw & 1 or position > end:
+            raise ValueError("a header name has a wrong length")
+        raw, position = read_varint(data, position, 32)
+        if raw != 1:
+            position += raw >> 1
+            if raw & 1 or position > end:
+                raise ValueError("a header value has a wrong length")
+    return position
 
 
 def decode_batches(
@@ -386,12 +414,17 @@ def decode_payload(
                 position = stop
             byte = raw[position]
             position += 1
-            headers: tuple[tuple[str, bytes | None], ...] = ()
+            headers: tuple[tuple[str, bytes | None], ...] | bytes = ()
             if byte:
-                byte, position = read_varint(raw, position - 1, 32)
+                start = position - 1
+                byte, position = read_varint(raw, start, 32)
                 if byte & 1 or byte >> 2 > record_end - position:  # a header has at least two bytes
                     raise ValueError("its header count is more than it holds")
-                headers, position = read_headers(raw, position, record_end, byte >> 1)
+                if byte <= _MANY_HEADERS:
+                    headers, position = read_headers(raw, position, record_end, byte >> 1)
+                else:
+                    position = _skip_headers(raw, position, record_end, byte >> 1)
+                    headers = raw[start:position]  # `ConsumerRecord.headers` reads them
             if position != record_end:
                 raise ValueError("its fields do not fill its length")
             offset = base_offset + delta

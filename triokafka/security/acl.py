@@ -91,8 +91,8 @@ class AclPermissionType(_Known):
 class AclBinding(NamedTuple):
     """One ACL: who may or may not do what, from where, to which resources.
 
-    ``principal`` is ``Type:name``, usually ``User:alice``; ``User:*`` is everybody. ``host`` is the client's address as
-    text, ``*`` for every address.
+    ``principal`` is ``Type:name``, usually ``User:alice``; ``User:*`` is every user. ``host`` is the client's address
+    as text, ``*`` for every address.
     """
 
     resource_type: ResourceType

@@ -79,7 +79,7 @@ def read_jks(content: bytes, password: str | None) -> KeyStore:
 
     Raises:
         DamagedStoreError: the store is truncated or malformed.
-        WrongPasswordError: the digest differs: the password is wrong, or somebody changed the store.
+        WrongPasswordError: the digest differs: the password is wrong, or the store was changed.
     """
     reader = _Reader(content)
     version, count = reader.number("II")[1], reader.number("I")[0]

@@ -1,4 +1,4 @@
-"""Stores of Java in an `ssl.SSLContext` that somebody else made, for `triokafka.asyncio.helpers`."""
+"""Stores of Java in an `ssl.SSLContext` that the caller created, for `triokafka.asyncio.helpers`."""
 
 from __future__ import annotations
 

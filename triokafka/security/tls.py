@@ -186,7 +186,7 @@ def _is_pem_text(text: str) -> bool:
 
 
 def _may_be_key(text: str) -> bool:
-    """Whether a text that is not a file may be a private key without its first line, which nobody may see."""
+    """Whether a text that is not a file may be a private key without its first line, which must not be shown."""
     return "\n" in text or "\\n" in text or _BASE64.fullmatch(text) is not None
 
 

@@ -22,7 +22,7 @@ IDLE_LIMIT: Final = 8
 """The maximum number of idle clients; beyond it the least recently used is closed."""
 IDLE_SECONDS: Final = 300.0
 """How long an idle client is kept, as in Spark's own connector. Its connections close then, and it stops reconnecting
-to brokers that are gone for good."""
+to brokers that are gone permanently."""
 
 _caches: Final[dict[LoopThread, ClientCache]] = {}
 _log: Final = logging.getLogger("triokafka.spark")

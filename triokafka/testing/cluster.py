@@ -142,7 +142,7 @@ class RunningCluster:
         await self.broker(node_id).kill(power_cut=power_cut)
 
     def pause(self, node_id: int) -> None:
-        """Have a node stand still as after SIGSTOP, until `resume`; see `RunningBroker.freeze`.
+        """Pause a node as SIGSTOP does, until `resume`; see `RunningBroker.freeze`.
 
         Raises:
             BrokerNotAvailableError: the cluster has no such node.
@@ -151,7 +151,7 @@ class RunningCluster:
         self._running_node(node_id, "pause").freeze()
 
     def resume(self, node_id: int) -> None:
-        """End `pause`; a node that does not stand still is fine.
+        """End `pause`; does nothing for a node that is not paused.
 
         Raises:
             BrokerNotAvailableError: the cluster has no such node.

@@ -247,6 +247,6 @@ class NodeProcess:
         self.machine.world.held_ports.release_all()  # those of listeners that it no longer has
 
     async def end(self) -> None:
-        """Stop the node for good, as the last of its cluster or with all others, and let its ports go."""
+        """Stop the node permanently, as the last of its cluster or with all others, and release its ports."""
         await self.stop(cluster_ends=True)
         self.machine.world.held_ports.release_all()

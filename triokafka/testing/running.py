@@ -2,7 +2,7 @@
 
 `RunningBroker` outlives the `Node` inside it, so that a test can stop, kill and start it again: it keeps its ports,
 its disk, its clock and its faults. All of it belongs to the Trio run that it was started in;
-`triokafka.testing.blocking` has the same for everybody else.
+`triokafka.testing.blocking` has the same for other programs.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class RunningBroker:
         await self.start()
 
     async def end(self) -> None:
-        """Stop it for good, and let its ports go; called by `running_broker`."""
+        """Stop it permanently, and release its ports; called by `running_broker`."""
         await self.process.end()
 
     def place(self) -> None:

@@ -22,7 +22,7 @@ from triokafka.assignors import (
     resolve_assignors,
     settle_claims,
 )
-from triokafka.assignors.assignor import check_dealt
+from triokafka.assignors.assignor import check_assignments
 from triokafka.errors import ConfigurationError, IllegalStateError
 from triokafka.structs import TopicPartition
 
@@ -274,7 +274,7 @@ def test_invalid_assignment_of_an_assignor_is_rejected(
         member: Assignment([TopicPartition("t", number) for number in numbers]) for member, numbers in dealt.items()
     }
     if wrong is None:
-        check_dealt(Plugged(), members, shares)
+        check_assignments(Plugged(), members, shares)
     else:
         with pytest.raises(IllegalStateError, match=f"assignor 'plugged' {wrong}"):
-            check_dealt(Plugged(), members, shares)
+            check_assignments(Plugged(), members, shares)

@@ -108,7 +108,7 @@ async def connected(guest: GuestLoop) -> AsyncIterator[tuple[LoopStream, socket.
             stream.close()
 
 
-def test_stream_of_the_world_receives_what_comes_while_it_waits_and_before(new_loop: NewLoop) -> None:
+def test_loop_stream_receives_bytes_that_arrive_before_and_during_the_wait(new_loop: NewLoop) -> None:
     async def work(guest: GuestLoop) -> list[bytes]:
         received, room = list[bytes](), bytearray(10)
         async with connected(guest) as (stream, there):
@@ -137,7 +137,7 @@ def test_stream_of_the_world_receives_what_comes_while_it_waits_and_before(new_l
         runner.run(program())
 
 
-def test_reader_of_the_world_hears_of_a_reset_and_of_a_close(new_loop: NewLoop) -> None:
+def test_reader_of_a_loop_stream_raises_after_a_reset_and_after_a_close(new_loop: NewLoop) -> None:
     async def receive(stream: LoopStream, errors: list[type[Exception]]) -> None:
         try:
             await stream.receive_into(memoryview(bytearray(10)))

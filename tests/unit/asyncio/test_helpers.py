@@ -93,7 +93,7 @@ def test_a_store_replaces_the_authorities_of_the_system_and_joins_the_given_ones
     assert both.cert_store_stats()["x509"] == 2
 
 
-def test_what_is_wrong_with_a_store_is_said_without_its_password(files: Files, tmp_path: Path) -> None:
+def test_errors_of_key_stores_do_not_show_passwords(files: Files, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.p12"
     damaged.write_bytes(Path(files.path("own.p12")).read_bytes()[:200])
     for options, reason in (

@@ -180,7 +180,7 @@ def test_each_record_of_a_failed_batch_raises_an_error_of_its_own(kernel: Any) -
 
 
 @pytest.mark.parametrize("dropped", ["before", "after", "batch", "seen"])
-def test_failure_that_nobody_sees_reaches_the_exception_handler(kernel: Any, dropped: str) -> None:
+def test_unobserved_failure_reaches_the_exception_handler(kernel: Any, dropped: str) -> None:
     async def program() -> None:
         told: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
@@ -203,7 +203,7 @@ def test_failure_that_nobody_sees_reaches_the_exception_handler(kernel: Any, dro
     in_loop(program)
 
 
-def test_fast_path_refuses_what_needs_a_check_and_full_chunks(kernel: Any) -> None:
+def test_fast_path_refuses_unchecked_arguments_and_full_chunks(kernel: Any) -> None:
     async def program() -> None:
         async def slow_path(*arguments: Any) -> tuple[Any, ...]:
             return arguments

@@ -11,7 +11,7 @@ def row(members: int, messages: int, size: int, where: str = "simulated") -> Row
     return Row(where, "eager", members, messages, size, 3.0, 10, 20, 0.5, 2.0, 1)
 
 
-def test_growth_is_that_of_what_a_member_costs() -> None:
+def test_growth_compares_the_cost_per_member() -> None:
     found = verdicts([row(3, 30, 300), row(30, 300, 3_600), row(30, 1, 1, "sockets"), row(300, 4_200, 42_000)])
     assert [(round(v.found, 2), v.met) for v in found] == [(1.0, True), (1.2, True), (1.4, False), (1.17, True)]
 

@@ -44,7 +44,7 @@ def test_tuples_by_whatever_client_have_one_aim_and_the_transport_has_it_by_itse
     assert [(ratio.of, ratio.ratio, is_met(ratio)) for ratio in without] == [("ready", 5.0, False)]
 
 
-def test_what_a_query_takes_to_begin_is_in_no_rate_of_tuples() -> None:
+def test_start_time_of_a_query_is_excluded_from_the_rate_of_tuples() -> None:
     """Tuples are read from a tenth, on which the same start would weigh ten times as much."""
     ours = row("triokafka", 500_000.0)._replace(seconds=2.0, start_seconds=1.0, start_cpu_seconds=0.25)
     slow = row("tuples", 25_000.0, rows=100_000)._replace(seconds=4.0, start_seconds=2.0, cpu_seconds_per_million=10.0)
@@ -61,7 +61,7 @@ def test_tuples_whose_start_took_most_of_the_time_meet_no_aim_and_miss_none() ->
         assert (ratio.ratio, ratio.target, ratio.reason) == (10.0, None, "starting took most of the time")
 
 
-def test_only_what_the_connector_prunes_as_well_is_aimed_at() -> None:
+def test_only_queries_that_the_connector_also_prunes_have_a_target() -> None:
     counted = ratios([row(reader, 1.0, "count") for reader in ("triokafka", "connector", "ceiling")])
     assert {ratio.against: ratio.target for ratio in counted} == {"connector": 1.5, "ceiling": None}
     grouped = ratios([row(reader, 1.0, "group by") for reader in ("triokafka", "connector")])
@@ -81,7 +81,7 @@ def test_without_ours_there_is_nothing_to_hold() -> None:
     assert ratios(ROWS[1:]) == []
 
 
-def test_the_table_says_of_each_floor_whether_it_is_met_and_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_shows_for_each_target_whether_it_is_met_and_the_failures(capsys: pytest.CaptureFixture[str]) -> None:
     peaks = [MemoryRow("triokafka", 100, "none", "triokafka", peak, 256.0) for peak in (200.0, 300.0)]
     rows = [*ROWS, row("ready tuples", 1.0)]
     found = Findings(rows, ratios(rows), [], peaks, ["connector-1.jar"], ["Apache Kafka: no java"])

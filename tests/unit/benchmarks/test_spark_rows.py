@@ -29,13 +29,13 @@ def test_all_offsets_of_all_partitions_once_are_right() -> None:
         {2: Read(1, 0, 0, 0)},  # of a partition in which there is nothing
     ],
 )
-def test_rows_too_many_too_few_twice_or_of_nowhere_are_told(wrong: dict[int, Read]) -> None:
+def test_surplus_missing_duplicate_and_foreign_rows_are_reported(wrong: dict[int, Read]) -> None:
     (partition,) = wrong
     with pytest.raises(MeasurementError, match=f"of partition {partition} was read"):
         check_read({**RIGHT, **wrong}, [4, 2], offsets=True)
 
 
-def test_partition_that_was_not_read_is_told() -> None:
+def test_unread_partition_is_reported() -> None:
     with pytest.raises(MeasurementError, match=r"of partition 1 was read \(0, None, None, None\) instead of \(2, 0"):
         check_read({0: RIGHT[0]}, [4, 2], offsets=False)
 
@@ -66,7 +66,9 @@ class _Frame:
         return self.rows
 
 
-def test_tuples_are_read_from_a_tenth_and_what_is_incomplete_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuples_are_read_from_a_tenth_of_the_rows_and_incomplete_reads_are_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     checked: dict[str, tuple[list[int], bool]] = {}
 
     def check(read: str, ends: list[int], *, offsets: bool) -> None:

@@ -71,7 +71,7 @@ def test_a_callback_added_while_its_record_is_being_settled_is_called_once() -> 
     chunk.stage.staging.callbacks.end()
 
 
-def test_callbacks_that_come_after_the_end_are_called_and_those_who_wait_are_woken() -> None:
+def test_callbacks_added_after_the_end_run_and_waiters_wake() -> None:
     chunk = Chunk(Stage(staging(), "topic"))
     first, second, third = (FutureRecordMetadata(chunk, index) for index in range(3))
     before, after = Called(), Called()
@@ -98,7 +98,7 @@ def test_a_stage_whose_producer_is_closed_begins_nothing() -> None:
         stage.begin()
 
 
-def test_what_was_not_handed_over_fails_at_the_end_though_senders_know_no_stage_any_more() -> None:
+def test_staged_records_fail_at_the_end_even_without_senders() -> None:
     stage = Stage(staging(), "topic")
     stage.staging.stages["topic"] = stage
     chunk = stage.begin()
@@ -109,7 +109,7 @@ def test_what_was_not_handed_over_fails_at_the_end_though_senders_know_no_stage_
         FutureRecordMetadata(chunk, 0).get(timeout=20)
 
 
-def test_who_waits_for_room_is_refused_when_the_producer_is_closed() -> None:
+def test_sender_that_waits_for_room_fails_when_the_producer_is_closed() -> None:
     """What the loop was taking over then may never be released."""
     full = staging()
     full.staged = full.limit + 1

@@ -110,7 +110,7 @@ def test_the_task_can_have_the_asking_thread_do_something_which_may_ask_again() 
         ask(double, 1)
 
 
-def test_what_the_thread_raises_when_asked_back_the_task_gets() -> None:
+def test_error_raised_in_the_calling_thread_reaches_the_task() -> None:
     talk = Talk()
 
     def fail() -> None:
@@ -127,7 +127,7 @@ def test_what_the_thread_raises_when_asked_back_the_task_gets() -> None:
     talk.conversation.ask(talk.close)
 
 
-def test_an_interrupt_while_the_thread_does_what_it_was_asked_back_comes_out_of_the_question() -> None:
+def test_interrupt_in_the_calling_thread_ends_its_wait_for_the_loop() -> None:
     talk = Talk()
 
     def interrupted() -> None:

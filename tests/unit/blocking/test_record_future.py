@@ -118,7 +118,7 @@ async def test_error_of_a_record_does_not_keep_those_that_were_handed_over_with_
     assert [records() for records in producer.records] == [None]
 
 
-def test_whoever_looks_while_another_thread_makes_the_deliveries_gets_the_same() -> None:
+def test_futures_read_during_the_creation_of_deliveries_get_the_same_outcome() -> None:
     """It was told that the record was not handed over: its `get` waited for ever, or an assertion ended the loop."""
     staging = Staging(cast(LoopThread, _Loop()), cast(CallbackThread, _Callbacks()), limit=1 << 20)
     chunk = Chunk(Stage(staging, "t"))

@@ -177,13 +177,13 @@ def test_every_difference_to_kafka_python_is_listed_with_its_reason() -> None:
     assert set(DIFFERENCES) - found == set(), "listed, but equal"
 
 
-def test_every_public_name_is_exported_and_says_what_it_is() -> None:
+def test_every_public_name_is_exported_and_has_a_docstring() -> None:
     assert sorted(blocking.__all__) == sorted(kafka.__all__)
     for name, _, ours in theirs_and_ours():
         assert (inspect.getdoc(ours) or "").strip(), name
 
 
-def test_every_method_says_what_it_does() -> None:
+def test_every_method_has_a_docstring() -> None:
     for kind in (blocking.KafkaProducer, blocking.KafkaConsumer, blocking.KafkaAdminClient):
         for name, value in members(kind):
             if callable(value) and not name.startswith("_"):

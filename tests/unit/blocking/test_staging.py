@@ -56,9 +56,7 @@ def put(stage: Stage, value: bytes) -> None:
     stage.wake()
 
 
-async def test_who_flushes_waits_for_what_was_staged_before_and_not_for_what_others_send_meanwhile(
-    autojump_clock: trio.testing.MockClock, staging: Staging
-) -> None:
+async def test_flush_waits_for_earlier_records_only(autojump_clock: trio.testing.MockClock, staging: Staging) -> None:
     """A record that began the next chunk, while the one before was handed over, made ``flush`` wait for ever."""
     stage, producer = Stage(staging, "t"), _SlowProducer()
     handed_over = trio.Event()
@@ -83,9 +81,7 @@ async def test_who_flushes_waits_for_what_was_staged_before_and_not_for_what_oth
         nursery.cancel_scope.cancel()
 
 
-async def test_who_flushes_does_not_wait_for_ever_when_the_producer_ends_meanwhile(
-    autojump_clock: trio.testing.MockClock, staging: Staging
-) -> None:
+async def test_flush_ends_when_the_producer_ends(autojump_clock: trio.testing.MockClock, staging: Staging) -> None:
     """One chunk is being handed over, and another one waits."""
     stage, producer = Stage(staging, "t"), _SlowProducer()
     with trio.fail_after(1):

@@ -84,9 +84,7 @@ def _producer(**configs: Any) -> KafkaProducer:
     return KafkaProducer(bootstrap_servers="127.0.0.1:1", api_version=(2, 6), **configs)
 
 
-def test_closing_a_producer_leaves_callbacks_what_the_flush_did_not_take(
-    clock: _Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_close_gives_callbacks_the_time_that_the_flush_left(clock: _Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = _producer()
     call = producer._session.loop.call
     left: list[float | None] = []
@@ -101,9 +99,7 @@ def test_closing_a_producer_leaves_callbacks_what_the_flush_did_not_take(
     assert left == [0.5]
 
 
-def test_flushing_leaves_callbacks_what_the_brokers_did_not_take(
-    clock: _Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flush_gives_callbacks_the_time_that_the_brokers_left(clock: _Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     with _producer() as producer:
         left: list[float | None] = []
 

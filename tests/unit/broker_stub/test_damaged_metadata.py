@@ -173,7 +173,7 @@ async def test_repair_cuts_the_log_keeps_the_rest_aside_and_lets_the_broker_star
     assert len(strays) == TOPICS - len(left)
 
 
-async def test_repair_goes_on_at_the_end_of_the_newest_snapshot() -> None:
+async def test_repair_continues_at_the_end_of_the_newest_snapshot() -> None:
     world = await stopped(clean=True, snapshot=True)
     disk_of(world).open(LOG).truncate(places(world)[3])
     with pytest.raises(DamagedLogError):
@@ -183,7 +183,7 @@ async def test_repair_goes_on_at_the_end_of_the_newest_snapshot() -> None:
     assert await topics(world) == {f"t{number}" for number in range(TOPICS // 2 + 1)}
 
 
-def test_repair_refuses_what_is_no_metadata_log() -> None:
+def test_repair_refuses_other_logs() -> None:
     with pytest.raises(ConfigurationError, match="is not a metadata log"):
         repair_metadata(MemoryStorage(), "/data/orders-0", now_ms=0)
 
@@ -195,7 +195,7 @@ async def test_repair_refuses_the_directory_of_a_running_broker() -> None:
             repair_metadata(world.storage, FOLDER, now_ms=0)
 
 
-async def test_damaged_snapshot_is_passed_over_while_the_log_has_all(caplog: pytest.LogCaptureFixture) -> None:
+async def test_damaged_snapshot_is_skipped_while_the_log_has_all(caplog: pytest.LogCaptureFixture) -> None:
     world = await stopped(clean=True, snapshot=True)
     name = max(name for name in disk_of(world).list_dir(FOLDER) if name.endswith(".checkpoint"))
     change(world, f"{FOLDER}/{name}", flip(90))

@@ -210,7 +210,7 @@ async def test_with_flush_messages_1_an_answer_means_that_the_records_are_on_dis
         assert threading.get_ident() not in threads
 
 
-async def test_a_flush_that_fails_is_the_answer_to_who_waits_for_it() -> None:
+async def test_failed_flush_fails_the_waiting_produce() -> None:
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4, flush_messages="1")
@@ -220,7 +220,7 @@ async def test_a_flush_that_fails_is_the_answer_to_who_waits_for_it() -> None:
         assert (await node.produce("t", batch(b"a"), partition=number_in(node, "/one"), acks=1)).error_code == 0
 
 
-async def test_a_log_of_no_topic_is_put_aside_at_the_start() -> None:
+async def test_a_log_of_no_topic_is_set_aside_at_the_start() -> None:
     """Its deletion was known to the cluster, and not yet to the disk, when the broker died."""
     world = DiskWorld()
     async with running_node(world=world) as node:
@@ -267,7 +267,7 @@ async def test_partitions_of_a_directory_that_was_taken_out_of_log_dirs_are_offl
         assert len(node.broker.image.brokers[node.broker.node_id].directories) == 2
 
 
-async def test_partitions_of_a_directory_that_is_gone_begin_anew_where_their_topic_allows_it() -> None:
+async def test_partitions_of_a_directory_that_is_gone_start_over_where_their_topic_allows_it() -> None:
     """At once; and the next start remembers nothing of the directory."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
@@ -340,7 +340,7 @@ async def test_partitions_of_a_disk_that_failed_and_was_then_taken_out_are_offli
         assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
 
 
-async def test_log_that_was_removed_by_hand_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_that_was_removed_by_hand_starts_over(caplog: pytest.LogCaptureFixture) -> None:
     """All directories are there, so it is nowhere."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
@@ -350,7 +350,7 @@ async def test_log_that_was_removed_by_hand_begins_anew(caplog: pytest.LogCaptur
     world.storage.remove_tree(f"/two/t-{lost}")
     async with running_node(world=world, log_dirs=TWO) as node:
         assert (await node.produce("t", batch(b"b"), partition=lost)).base_offset == 0
-    assert f"no data directory has a usable log of t-{lost}; they begin anew unless a log is damaged" in caplog.text
+    assert f"no data directory has a usable log of t-{lost}; they start empty unless a log is damaged" in caplog.text
 
 
 async def test_a_start_without_the_metadata_log_is_refused_where_there_are_logs() -> None:

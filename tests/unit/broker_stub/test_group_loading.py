@@ -9,7 +9,7 @@ from triokafka.broker_stub.node import Node
 from triokafka.world.system import RealWorld
 
 
-async def test_a_change_of_the_metadata_does_not_wait_for_what_is_loading_in_the_background() -> None:
+async def test_metadata_change_does_not_wait_for_a_coordinator_that_loads() -> None:
     """It may be large; only what a change itself brings, and is small, is read at once."""
     broker = Node(BrokerConfig(), world=RealWorld()).broker
     broker.group_coordinator.runtime.load(0, leader_epoch=0)

@@ -110,7 +110,7 @@ async def test_request_without_the_token_is_refused(given: str) -> None:
     assert calls.count == 1
 
 
-async def test_endpoint_that_others_can_reach_has_a_token_though_nobody_gave_one() -> None:
+async def test_endpoint_on_a_public_address_gets_a_generated_token() -> None:
     calls = Calls()
     endpoint = control(calls)
     async with serving(endpoint, "0.0.0.0") as ask:
@@ -184,5 +184,5 @@ async def test_lack_of_file_descriptors_does_not_end_the_server() -> None:
     ("host", "found"),
     [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("localhost", False)],
 )
-def test_loopback_is_what_no_other_machine_reaches(host: str, found: bool) -> None:
+def test_loopback_addresses_are_recognised(host: str, found: bool) -> None:
     assert is_loopback(host) is found

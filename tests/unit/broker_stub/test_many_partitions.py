@@ -16,8 +16,9 @@ from tests.support.bystander import Bystander
 from tests.support.odd_requests import Asker, request
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
+from triokafka.broker_stub.controller.user_control import alter_user_scram_credentials
 from triokafka.broker_stub.request.request_memory import RequestMemory
-from triokafka.broker_stub.work_budget import BUDGET
+from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
 from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -143,7 +144,7 @@ def codes_of(response: Any) -> list[int]:
         (fetch_of, 11),
     ],
 )
-async def test_others_have_their_turn_in_the_middle_of_a_large_request(
+async def test_other_tasks_run_in_the_middle_of_a_large_request(
     request_for: Callable[[int], Any], version: int
 ) -> None:
     bystander = Bystander()
@@ -187,7 +188,7 @@ def _names(count: int) -> list[str]:
         ),
     ],
 )
-async def test_others_have_their_turn_while_very_many_names_are_looked_up(
+async def test_other_tasks_run_while_very_many_names_are_looked_up(
     api: str, version: int, fields: Callable[[int], dict[str, Any]]
 ) -> None:
     """Tools ask for all topics at once, and whoever likes for as many as fit into a request."""
@@ -221,9 +222,7 @@ def _commit(group: str, topic: str, count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("api", "version", "fields"), _ALL)
-async def test_others_have_their_turn_while_all_there_is_is_told(
-    api: str, version: int, fields: dict[str, Any]
-) -> None:
+async def test_small_request_for_everything_yields_to_others(api: str, version: int, fields: dict[str, Any]) -> None:
     """The request is small; the answer is of many partitions, positions or groups."""
     bystander = Bystander()
     many = 2_000
@@ -289,7 +288,7 @@ _CHANGES: list[tuple[str, int, Callable[[int], dict[str, Any]]]] = [
         if not exist or change[0] != "delete_topics"  # that cannot be tried only, and others have turns during the sync
     ],
 )
-async def test_others_have_their_turn_while_very_many_things_are_changed(
+async def test_other_tasks_run_while_very_many_things_are_changed(
     api: str, version: int, fields: Callable[[int], dict[str, Any]], exist: bool
 ) -> None:
     """Whether that succeeds or fails."""
@@ -308,6 +307,28 @@ async def test_others_have_their_turn_while_very_many_things_are_changed(
     assert taken[1] >= taken[0] + 8, taken
 
 
+def _credentials(count: int) -> list[dict[str, Any]]:
+    one = {"mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": bytes(32)}
+    return [{"name": name, **one} for name in _names(count)]
+
+
+async def test_others_have_their_turn_while_very_many_credentials_are_computed() -> None:
+    bystander, taken = Bystander(), []
+    async with running_node() as node, trio.open_nursery() as nursery:
+        nursery.start_soon(bystander.run)
+        for count in (1, 10 * BUDGET):
+            steps = alter_user_scram_credentials(
+                node.process.controller.image,
+                request("alter_user_scram_credentials", {"upsertions": _credentials(count)}),  # type: ignore[arg-type]
+            )
+            before = bystander.turns
+            outcome = await run_within_budget(steps)
+            taken.append(bystander.turns - before)
+            assert len(outcome.records) == count
+        nursery.cancel_scope.cancel()
+    assert taken[1] >= taken[0] + 8, taken
+
+
 @pytest.mark.parametrize(
     ("api", "version", "fields"),
     [
@@ -315,7 +336,7 @@ async def test_others_have_their_turn_while_very_many_things_are_changed(
         ("create_partitions", 3, lambda n: {"topics": [{"name": "u", "count": n + 1, "assignments": None}]}),
     ],
 )
-async def test_others_have_their_turn_while_very_many_partitions_are_made(
+async def test_other_tasks_run_while_very_many_partitions_are_made(
     api: str, version: int, fields: Callable[[int], dict[str, Any]]
 ) -> None:
     bystander, taken = Bystander(), []
@@ -330,7 +351,7 @@ async def test_others_have_their_turn_while_very_many_partitions_are_made(
     assert taken[1] >= taken[0] + 8, taken
 
 
-async def test_a_large_change_is_made_as_a_whole_and_before_what_was_asked_later() -> None:
+async def test_large_change_is_atomic_and_precedes_later_requests() -> None:
     """Others have their turn in the middle of it, but do not see half of it."""
     seen = set[int]()
     count = 10 * BUDGET
@@ -378,7 +399,7 @@ async def test_a_change_of_more_than_ten_thousand_records_is_refused_as_a_whole(
         assert image.configs == before and not image.client_quotas
 
 
-async def test_what_a_large_request_takes_in_memory_counts_while_it_is_worked_on() -> None:
+async def test_memory_of_a_decoded_request_counts_while_it_is_processed() -> None:
     """Beside its bytes, for ``queued.max.request.bytes``."""
     async with running_broker(queued_max_request_bytes=200_000_000) as broker:
         taken: list[int] = []
@@ -433,7 +454,7 @@ async def test_others_are_served_while_a_very_large_request_is_decoded_and_its_a
     assert len(answers[0].coordinators) == 20_000
 
 
-async def test_a_log_that_could_not_be_made_ahead_is_tried_again() -> None:
+async def test_a_log_that_could_not_be_made_ahead_is_retried() -> None:
     """For want of files, say, of which there are some a moment later."""
     world = HeldThreads()
     async with running_node(world=world) as node:
@@ -455,7 +476,7 @@ async def test_a_log_that_cannot_be_made_leaves_the_others_alone() -> None:
         assert not node.broker.logs.offline_directories()
 
 
-async def test_a_topic_made_anew_does_not_inherit_offsets() -> None:
+async def test_recreated_topic_does_not_inherit_offsets() -> None:
     """What the checkpoints say is of the earlier one, which had the same partitions."""
     world = HeldThreads()
     async with running_node(world=world) as node:
@@ -501,7 +522,7 @@ async def test_a_data_directory_that_fails_while_logs_are_made_keeps_those_that_
         assert found == {1: MANY // 2, 0: MANY // 2}
 
 
-async def test_others_have_their_turn_while_the_partitions_of_a_large_topic_are_opened() -> None:
+async def test_other_tasks_run_while_the_partitions_of_a_large_topic_are_opened() -> None:
     seen = set()
     async with running_node() as node, trio.open_nursery() as nursery:
         nursery.start_soon(node.create, "large", 10 * BUDGET)

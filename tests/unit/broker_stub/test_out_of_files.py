@@ -123,7 +123,7 @@ async def test_checkpoints_that_cannot_be_written_are_written_later() -> None:
         assert await values(node) == [b"a", b"b"]
 
 
-async def test_a_partition_whose_log_could_not_be_made_is_there_when_files_are() -> None:
+async def test_partition_whose_log_creation_failed_is_created_later() -> None:
     """Without a restart: who asks for it has it tried again."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
@@ -203,7 +203,7 @@ async def test_logs_that_could_not_be_opened_at_the_start_are_left_alone_until_t
             assert (await node.produce("t", batch(b"c"), partition=number)).base_offset == 2
 
 
-async def test_who_asks_for_metadata_has_what_could_not_be_made_tried_again() -> None:
+async def test_metadata_request_retries_failed_log_creation() -> None:
     """A client asks no more of a partition that has no leader."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)

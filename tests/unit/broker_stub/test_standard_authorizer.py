@@ -80,7 +80,7 @@ def test_late_subscriber_gets_all_acls_and_a_snapshot_has_them() -> None:
     assert World().replay(*image_records(image)).acls == image.acls
 
 
-def test_super_user_may_do_everything_even_what_is_denied() -> None:
+def test_super_user_overrides_deny_acls() -> None:
     world = World(super_users="User:admin; User:CN=a,O=b ;")
     deny = ALICE_READS._replace(principal="User:*", operation=Op.ALL, permission_type=AclPermissionType.DENY)
     world.replay(acl_record(uuid.UUID(int=1), deny))
@@ -107,6 +107,16 @@ def test_only_super_users_are_answered_before_the_acls_are_loaded() -> None:
     assert world.allows("User:ANONYMOUS", Op.READ)
     with pytest.raises(UnknownError, match="not loaded"):
         world.allows("User:alice", Op.READ)
+
+
+def test_refusal_of_a_node_before_the_acls_are_loaded_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(loaded=False, super_users="User:admin")
+    for operation in (Op.READ, Op.CLUSTER_ACTION, Op.CLUSTER_ACTION):
+        with pytest.raises(UnknownError, match="not loaded"):
+            world.authorizer.allows("User:ANONYMOUS", HOST, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    [line] = caplog.messages
+    assert "User:ANONYMOUS" in line
+    assert line.endswith("Add the principals of all nodes to super.users.")
 
 
 @pytest.mark.parametrize("kind", [TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID])

@@ -115,12 +115,12 @@ def test_first_answer_waits_for_no_more_of_a_package_than_its_extension(start: d
     assert within(start["first"], "crc32c") == {"crc32c._crc32c"}
 
 
-def test_only_the_handler_that_was_asked_for_is_imported_before_it_answers(start: dict[str, Any]) -> None:
+def test_only_the_handler_that_was_requested_is_imported_before_it_answers(start: dict[str, Any]) -> None:
     package = "triokafka.broker_stub.api"
     assert within(start["first"], package) == {package, f"{package}.api_versions"}
 
 
-def test_messages_of_clients_are_not_imported_before_somebody_sends_them(start: dict[str, Any]) -> None:
+def test_messages_of_clients_are_imported_at_their_first_request(start: dict[str, Any]) -> None:
     """The controller knows fifteen more, and imports them where it answers them."""
     package = "triokafka.protocol.api"
     names = ("api_versions", "elect_leaders", "fetch")

@@ -75,7 +75,7 @@ def test_bootstrap_checkpoint_is_laid_out_as_kafka_does() -> None:
     ]
 
 
-def test_bootstrap_records_come_back() -> None:
+def test_bootstrap_records_are_read_back() -> None:
     storage = MemoryStorage()
     storage.make_dirs(DATA)
     assert read_bootstrap_records(storage, DATA) == []

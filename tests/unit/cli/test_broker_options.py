@@ -33,7 +33,7 @@ def read_by_click(arguments: list[str]) -> BrokerOptions | None:
 
 
 @pytest.mark.parametrize("first", ["", *WORDS])
-def test_plain_options_are_what_click_reads(first: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_options_equal_clicks(first: str, capsys: pytest.CaptureFixture[str]) -> None:
     for rest in itertools.product(WORDS, repeat=2):
         for arguments in ([first, *rest], [*rest, first], [first]):
             plain = plain_options(arguments)
@@ -43,7 +43,7 @@ def test_plain_options_are_what_click_reads(first: str, capsys: pytest.CaptureFi
                 assert [tuple(x) if isinstance(x, list) else x for x in plain] == list(read), arguments
 
 
-def test_what_brokers_are_mostly_started_with_is_plain() -> None:
+def test_usual_broker_options_are_parsed_without_click() -> None:
     words = [
         "--listen",
         "h:1",

@@ -25,7 +25,7 @@ def printed(name: str = "default", record_: ConsumerRecord | None = None, **prop
     return make_formatter(name, dotted)(record() if record_ is None else record_)
 
 
-def test_value_alone_is_printed_unless_told_otherwise() -> None:
+def test_only_the_value_is_printed_by_default() -> None:
     assert printed() == b"v\n"
     assert printed(record_=record(value=None)) == b"null\n"
     assert printed(record_=record(value=None), null_literal="") == b"\n"

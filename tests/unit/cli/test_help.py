@@ -80,7 +80,7 @@ def test_kinds_of_numbers_are_named_in_plain_words(path: tuple[str, ...]) -> Non
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_prints_what_the_shell_evaluates(shell: str) -> None:
+def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
     result = CliRunner().invoke(commands, ["completion", shell])
     assert result.exit_code == 0
     assert f"_TRIOKAFKA_COMPLETE={shell}_complete" in result.output

@@ -31,13 +31,13 @@ def test_of_a_line_that_is_too_long_nothing_is_kept() -> None:
     assert lines.feed(b"\nnext\n") == [3_000, b"next"]
 
 
-def test_line_is_the_value_unless_told_otherwise() -> None:
+def test_whole_line_is_the_value_by_default() -> None:
     assert LineReader({})(b"a\tb", 1) == Item(None, b"a\tb")
     assert LineReader({})(b"", 1) == Item(None, b"")
 
 
 @given(st.binary().filter(lambda key: b":" not in key), st.binary())
-def test_key_is_what_stands_before_the_first_separator(key: bytes, value: bytes) -> None:
+def test_key_ends_at_the_first_separator(key: bytes, value: bytes) -> None:
     reader = LineReader({"parse.key": "true", "key.separator": "::"})
     assert reader(key + b"::" + value, 1) == Item(key, value)
 
@@ -73,7 +73,7 @@ def test_headers_stand_first_and_may_be_empty() -> None:
         (b"\xff:1\tk\tv", "line 7: the name of a header is not UTF-8", Item(b"k", b"v", (("\ufffd", b"1"),))),
     ],
 )
-def test_line_that_cannot_be_read_is_named_or_lacks_what_is_missing(line: bytes, words: str, lenient: Item) -> None:
+def test_unreadable_line_is_named_or_read_leniently(line: bytes, words: str, lenient: Item) -> None:
     with pytest.raises(ValueError, match=words):
         LineReader(HEADERS)(line, 7)
     assert LineReader({**HEADERS, "ignore.error": "true"})(line, 7) == lenient

@@ -77,7 +77,7 @@ class Dump:
 
 
 @pytest.mark.parametrize("kind", ["a named pipe", "a device"])
-def test_what_is_no_file_is_refused_and_not_waited_for(directory: Path, dump: Dump, kind: str) -> None:
+def test_special_file_is_refused_without_waiting(directory: Path, dump: Dump, kind: str) -> None:
     """Named itself, found in a directory, or beside an index."""
     path = directory / f"{BASE}.log"
     path.unlink()
@@ -93,7 +93,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(directory: Path, dump: Du
         assert f"cannot compare: {path}: It is {kind}, not a file" in dump.err
 
 
-def test_batches_are_printed_with_what_their_headers_say(directory: Path, dump: Dump) -> None:
+def test_batches_are_printed_with_their_header_fields(directory: Path, dump: Dump) -> None:
     assert dump(directory / f"{BASE}.log") == 0
     assert dump.out[:2] == [f"Dumping {directory}/{BASE}.log", "Log starting offset: 0"]
     second = dump.out[3]
@@ -144,7 +144,7 @@ def test_file_of_another_kind_is_left_alone(tmp_path: Path, dump: Dump) -> None:
     assert "Skipped" in dump.err
 
 
-def test_directory_without_a_log_is_told(tmp_path: Path, dump: Dump) -> None:
+def test_directory_without_a_log_is_reported(tmp_path: Path, dump: Dump) -> None:
     (tmp_path / "notes.txt").write_text("not of a log")
     assert dump(tmp_path) == 1
     assert f"Nothing to print in {tmp_path}" in dump.err
@@ -177,7 +177,7 @@ def test_index_that_agrees_with_its_log_is_printed(directory: Path, dump: Dump) 
 
 
 @pytest.mark.parametrize("kind", ["index", "timeindex"])
-def test_index_that_does_not_agree_with_its_log_is_told(directory: Path, dump: Dump, kind: str) -> None:
+def test_index_that_contradicts_its_log_is_reported(directory: Path, dump: Dump, kind: str) -> None:
     path = directory / f"{BASE}.{kind}"
     data = bytearray(path.read_bytes())
     data[3 if kind == "index" else 7] += 1
@@ -186,7 +186,7 @@ def test_index_that_does_not_agree_with_its_log_is_told(directory: Path, dump: D
     assert "Entries that contradict the log" in dump.err
 
 
-def test_index_of_garbage_is_told_of_entry_by_entry(directory: Path, dump: Dump) -> None:
+def test_entries_of_a_garbage_index_are_reported_one_by_one(directory: Path, dump: Dump) -> None:
     """Positions before the file's beginning among them."""
     path = directory / f"{BASE}.index"
     path.write_bytes(struct.pack(">iiii", 1, -5, 2, 2**31 - 1))
@@ -202,7 +202,7 @@ def test_zeros_of_an_index_that_was_made_larger_in_advance_are_no_entries(direct
     assert "offset: 0 position: 0" not in dump.out
 
 
-def test_index_of_a_wrong_size_or_without_its_log_is_told(directory: Path, dump: Dump) -> None:
+def test_index_with_a_wrong_size_or_without_its_log_is_reported(directory: Path, dump: Dump) -> None:
     path = directory / f"{BASE}.index"
     path.write_bytes(path.read_bytes() + b"?")
     assert dump(path) == 1
@@ -212,7 +212,7 @@ def test_index_of_a_wrong_size_or_without_its_log_is_told(directory: Path, dump:
     assert "cannot compare" in dump.err
 
 
-def test_trouble_with_one_file_is_not_that_of_the_next_index(directory: Path, dump: Dump) -> None:
+def test_problem_of_one_file_is_not_reported_for_the_next_index(directory: Path, dump: Dump) -> None:
     good = directory / f"{BASE}.index"
     assert dump("--index-sanity-check", directory / "missing.index", good, directory / f"{BASE}.timeindex") == 1
     assert sum(line.endswith("passed sanity check.") for line in dump.out) == 2
@@ -240,7 +240,7 @@ def test_files_that_come_and_go_belong_together(directory: Path, dump: Dump, suf
         *(f"orders.{kind}" for kind in ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint")),
     ],
 )
-def test_name_that_only_looks_like_that_of_a_log_is_told(directory: Path, dump: Dump, name: str) -> None:
+def test_invalid_log_file_name_is_reported(directory: Path, dump: Dump, name: str) -> None:
     """Where the log begins is not known then."""
     (directory / name).write_bytes((directory / f"{BASE}.log").read_bytes())
     assert dump(directory / name) == 1
@@ -321,7 +321,7 @@ def test_file_that_holds_something_else_is_damaged(tmp_path: Path, dump: Dump, g
 
 
 @pytest.mark.parametrize("garbage", [*GARBAGE, bytes(7) + b"\1" + (100).to_bytes(4, "big") + bytes(4) + b"\2"])
-def test_what_can_be_read_before_the_damage_is_printed(directory: Path, dump: Dump, garbage: bytes) -> None:
+def test_batches_before_the_damage_are_printed(directory: Path, dump: Dump, garbage: bytes) -> None:
     """Also where a batch seems to begin whose offset was there before."""
     path = directory / f"{BASE}.log"
     assert dump(path, "--print-data-log") == 0
@@ -333,7 +333,7 @@ def test_what_can_be_read_before_the_damage_is_printed(directory: Path, dump: Du
     assert f"Damage in {path}:\n  at byte {size}: " in dump.err
 
 
-def test_batch_whose_checksum_does_not_match_is_told_and_the_next_one_printed(directory: Path, dump: Dump) -> None:
+def test_batch_with_a_wrong_checksum_is_reported_and_the_next_one_printed(directory: Path, dump: Dump) -> None:
     path = directory / f"{BASE}.log"
     data = bytearray(path.read_bytes())
     data[70] ^= 1
@@ -344,7 +344,7 @@ def test_batch_whose_checksum_does_not_match_is_told_and_the_next_one_printed(di
     assert "Damage" in dump.err
 
 
-def test_gaps_between_offsets_are_told_and_are_no_failure(tmp_path: Path, dump: Dump) -> None:
+def test_offset_gaps_are_reported_and_are_no_failure(tmp_path: Path, dump: Dump) -> None:
     """Compaction leaves them."""
     path = tmp_path / f"{BASE}.log"
     batches = [encode_batch([(NOW, b"k", b"v", ())], base_offset=offset) for offset in (0, 1, 5, 9)]
@@ -370,12 +370,12 @@ def test_batch_larger_than_the_limit_is_not_read(directory: Path, dump: Dump) ->
     assert "exceeds --max-message-size; the rest of the file was not checked" in dump.err
 
 
-def test_only_so_many_bytes_are_looked_at(directory: Path, dump: Dump) -> None:
+def test_only_so_many_bytes_are_checked(directory: Path, dump: Dump) -> None:
     assert dump(directory / f"{BASE}.log", "--max-bytes", 200) == 0
     assert sum(line.startswith("baseOffset") for line in dump.out) == 2 or "limit of --max-bytes" in dump.out[-1]
 
 
-def test_missing_file_is_told_and_the_others_are_printed(directory: Path, dump: Dump) -> None:
+def test_missing_file_is_reported_and_the_others_are_printed(directory: Path, dump: Dump) -> None:
     assert dump("/nowhere/00000000000000000000.log", directory / f"{BASE}.log") == 1
     assert "no such file or directory" in dump.err
     assert any(line.startswith("baseOffset") for line in dump.out)
@@ -426,7 +426,7 @@ def test_records_of_consumer_groups_are_decoded_as_kafkas_tool_does(tmp_path: Pa
         (("x.log", "--key-decoder-class", "avro"), "unknown decoder 'avro'"),
     ],
 )
-def test_wrong_use_is_told_in_a_sentence(dump: Dump, arguments: tuple[str, ...], complaint: str) -> None:
+def test_wrong_use_is_reported_in_one_sentence(dump: Dump, arguments: tuple[str, ...], complaint: str) -> None:
     assert dump(*arguments) == 2
     assert complaint in dump.err
 

@@ -22,14 +22,14 @@ def test_without_an_answer_a_timeout_names_the_brokers(error: KafkaError) -> Non
 
 
 @pytest.mark.parametrize("error", [InvalidTopicError("a b"), AuthenticationError("refused"), ValueError("no number")])
-def test_error_that_needs_no_broker_stays_what_it_is(error: Exception) -> None:
+def test_error_without_a_broker_is_unchanged(error: Exception) -> None:
     reaching = Reaching("h:1", 5_000)
     assert reaching.failure(error) is error
     group = ExceptionGroup("two", [error, KafkaTimeoutError("late")])
     assert reaching.failure(group) is group
 
 
-def test_after_an_answer_every_error_stays_what_it_is() -> None:
+def test_errors_after_a_response_are_unchanged() -> None:
     reaching = Reaching("h:1", 5_000)
     reaching.answered = True
     error = KafkaTimeoutError("late")

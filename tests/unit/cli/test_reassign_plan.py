@@ -18,7 +18,7 @@ def read(path: Path, document: object) -> plan.Plan:
     return plan.read_plan(str(path), "--file")
 
 
-def test_plan_reads_what_it_prints(tmp_path: Path) -> None:
+def test_printed_plan_is_read_back(tmp_path: Path) -> None:
     wanted = {T0: [1, 2], T1: [2, 3]}
     assert read(tmp_path / "p", json.loads(plan.plan_json(wanted))) == plan.Plan(wanted, {})
 
@@ -63,7 +63,7 @@ def test_only_partitions_at_rest_differ_from_a_plan() -> None:
     assert not plan.differs({T0: [1, 2]}, {T0: Moving((1, 2))})
 
 
-def test_progress_is_told_of_every_partition() -> None:
+def test_progress_is_reported_for_every_partition() -> None:
     states = {T0: Moving((1, 2, 3), (3,), (1,)), T1: Moving((2, 3))}
     lines, in_progress = plan.verify({T0: [2, 3], T1: [2, 3], TopicPartition("u", 0): [1]}, states)
     assert in_progress

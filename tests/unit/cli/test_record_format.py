@@ -64,6 +64,9 @@ def test_lines_are_read_by_the_same_format() -> None:
     [
         ("%k:%s", b"no separator", "no ':' where the format has it"),
         ("%p %s", b"x y", "'x' is not a partition"),
+        ("%p %s", b"99999999999 y", "'99999999999' is not a partition"),
+        ("%T %s", b"9" * 5_000 + b" y", "is not a timestamp"),
+        ("%h|%s", b"\xff=1|y", "is not UTF-8"),
         ("%t %s", b"payments y", "it is for topic 'payments'"),
         ("%h|%s", b"plain|y", "'plain' is not NAME=VALUE"),
         ("[%s]", b"[x] and more", "follows the end"),
@@ -83,7 +86,7 @@ def test_formats_that_cannot_be_read_are_usage_errors(text: str) -> None:
 
 
 @given(key=st.binary().filter(lambda b: b"\t" not in b and b"\n" not in b), value=st.binary())
-def test_what_is_printed_is_read_again(key: bytes, value: bytes) -> None:
+def test_printed_line_is_read_back(key: bytes, value: bytes) -> None:
     line = FormatFormatter(r"%p\t%k\t%s")(Printed(key=key, value=value))
     assert FormatReader(r"%p\t%k\t%s", "orders")(line, 1) == Item(key, value, (), 3)
 
@@ -129,7 +132,7 @@ def test_unknown_formats_are_usage_errors(name: str) -> None:
         encoder("-x", name, NONE, topic="t", is_key=False)
 
 
-def test_encoded_lines_name_what_is_wrong() -> None:
+def test_errors_of_encoded_lines_name_the_problem() -> None:
     read = encoding_reader(FormatReader("%k %s", "t"), None, encoder("-x", "hex", NONE, topic="t", is_key=False))
     assert read(b"k 00ff", 1) == Item(b"k", b"\0\xff")
     with pytest.raises(ValueError, match="line 2: the value cannot be encoded: it is not hexadecimal digits"):

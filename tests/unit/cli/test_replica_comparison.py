@@ -66,7 +66,7 @@ def test_compacted_logs_may_lack_records_but_not_differ_in_one() -> None:
     assert isinstance(found, Difference) and found.offset == 3
 
 
-def test_reading_goes_on_behind_the_last_complete_batch() -> None:
+def test_reading_continues_behind_the_last_complete_batch() -> None:
     replica = ReplicaEntries(0, 4, by_record=False)
     assert replica.must_read
     assert not replica.feed(LOG[:40])

@@ -61,7 +61,7 @@ def test_unknown_option_is_refused_with_the_nearest_known_one(name: str, near: s
         ProducerOptions.parse({name: 1})
 
 
-def test_option_of_another_client_is_told_to_be_that() -> None:
+def test_option_of_another_client_is_named_as_such() -> None:
     with pytest.raises(
         ConfigurationError, match=r"'linger\.ms' is not an option of the consumer: it is an option of the producer"
     ):
@@ -190,14 +190,14 @@ def test_every_renamed_option_leads_to_one_that_exists() -> None:
     assert not {*RENAMED, *ABSENT} & known
 
 
-def test_what_nobody_gave_follows_what_was_given() -> None:
+def test_omitted_options_follow_the_given_ones() -> None:
     options = ProducerOptions.parse({"retry_backoff_ms": 5000, "reconnect_backoff_max_ms": 20, "linger_ms": 200_000})
     assert (options.retry_backoff_ms, options.retry_backoff_max_ms) == (5000, 5000)
     assert (options.reconnect_backoff_ms, options.reconnect_backoff_max_ms) == (20, 20)
     assert options.delivery_timeout_ms == 230_000
 
 
-def test_options_keep_what_the_user_said() -> None:
+def test_options_keep_the_given_values() -> None:
     given = {"acks": "all", "bootstrap_servers": "h"}
     options = ProducerOptions.parse(given)
     assert options.given == given
@@ -245,7 +245,7 @@ def test_defaults_are_those_of_kafka_4() -> None:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_option_says_what_it_means_and_its_default_passes_its_own_check(table: Any) -> None:
+def test_every_option_is_described_and_its_default_is_valid(table: Any) -> None:
     described = table.describe()
     assert all(doc.endswith(".") or doc.endswith(")") for _, _, doc in described)
     assert table.parse({name: default for name, default, _ in described}) == table.parse({})
@@ -304,7 +304,7 @@ def test_heartbeats_must_come_within_the_session_timeout() -> None:
         ConsumerOptions.parse({"heartbeat_interval_ms": 50_000})
 
 
-def test_share_groups_are_refused_with_what_there_is() -> None:
+def test_share_groups_are_refused_with_the_supported_protocols() -> None:
     """They are optional, and not there"""
     with pytest.raises(ConfigurationError, match="one of 'classic', 'consumer'"):
         ConsumerOptions.parse({"group_protocol": "share"})

@@ -45,7 +45,7 @@ def test_prefixes_choose_metrics_and_sums_are_deltas() -> None:
     assert [point.value for point in state("*", delta=False).points({total: 5.0}, 10)] == [5.0]
 
 
-def test_unknown_subscription_is_asked_for_again_and_invalid_metrics_end_the_pushes() -> None:
+def test_unknown_subscription_is_requested_again_and_invalid_metrics_end_the_pushes() -> None:
     found = state("*")
     assert found.pushed(UnknownSubscriptionIdError.code) and not found.subscribed
     assert not found.pushed(42)
@@ -71,7 +71,7 @@ async def wait_for(broker: RunningBroker, name: str, at_least: float) -> Sample:
             await trio.sleep(0.05)
 
 
-async def test_broker_shows_what_clients_push_and_their_last_push() -> None:
+async def test_broker_exports_pushed_metrics_and_the_last_push() -> None:
     async with running_broker() as broker:
         address = broker.bootstrap_servers
         async with triokafka.AdminClient(bootstrap_servers=address, enable_metrics_push=False) as admin:

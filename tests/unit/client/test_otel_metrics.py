@@ -108,7 +108,7 @@ async def test_reader_gets_the_last_values_when_the_loop_does_not_answer(monkeyp
     assert [point.value for point in result[0]["org.apache.kafka.g.good"].data.data_points] == [1.0]
 
 
-def test_program_goes_on_after_the_loop_has_ended() -> None:
+def test_program_continues_after_the_loop_has_ended() -> None:
     reader = InMemoryMetricReader()
 
     async def main() -> None:

@@ -101,7 +101,7 @@ async def test_records_that_were_read_and_cut_off_are_a_loss_and_none_of_others_
 
 
 @simulated
-async def test_what_was_fetched_ahead_of_a_leader_that_is_none_any_more_is_fetched_again() -> None:
+async def test_data_prefetched_from_a_former_leader_is_fetched_again() -> None:
     """It may be cut off, though everything that was handed out is there."""
     cluster, _, options = await started(2)
     async with RangeReader({T0: (0, 100)}, **LITTLE, **options) as reader:
@@ -184,7 +184,7 @@ async def test_a_reader_given_up_while_epochs_are_compared_leaves_nothing_to_the
 
 
 @simulated
-async def test_a_topic_made_anew_before_the_reader_begins_is_a_loss_when_its_id_is_known() -> None:
+async def test_topic_recreated_before_the_reader_begins_is_a_loss_when_its_id_is_known() -> None:
     cluster, (broker,), options = await started()
     recreated(cluster)
     async with RangeReader({T0: (0, 100)}, topic_ids={"t": OLD}, **options) as reader:
@@ -203,7 +203,7 @@ async def test_a_topic_made_anew_before_the_reader_begins_is_a_loss_when_its_id_
 
 
 @simulated
-async def test_an_open_session_notices_it_too_and_asks_for_nothing_before_it_is_sure() -> None:
+async def test_an_open_session_notices_it_too_and_requests_nothing_before_it_is_sure() -> None:
     """A Spark worker reads for many tasks, and what it knows is old."""
     cluster, (broker,), options = await started()
     async with RangeSession(**options) as session:
@@ -317,7 +317,7 @@ async def test_a_reader_that_cannot_learn_which_topic_it_has_read_ends_with_its_
 
 @pytest.mark.parametrize(("fetch", "has_ids", "asks"), [(12, True, True), (12, False, False), (17, True, False)])
 @simulated
-async def test_ids_are_looked_at_again_only_where_it_says_something(fetch: int, has_ids: bool, asks: bool) -> None:
+async def test_ids_are_checked_again_only_where_it_says_something(fetch: int, has_ids: bool, asks: bool) -> None:
     cluster, (broker,), options = await started()
     broker.api_versions[1] = (4, fetch)
     if not has_ids:

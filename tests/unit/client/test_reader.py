@@ -99,7 +99,7 @@ async def test_records_come_as_lists_too() -> None:
 
 
 @simulated
-async def test_a_range_whose_last_offsets_hold_nothing_ends_all_the_same() -> None:
+async def test_a_range_whose_last_offsets_hold_nothing_ends_nevertheless() -> None:
     """Compaction gaps and control batches end by the next offset."""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 5))
@@ -138,7 +138,7 @@ async def test_an_end_that_never_comes_is_an_error_that_says_where_it_stands() -
     reader = RangeReader({T0: (0, 9)}, default_api_timeout_ms=4_000, **options)
     async with reader:
         assert (await anext(reader)).num_rows == 5
-        with pytest.raises(KafkaTimeoutError, match="t-0 stands at offset 5 of 9"):
+        with pytest.raises(KafkaTimeoutError, match="t-0 is at offset 5 of 9"):
             await anext(reader)
         cluster.write("t", 0, numbers(5, 9))
         assert (await anext(reader)).num_rows == 4
@@ -155,7 +155,7 @@ async def test_a_broker_that_hangs_up_only_delays_the_read() -> None:
 
 
 @simulated
-async def test_corrupt_bytes_end_the_read_after_what_came_before() -> None:
+async def test_corrupt_bytes_end_the_read_after_the_batches_before_them() -> None:
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     cluster.write("t", 0, numbers(5, 10))
@@ -184,7 +184,7 @@ async def corrupt_between(marker: bool = False) -> dict[str, Any]:
 
 
 @simulated
-async def test_what_is_corrupt_behind_a_range_is_not_looked_at() -> None:
+async def test_corrupt_batch_after_the_range_is_not_read() -> None:
     """Whoever goes around a damaged batch reads up to it, with it in what was fetched."""
     options = await corrupt_between()
     for end in (3, 5):
@@ -196,7 +196,7 @@ async def test_what_is_corrupt_behind_a_range_is_not_looked_at() -> None:
 
 @simulated
 @pytest.mark.parametrize("start", [0, 4, 5])
-async def test_what_is_corrupt_behind_a_marker_that_ends_a_range_is_not_looked_at(start: int) -> None:
+async def test_corrupt_batch_after_a_marker_at_the_end_of_the_range_is_not_read(start: int) -> None:
     options = await corrupt_between(marker=True)
     assert await offsets(RangeReader({T0: (start, 6)}, batch_rows=5, **options)) == [(0, n) for n in range(start, 5)]
     async with RangeReader({T0: (start, 6)}, **options) as reader:
@@ -206,7 +206,7 @@ async def test_what_is_corrupt_behind_a_marker_that_ends_a_range_is_not_looked_a
 
 @simulated
 @pytest.mark.parametrize("end", [6, 7, 10])
-async def test_what_comes_before_corrupt_bytes_is_handed_out_also_where_the_range_ends_among_them(end: int) -> None:
+async def test_records_before_corrupt_bytes_are_returned_even_if_the_range_ends_in_them(end: int) -> None:
     options = await corrupt_between()
     async with RangeReader({T0: (0, end)}, **options) as reader:
         assert (await anext(reader)).num_rows == 5
@@ -295,7 +295,7 @@ async def test_bounds_are_ends_times_or_offsets() -> None:
 
 
 @simulated
-async def test_bounds_are_of_the_topic_that_there_was_before_they_were_asked_for() -> None:
+async def test_bounds_are_of_the_topic_that_there_was_before_they_were_requested() -> None:
     """KIP-516: a topic made anew between the look at the topic and its offsets, too, is another one."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))

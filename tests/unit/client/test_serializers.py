@@ -56,7 +56,7 @@ PAIRS: list[tuple[Any, Any, Any, bytes]] = [
 
 
 @pytest.mark.parametrize(("serializer", "deserializer", "value", "data"), PAIRS, ids=lambda given: repr(given)[:40])
-def test_built_in_types_have_javas_bytes_and_come_back(
+def test_built_in_types_have_javas_bytes_and_decode_again(
     serializer: Serializer[Any], deserializer: Deserializer[Any], value: Any, data: bytes
 ) -> None:
     assert serializer.serialize("t", value) == data
@@ -85,7 +85,7 @@ def test_every_kind_of_bytes_is_bytes(value: Any) -> None:
         (UUIDSerializer(), "0123", "takes a uuid.UUID, not a str"),
     ],
 )
-def test_what_a_serializer_does_not_take_is_named(serializer: Serializer[Any], value: Any, message: str) -> None:
+def test_value_that_a_serializer_refuses_is_named(serializer: Serializer[Any], value: Any, message: str) -> None:
     with pytest.raises(SerializationError, match=message):
         serializer.serialize("t", value)
 

@@ -68,7 +68,7 @@ async def test_answer_serves_for_a_second_and_a_slow_one_for_longer(autojump_clo
         assert await answers.get("k", cluster.ask) == expected
 
 
-async def test_nobody_waits_while_an_answer_is_renewed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_requests_do_not_wait_while_an_answer_is_renewed(autojump_clock: trio.testing.MockClock) -> None:
     cluster, answers = Cluster(2.0), Answers(trio.current_time)
     await answers.get("k", cluster.ask)
     await trio.sleep(19.0)
@@ -86,3 +86,15 @@ async def test_change_makes_answers_new(autojump_clock: trio.testing.MockClock) 
     await answers.get("k", cluster.ask)
     answers.forget()
     assert await answers.get("k", cluster.ask) == 2
+
+
+async def test_known_answer_is_returned_without_asking_while_it_is_fresh(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    cluster, answers = Cluster(0.5), Answers(trio.current_time)
+    assert answers.known("k") is None
+    await answers.get("k", cluster.ask)
+    await trio.sleep(4.9)
+    assert answers.known("k") == 1
+    await trio.sleep(0.2)
+    assert answers.known("k") is None

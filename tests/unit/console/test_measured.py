@@ -112,7 +112,7 @@ def test_refused_logins_of_an_address_are_bounded_within_a_minute() -> None:
     assert not failures.too_many("a", 60.5)
 
 
-def test_what_a_person_saw_is_bounded() -> None:
+def test_names_seen_by_a_session_are_bounded() -> None:
     seen: dict[str, float] = {}
     for number in range(1_000):
         note(seen, f"group {number}", float(number))

@@ -32,7 +32,7 @@ from triokafka.structs import Node, TopicPartition
         (b"[" * 5_000, "text", "[" * 5_000),
     ],
 )
-def test_bytes_are_shown_as_what_they_are(data: bytes | None, kind: str, text: str | None) -> None:
+def test_bytes_are_shown_in_their_detected_format(data: bytes | None, kind: str, text: str | None) -> None:
     found = shown(data)
     assert (found["format"], found["text"]) == (kind, text)
 

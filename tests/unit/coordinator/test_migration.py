@@ -398,7 +398,7 @@ def test_cooperative_member_revokes_first_and_rejoins_in_the_new_epoch() -> None
     assert code(rig.heartbeat(member_id, generation + 1)) == 0
 
 
-def test_classic_member_is_told_to_rejoin_when_its_partitions_are_free() -> None:
+def test_classic_member_must_rejoin_when_its_partitions_are_free() -> None:
     rig = Rig()
     rig.beat(beat("n"))
     joined = rig.join(protocols=(RANGE,)).value

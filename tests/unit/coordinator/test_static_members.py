@@ -48,7 +48,7 @@ def test_restart_survives_a_restart_of_the_coordinator() -> None:
     assert code(rig.heartbeat(back.member_id, generation, instance_id="i-2")) == 0
 
 
-def test_static_leader_that_restarts_is_told_to_skip_the_assignment() -> None:
+def test_restarted_static_leader_skips_the_assignment() -> None:
     """KIP-814, since version 9: it leads, and must not assign."""
     rig = Rig()
     static_group(rig)

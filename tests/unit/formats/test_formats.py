@@ -85,7 +85,7 @@ def test_a_poison_value_fails_with_its_place() -> None:
         Decoding(value=NUMBERS).apply(batch(b'{"n": 1}', None, b"no", b"nor this"))
 
 
-def test_a_poison_value_becomes_null_with_a_sentence_where_that_is_asked_for() -> None:
+def test_malformed_value_becomes_null_with_a_warning_where_requested() -> None:
     decoding = Decoding(value=NUMBERS, key=NUMBERS, on_error="null")
     found = decoding.apply(batch(b'{"n": 1}', b"no", None, key=pa.array([b"{}", b"{}", b"no"])))
     assert found.schema == decoding.schema(batch(b"", key=pa.array([b""])).schema)
@@ -102,7 +102,7 @@ def test_a_stream_of_batches_is_decoded_as_it_is_read() -> None:
     assert decoded(reader, value=NUMBERS).read_all()["value"].to_pylist() == [{"n": 1}, {"n": 2}]
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_combinations_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="on_error='skip'"):
         Decoding(on_error="skip")  # type: ignore[arg-type]
     with pytest.raises(
@@ -153,7 +153,7 @@ def test_json_becomes_a_struct_of_the_known_fields() -> None:
         b'{"m": "\xff"}',
     ],
 )
-def test_one_wrong_json_value_harms_no_other(poison: bytes) -> None:
+def test_one_wrong_json_value_does_not_affect_others(poison: bytes) -> None:
     good = [b'{"n": %d}' % n for n in range(10)]
     found, errors = values(NUMBERS, *good[:4], poison, *good[4:])
     assert list(errors) == [4]
@@ -166,7 +166,7 @@ def test_a_lone_json_null_is_no_object() -> None:
 
 
 @pytest.mark.parametrize("halves", [(b'{"n": 1}{"n":', b"2}"), (b'{"n": 1}{"n": 2}\0', b'{"n": 3}')])
-def test_json_that_goes_on_in_the_next_value_is_none(halves: tuple[bytes, bytes]) -> None:
+def test_json_that_continues_in_the_next_value_is_none(halves: tuple[bytes, bytes]) -> None:
     """As many objects as values, and not one in each of them."""
     found, errors = values(NUMBERS, *halves, b'{"n": 4}')
     assert found[0] is None and 0 in errors
@@ -450,7 +450,7 @@ def test_avro_schemas_may_build_upon_others(stub: StubRegistry) -> None:
     assert values(how, enveloped(number, avro(whole, row))) == ([row], {})
 
 
-def test_a_value_whose_schema_the_registry_does_not_have_is_poison_and_told_once(
+def test_value_with_an_unknown_schema_is_malformed_and_reported_once(
     stub: StubRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One such value must not end a query that lets poison pass; the others of its batch are read."""
@@ -588,7 +588,7 @@ def test_protobuf_messages_become_structs_by_field() -> None:
     assert values(ProtobufFormat(f"{__name__}:Order"), b"")[0] == [EMPTY]
 
 
-def test_a_message_with_a_time_that_is_none_harms_no_other() -> None:
+def test_a_message_with_a_time_that_is_none_does_not_affect_others() -> None:
     """It is a message for Protobuf; only its time is in no calendar."""
     bad = b"\x0a\x0a\x08" + b"\xff" * 8 + b"\x7f"
     file = descriptor_pb2.FileDescriptorProto(
@@ -781,7 +781,7 @@ def test_another_registry_is_asked_when_one_is_away(stub: StubRegistry, clock: C
         SchemaRegistry("http://127.0.0.1:1", timeout_ms=1_000).by_id(1)
 
 
-def test_credentials_are_sent_and_shown_to_nobody(stub: StubRegistry) -> None:
+def test_credentials_are_sent_but_not_shown(stub: StubRegistry) -> None:
     stub.register("s", '"int"')
     basic = SchemaRegistry(stub.url, user="me", password="secret")
     bearer = SchemaRegistry(stub.url, token="secret")

@@ -224,7 +224,7 @@ def test_idle_sensors_expire_with_their_children() -> None:
     assert registry.sensor("idle") is not idle
 
 
-def test_reporter_receives_what_exists_and_every_change() -> None:
+def test_reporter_receives_existing_metrics_and_every_change() -> None:
     registry = Metrics(Clock())
     first, late = Reporter(), Reporter()
     registry.add_reporter(first)
@@ -236,7 +236,7 @@ def test_reporter_receives_what_exists_and_every_change() -> None:
     assert late.seen == [("init", "count"), ("init", "a"), ("removal", "a"), ("close", "")]
 
 
-def test_failing_gauge_and_reporter_disturb_nobody() -> None:
+def test_failing_gauge_and_reporter_do_not_affect_others() -> None:
     class Failing(Reporter):
         def metric_change(self, metric: Metric) -> None:
             raise RuntimeError("broken")

@@ -75,7 +75,7 @@ def test_truncation_that_is_met_again_is_counted_once(caplog: pytest.LogCaptureF
     assert caplog.text.count("lost offsets 25 to 29") == 1
 
 
-def test_unknown_epoch_is_told_and_mirroring_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_epoch_is_logged_and_mirroring_continues(caplog: pytest.LogCaptureFixture) -> None:
     state = restored(ReadEpochs(9))
     assert not state.compare(PARTITION, None)
     assert "does not know leader epoch 9" in caplog.text

@@ -183,7 +183,7 @@ def test_position_that_the_stored_blocks_do_not_cover_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
-def test_missing_block_leaves_what_comes_after_it(missing: int) -> None:
+def test_missing_block_does_not_affect_later_blocks(missing: int) -> None:
     disk: dict[bytes, bytes] = {}
     offsets = OffsetTranslation(0)
     for number in range(2 * offset_translation.BLOCK + 5):
@@ -207,7 +207,7 @@ def test_progress_that_was_stored_without_its_extent_is_read() -> None:
     assert [restored.translate(n) for n in (0, 9, 10)] == [0, 9, 10]
 
 
-def test_rewind_forgets_what_the_source_lost() -> None:
+def test_rewind_drops_offsets_that_the_source_lost() -> None:
     offsets = OffsetTranslation(0)
     offsets.add(0, 0, 10)
     offsets.rewind(4)

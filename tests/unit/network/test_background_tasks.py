@@ -34,7 +34,7 @@ async def _fail() -> None:
     raise ValueError("broken")
 
 
-async def test_failed_task_is_reported_and_cancels_nobody() -> None:
+async def test_failed_task_is_reported_and_cancels_no_other_task() -> None:
     async with Owner() as owner:
         owner.tasks.start(owner.live, "other", name="other")
         owner.tasks.start(_fail, name="broken")

@@ -242,7 +242,9 @@ async def test_broker_that_says_so_makes_the_client_start_over() -> None:
 
 
 @simulated
-async def test_canonical_names_of_bootstrap_servers_are_what_they_must_prove(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_certificates_of_bootstrap_servers_must_match_their_canonical_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """KIP-235; other brokers must prove to be what metadata calls them."""
     proved: list[str] = []
 
@@ -291,7 +293,7 @@ async def test_connection_that_ends_again_and_again_is_not_taken_for_one_that_fa
 
 
 @simulated
-async def test_broker_that_refuses_a_version_it_announced_is_asked_again_what_it_speaks() -> None:
+async def test_versions_are_negotiated_again_after_an_unsupported_version() -> None:
     """It was downgraded behind an address that kept the connection"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
@@ -309,7 +311,7 @@ async def test_broker_that_refuses_a_version_it_announced_is_asked_again_what_it
 
 
 @simulated
-async def test_broker_that_was_replaced_by_an_older_one_is_asked_with_what_that_speaks() -> None:
+async def test_versions_are_negotiated_again_with_an_older_replacement_broker() -> None:
     """Another broker behind the same address, which hangs up on what it does not know"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
@@ -338,7 +340,7 @@ async def test_broker_that_speaks_nothing_is_refused() -> None:
 
 
 @simulated
-async def test_hooks_are_told_of_connections_requests_and_metadata() -> None:
+async def test_hooks_receive_connections_requests_and_metadata() -> None:
     watcher = Watcher()
     async with client_of(hooks=HookChain([watcher])) as (cluster, client):
         broker = cluster.brokers[1]
@@ -373,7 +375,7 @@ async def test_hooks_are_told_of_connections_requests_and_metadata() -> None:
 
 
 @simulated
-async def test_hooks_are_told_when_the_client_closes_its_connections() -> None:
+async def test_hooks_receive_connections_that_the_client_closes() -> None:
     watcher = Watcher()
     async with client_of(hooks=HookChain([watcher])) as (_, client):
         await client.send(-1, ASK)
@@ -381,7 +383,7 @@ async def test_hooks_are_told_when_the_client_closes_its_connections() -> None:
 
 
 @simulated
-async def test_failure_of_a_background_task_is_raised_by_the_next_call_and_told_once() -> None:
+async def test_failure_of_a_background_task_is_raised_by_the_next_call_and_logged_once() -> None:
     """Whatever goes wrong there: nobody waits for an answer that cannot come."""
     watcher = Watcher()
     handle = Connection._handle
@@ -472,7 +474,7 @@ async def test_servers_that_could_not_be_reached_are_tried_last() -> None:
 
 
 @simulated
-async def test_everybody_who_waits_wakes_when_the_client_fails() -> None:
+async def test_all_waiters_wake_when_the_client_fails() -> None:
     """For a connection, for a slot, for metadata, for an answer."""
     simulation = current_simulation()
     world = NamedWorld(simulation.host("client").world, gone=["10.0.0.1"])

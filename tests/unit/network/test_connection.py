@@ -135,7 +135,7 @@ async def test_answered_requests_do_not_count_for_the_timeout() -> None:
 
 
 @simulated
-async def test_cancelled_asker_harms_nobody_else() -> None:
+async def test_cancelled_caller_does_not_affect_others() -> None:
     """The answer is dropped when it comes."""
     async with connected() as (_, connection):
         with trio.CancelScope() as scope:
@@ -256,7 +256,7 @@ async def test_request_that_cannot_be_encoded_leaves_the_connection_in_order() -
         assert isinstance(await connection.call(ASK, 9), MetadataResponse)
 
 
-def test_pool_lends_a_buffer_again_only_when_nobody_looks_into_it() -> None:
+def test_pool_reuses_a_buffer_only_when_no_view_of_it_exists() -> None:
     pool = ReceivePool(1 << 20)
     first = pool.take(200_000)
     inner = first[1000:2000]

@@ -69,7 +69,7 @@ async def test_waiters_for_a_slot_go_first_come_first_served() -> None:
 
 
 @simulated
-async def test_waiter_who_is_cancelled_passes_its_turn_on() -> None:
+async def test_cancelled_waiter_passes_its_turn_on() -> None:
     """Cancelled before its turn, and in the same moment as its turn comes."""
     async with connected(max_in_flight=1) as (broker, connection):
         gate = Gate(broker, 2)
@@ -198,7 +198,7 @@ class Stuck:
 
 @pytest.mark.parametrize("room", [0, 3, 20])
 @simulated
-async def test_what_the_socket_does_not_take_at_once_follows_in_order(room: int) -> None:
+async def test_bytes_that_the_socket_refuses_follow_in_order(room: int) -> None:
     async with connected(max_in_flight=5) as (broker, connection):
         stuck = Stuck(connection, room)
         answers: list[Any] = []
@@ -231,7 +231,7 @@ async def test_peer_that_does_not_read_gets_no_further_requests() -> None:
 
 
 @simulated
-async def test_owner_hears_once_that_there_is_room_again() -> None:
+async def test_owner_is_notified_once_when_there_is_room_again() -> None:
     told: list[int] = []
     async with connected(max_in_flight=2, on_room=lambda: told.append(connection.in_flight)) as (broker, connection):  # type: ignore[has-type]
         for _ in range(3):
@@ -272,7 +272,7 @@ async def test_requests_with_and_without_answer_fail_newest_first_together() -> 
 
 
 @simulated
-async def test_broken_stream_is_found_by_the_writer_and_not_by_who_submits() -> None:
+async def test_broken_stream_fails_the_writer_and_not_the_submitter() -> None:
     async with connected() as (_, connection):
         simulation = current_simulation()
         await connection.call(ASK, 9)
@@ -286,7 +286,7 @@ async def test_broken_stream_is_found_by_the_writer_and_not_by_who_submits() -> 
 
 @pytest.mark.parametrize("room", [0, 100, 10_000])
 @simulated
-async def test_what_is_held_is_written_in_one_go_and_in_order(room: int) -> None:
+async def test_held_requests_are_written_together_and_in_order(room: int) -> None:
     """However much of it the socket takes at once."""
     async with connected(max_in_flight=5) as (broker, connection):
         stuck = Stuck(connection, room)
@@ -323,7 +323,7 @@ async def test_request_without_answer_is_not_held_and_passes_nothing_that_is() -
 
 
 @simulated
-async def test_what_is_held_when_the_connection_ends_fails_and_is_not_written() -> None:
+async def test_held_requests_fail_when_the_connection_ends() -> None:
     async with connected(max_in_flight=5) as (_, connection):
         stuck = Stuck(connection, 10_000)
         failed: list[Any] = []
@@ -336,7 +336,7 @@ async def test_what_is_held_when_the_connection_ends_fails_and_is_not_written() 
 
 
 @simulated
-async def test_what_is_to_follow_answers_is_called_once_for_all_that_came_together() -> None:
+async def test_callback_after_responses_runs_once_for_responses_received_together() -> None:
     """Before others have their turn, and before the owner hears of room, so that there may be none any more."""
     told: list[str] = []
     async with connected(max_in_flight=2, on_room=lambda: told.append("room")) as (broker, connection):
@@ -374,7 +374,7 @@ async def test_what_is_to_follow_answers_is_called_once_for_all_that_came_togeth
 
 
 @simulated
-async def test_what_is_to_follow_answers_is_called_also_when_the_connection_ends_with_them() -> None:
+async def test_callback_after_responses_runs_when_the_connection_ends_with_them() -> None:
     called: list[float] = []
     async with connected(max_in_flight=5) as (broker, connection):
 

@@ -116,7 +116,7 @@ async def test_young_request_on_a_connection_that_died_with_another_fails_in_hal
 
 @simulated
 @pytest.mark.parametrize("one_way", [False, True])
-async def test_client_goes_on_soon_after_a_black_hole_has_healed(one_way: bool) -> None:
+async def test_client_continues_soon_after_a_black_hole_has_healed(one_way: bool) -> None:
     async with client_of() as (_, client):
         await client.send(-1, ASK)
         network = current_simulation().network
@@ -135,7 +135,7 @@ async def test_client_goes_on_soon_after_a_black_hole_has_healed(one_way: bool) 
 
 @simulated
 @pytest.mark.parametrize("side", ["client", "broker"])
-async def test_dripping_connection_is_given_up_in_time(side: str) -> None:
+async def test_dripping_connection_is_abandoned_in_time(side: str) -> None:
     async with client_of() as (_, client):
         await client.send(-1, ASK)
         current_simulation().network.drip(side, "broker" if side == "client" else "client", 1.5, one_way=True)

@@ -62,7 +62,7 @@ async def test_server_that_hangs_up_without_a_word_may_expect_tls_or_sasl() -> N
 
 
 @simulated
-async def test_server_that_says_nothing_is_given_up_after_the_request_timeout() -> None:
+async def test_server_that_says_nothing_is_abandoned_after_the_request_timeout() -> None:
     simulation = current_simulation()
     listener = await simulation.host("stranger").world.listen("127.0.0.1", 0)
     config = NetworkConfig(bootstrap_servers=[listener.address], request_timeout_ms=2000)
@@ -74,5 +74,5 @@ async def test_server_that_says_nothing_is_given_up_after_the_request_timeout() 
 
 
 @pytest.mark.parametrize("first", [b"\x00\x00\x00\x2a\x00\x00\x00\x00", b"", b"\x00", b"\x00\x10\x00\x00HTTP"])
-def test_what_may_be_kafka_is_not_a_stranger(first: bytes) -> None:
+def test_bytes_that_may_be_kafka_are_no_foreign_protocol(first: bytes) -> None:
     assert describe_foreign_protocol(first) is None

@@ -61,7 +61,7 @@ def whole(response: Any, version: int, correlation_id: int) -> bytes:
     ],
 )
 @simulated
-async def test_nonsense_costs_one_connection_and_the_client_goes_on(raw: Raw, message: str) -> None:
+async def test_nonsense_costs_one_connection_and_the_client_continues(raw: Raw, message: str) -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.refresh_metadata()
@@ -153,7 +153,7 @@ def changed(change: Callable[[MetadataResponse], None], broker: Any) -> Callable
 
 
 @simulated
-async def test_metadata_without_brokers_is_asked_for_again() -> None:
+async def test_metadata_without_brokers_is_requested_again() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         empty = changed(lambda response: response.brokers.clear(), broker)
@@ -188,7 +188,7 @@ async def test_brokers_that_cannot_be_are_left_out(impossible: MetadataResponseB
 
 
 @simulated
-async def test_leader_that_is_not_among_the_brokers_counts_as_none_and_is_asked_for_again() -> None:
+async def test_leader_that_is_not_among_the_brokers_counts_as_none_and_is_requested_again() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
 
@@ -213,7 +213,7 @@ async def test_broker_that_is_listed_twice_is_known_once() -> None:
 
 @pytest.mark.parametrize("numbers", [[0, 2], [1, 2], [0, 0, 1], [-1, 0, 1]])
 @simulated
-async def test_topic_with_gaps_between_its_partitions_is_asked_for_again(numbers: list[int]) -> None:
+async def test_topic_with_gaps_between_its_partitions_is_requested_again(numbers: list[int]) -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
 
@@ -230,7 +230,7 @@ async def test_topic_with_gaps_between_its_partitions_is_asked_for_again(numbers
 
 
 @simulated
-async def test_topics_that_nobody_asked_for_and_topics_without_name_do_no_harm() -> None:
+async def test_unrequested_and_unnamed_topics_in_a_response_are_ignored() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
 
@@ -262,7 +262,7 @@ async def test_coordinator_that_cannot_be_is_not_available(found: Coordinator) -
 
 
 @simulated
-async def test_host_name_that_nobody_can_resolve_is_a_connect_error() -> None:
+async def test_unresolvable_host_name_is_a_connect_error() -> None:
     """Also one that is not a name at all."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]

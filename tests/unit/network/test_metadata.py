@@ -59,11 +59,11 @@ def test_partition_of_a_topic_is_a_value_that_never_changes() -> None:
         TP.partition = 1  # type: ignore[misc]
 
 
-def test_nothing_is_due_before_somebody_asks() -> None:
+def test_no_refresh_is_due_before_a_request_for_topics() -> None:
     assert holder().time_to_next_update(0.0) == float("inf")
 
 
-def test_new_topic_is_asked_for_at_once_and_a_known_one_is_not() -> None:
+def test_new_topic_is_requested_at_once_and_a_known_one_is_not() -> None:
     metadata = holder()
     assert metadata.use_topic("t", 10.0)
     assert metadata.time_to_next_update(10.0) == 0
@@ -150,14 +150,14 @@ def test_older_epoch_never_replaces_a_newer_one() -> None:
     assert metadata.cluster.leader_for(TP) == 1
 
 
-def test_topic_made_anew_starts_with_new_epochs() -> None:
+def test_recreated_topic_starts_with_new_epochs() -> None:
     metadata = holder()
     metadata.update(answer(2, epoch=5), None, 0.0)
     metadata.update(answer(1, epoch=0, topic_id=8), None, 1.0)
     assert metadata.cluster.leader_for(TP) == 1
 
 
-def test_topic_whose_id_an_older_broker_did_not_tell_keeps_its_epochs() -> None:
+def test_topic_without_an_id_from_an_older_broker_keeps_its_epochs() -> None:
     """In a mixed cluster the id appears and disappears; that does not make the topic another one."""
     metadata = holder()
     metadata.update(answer(2, epoch=5, topic_id=0), None, 0.0)
@@ -214,7 +214,7 @@ def test_unused_topic_is_forgotten() -> None:
     assert "t" not in metadata.topics
 
 
-def test_new_topic_is_asked_for_alone() -> None:
+def test_new_topic_is_requested_alone() -> None:
     """Many topics, one after the other, cost one description each (KIP-526)"""
     metadata = holder()
     metadata.use_topic("t", 0.0)
@@ -230,7 +230,7 @@ def test_new_topic_is_asked_for_alone() -> None:
     assert metadata.begin_update(300.0) == ["t", "u"]
 
 
-def test_new_topic_is_asked_for_with_the_others_when_all_are_due() -> None:
+def test_new_topic_is_requested_with_the_others_when_all_are_due() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.update(answer(1, name="t"), metadata.begin_update(0.0), 0.0)
@@ -244,7 +244,7 @@ def test_new_topic_is_asked_for_with_the_others_when_all_are_due() -> None:
     assert metadata.begin_update(20.0) == ["t", "u", "v"]
 
 
-def test_new_topic_without_answer_yet_is_asked_for_again_alone() -> None:
+def test_new_topic_without_answer_yet_is_requested_again_alone() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.update(answer(1, name="t"), metadata.begin_update(0.0), 0.0)
@@ -256,14 +256,14 @@ def test_new_topic_without_answer_yet_is_asked_for_again_alone() -> None:
     assert list(metadata.topics) == ["t"]
 
 
-def test_error_of_a_topic_says_in_words_what_a_broker_says_by_a_number() -> None:
+def test_error_code_of_a_topic_is_described_in_words() -> None:
     metadata = holder()
     metadata.use_topic("a b", 0.0)
     metadata.update(answer(name="a b", error=17), metadata.begin_update(0.0), 0.0)
     assert str(metadata.error_for("a b")) == "topic 'a b': the topic name is not allowed, or the topic is internal"
 
 
-def test_what_was_said_of_one_topic_stands_while_another_is_asked_for() -> None:
+def test_error_of_one_topic_remains_while_another_is_requested() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.update(answer(name="t", error=29), metadata.begin_update(0.0), 0.0)
@@ -282,7 +282,7 @@ def test_topic_without_partitions_cannot_be() -> None:
     assert metadata.update_requested
 
 
-def test_topic_named_while_a_request_is_on_its_way_is_asked_for_next() -> None:
+def test_topic_named_while_a_request_is_on_its_way_is_requested_next() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.use_topic("u", 0.1)
@@ -291,7 +291,7 @@ def test_topic_named_while_a_request_is_on_its_way_is_asked_for_next() -> None:
     assert metadata.begin_update(1.0) == ["t", "u"]
 
 
-def test_refresh_that_is_asked_for_while_one_is_under_way_follows_it() -> None:
+def test_refresh_that_is_requested_while_one_is_under_way_follows_it() -> None:
     """The answer on its way may not know yet what the asker has seen."""
     metadata = holder()
     metadata.use_topic("t", 0.0)
@@ -304,7 +304,7 @@ def test_refresh_that_is_asked_for_while_one_is_under_way_follows_it() -> None:
     assert not metadata.update_requested
 
 
-def test_topic_that_the_answer_leaves_out_stays_known_and_is_asked_for_again() -> None:
+def test_topic_that_the_answer_leaves_out_stays_known_and_is_requested_again() -> None:
     metadata = holder()
     for topic in ("t", "u"):
         metadata.use_topic(topic, 0.0)
@@ -336,7 +336,7 @@ def test_snapshot_never_changes() -> None:
     assert metadata.cluster is not snapshot
 
 
-def test_error_of_a_topic_is_told_and_a_passing_one_asked_again() -> None:
+def test_error_of_a_topic_is_reported_and_a_transient_one_requested_again() -> None:
     metadata = holder()
     metadata.update(answer(error=29), None, 0.0)
     assert type(metadata.error_for("t")).__name__ == "TopicAuthorizationFailedError"
@@ -346,7 +346,7 @@ def test_error_of_a_topic_is_told_and_a_passing_one_asked_again() -> None:
     assert "t" not in metadata.topics
 
 
-def test_listeners_are_told_of_every_snapshot() -> None:
+def test_listeners_receive_every_snapshot() -> None:
     metadata = holder()
     told: list[Cluster] = []
     metadata.add_listener(told.append)
@@ -375,7 +375,7 @@ def test_snapshot_names_the_topics_of_which_there_is_news() -> None:
     assert metadata.cluster.changed is None
 
 
-def test_all_topics_are_asked_for_with_none() -> None:
+def test_all_topics_are_requested_with_none() -> None:
     metadata = holder()
     metadata.set_all_topics(True)
     assert metadata.update_requested

@@ -71,7 +71,7 @@ async def test_topic_that_may_not_be_seen_fails_at_once() -> None:
 
 
 @simulated
-async def test_topic_that_is_not_there_is_asked_for_until_the_time_is_over() -> None:
+async def test_topic_that_is_not_there_is_requested_until_the_time_is_over() -> None:
     """A refresh that succeeds is not enough"""
     async with client_of() as (cluster, client):
         started = trio.current_time()
@@ -113,7 +113,7 @@ async def test_topic_that_gets_no_leader_is_not_said_to_be_missing() -> None:
 
 
 @simulated
-async def test_timeout_names_what_was_tried() -> None:
+async def test_timeout_names_the_attempted_brokers() -> None:
     """Each broker in turn, as the back-off allows"""
     nobody = [("127.0.0.1", 1), ("127.0.0.1", 2)]
     async with client_of(bootstrap=nobody) as (_, client):
@@ -123,7 +123,7 @@ async def test_timeout_names_what_was_tried() -> None:
 
 
 @simulated
-async def test_metadata_of_other_topics_wakes_nobody_too_early() -> None:
+async def test_metadata_of_other_topics_does_not_wake_waiters() -> None:
     async with client_of() as (cluster, client):
         cluster.topic_errors["orders"] = 3
         cluster.topics["bills"] = 1
@@ -144,7 +144,7 @@ async def test_metadata_of_other_topics_wakes_nobody_too_early() -> None:
 
 
 @simulated
-async def test_listeners_hear_of_a_snapshot_before_those_who_wait_for_it() -> None:
+async def test_listeners_receive_a_snapshot_before_waiters() -> None:
     """They may have to prepare for it; and they find it in place"""
     async with client_of() as (_, client):
         events: list[str] = []
@@ -214,7 +214,7 @@ async def test_topic_that_is_being_asked_for_is_not_asked_for_twice() -> None:
 
 
 @simulated
-async def test_metadata_goes_before_data_and_does_not_hold_it_up_once_it_is_asked_for() -> None:
+async def test_metadata_goes_before_data_and_does_not_hold_it_up_once_it_is_requested() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.metadata_for(["orders"])
@@ -270,7 +270,7 @@ async def test_sick_cluster_is_asked_with_a_growing_back_off_by_however_many_cal
 
 
 @simulated
-async def test_new_topics_of_a_well_cluster_are_asked_for_without_delay() -> None:
+async def test_new_topics_of_a_well_cluster_are_requested_without_delay() -> None:
     """KIP-526"""
     async with client_of() as (cluster, client):
         cluster.topics.update({f"topic-{number}": 1 for number in range(20)})
@@ -353,7 +353,7 @@ async def test_request_that_times_out_has_the_metadata_refreshed() -> None:
 
 
 @simulated
-async def test_metadata_that_the_user_asks_for_is_the_users() -> None:
+async def test_metadata_that_the_user_requests_is_the_users() -> None:
     async with client_of() as (cluster, client):
         answers: list[Any] = []
         await client.send(-1, ASK)
@@ -399,7 +399,7 @@ async def test_every_wait_for_metadata_ends_in_its_own_time() -> None:
 
 
 @simulated
-async def test_who_waits_too_short_is_not_told_that_brokers_cannot_be_reached() -> None:
+async def test_short_timeout_is_not_reported_as_unreachable_brokers() -> None:
     async with client_of() as (cluster, client):
         await client.metadata_for(["orders"])
         await client.refresh_metadata()  # by the broker; the bootstrap server is no longer needed

@@ -160,7 +160,7 @@ async def test_reconnecting_backs_off_more_and_more() -> None:
 
 
 @simulated
-async def test_broker_that_comes_back_is_used_again() -> None:
+async def test_broker_that_returns_is_used_again() -> None:
     async with client_of() as (cluster, client):
         await client.refresh_metadata()
         port = cluster.brokers[1].stop()
@@ -243,7 +243,7 @@ async def test_broker_that_hangs_up_on_a_new_api_versions_is_asked_with_version_
 
 
 @simulated
-async def test_upgraded_broker_is_asked_again_what_it_speaks() -> None:
+async def test_versions_are_negotiated_again_with_an_upgraded_broker() -> None:
     async with client_of() as (cluster, client):
         cluster.brokers[1].api_versions[3] = (0, 5)
         await client.send(-1, ASK)
@@ -297,7 +297,7 @@ async def test_only_one_metadata_request_is_in_flight() -> None:
 
 
 @simulated
-async def test_coordinator_is_found_once_and_looked_up_again_when_told() -> None:
+async def test_coordinator_is_cached_until_it_is_forgotten() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         refusal = FindCoordinatorResponse(coordinators=[Coordinator(key="g", error_code=15)])
@@ -418,7 +418,7 @@ async def test_any_broker_will_do_also_when_the_only_one_is_busy() -> None:
 
 
 @simulated
-async def test_who_asks_without_waiting_hears_when_those_in_line_have_gone() -> None:
+async def test_non_waiting_caller_is_notified_when_the_line_is_empty() -> None:
     """A throttled connection has a line of waiters, and its owner is not to miss the end of it."""
     async with client_of() as (_, client):
         await client.send(-1, ASK)

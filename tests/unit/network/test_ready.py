@@ -80,7 +80,7 @@ async def test_node_in_back_off_says_how_long() -> None:
 
 
 @simulated
-async def test_node_that_nobody_knows_has_the_metadata_refreshed() -> None:
+async def test_unknown_node_triggers_a_metadata_refresh() -> None:
     async with client_of() as (_, client):
         assert not client.ready(7)
         await trio.sleep(1)

@@ -9,7 +9,7 @@ import trio.testing
 from triokafka.network.transport import TrioStream, discard
 
 
-async def test_what_is_sent_and_received_is_whole_and_in_order() -> None:
+async def test_stream_delivers_all_bytes_in_order() -> None:
     near, far = trio.testing.memory_stream_pair()
     stream = TrioStream(near, ("h", 1))
     buffers = [b"a", bytearray(b"bc"), memoryview(bytes(100_000)), b"", b"d"]
@@ -32,7 +32,7 @@ async def test_broken_stream_is_an_os_error() -> None:
         await stream.send(b"x")
 
 
-async def test_closing_wakes_whoever_waits_and_lets_nobody_begin() -> None:
+async def test_close_wakes_waiters_and_refuses_later_calls() -> None:
     near, _far = trio.testing.memory_stream_pair()
     stream = TrioStream(near, ("h", 1))
 
@@ -49,7 +49,7 @@ async def test_closing_wakes_whoever_waits_and_lets_nobody_begin() -> None:
         await stream.send(b"x")
 
 
-async def test_stream_is_closed_for_good_also_by_a_task_that_is_cancelled_or_when_closing_fails() -> None:
+async def test_stream_is_closed_permanently_also_by_a_task_that_is_cancelled_or_when_closing_fails() -> None:
     class Odd(trio.abc.Stream):
         closed = 0
 

@@ -113,7 +113,7 @@ def compare(cls: type[Struct], facts: list[dict[str, Any]], versions: str | None
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
-def test_declaration_says_what_kafka_defines(name: str) -> None:
+def test_declaration_equals_kafkas_definition(name: str) -> None:
     definition = DEFINITIONS[name]
     cls = BY_NAME[name]
     valid = version_range(KEY_VERSIONS.get(name, definition["versions"]))
@@ -139,7 +139,7 @@ def test_every_declared_api_is_found_by_its_key() -> None:
 
 
 @pytest.mark.parametrize("cls", [*wire_messages(), *stored_messages()], ids=lambda cls: cls.__name__)
-def test_every_field_says_what_it_means(cls: type[Message]) -> None:
+def test_every_field_has_a_description(cls: type[Message]) -> None:
     for struct in (cls, *iter_structs(cls)):
         assert struct.__doc__
         for f in struct.__fields__:

@@ -332,7 +332,7 @@ def test_message_has_the_fields_of_the_protocol_guide_in_its_order(row: str) -> 
     assert type(message).decode(layout, version) == message
 
 
-def test_what_members_tell_each_other_begins_with_its_version_and_is_understood_from_newer_ones() -> None:
+def test_embedded_messages_begin_with_their_version_and_newer_ones_are_readable() -> None:
     subscription = ConsumerProtocolSubscription(topics=["t"], user_data=None)
     assert subscription.encode_versioned(0) == h(0) + i(1) + s("t") + NO_BYTES
     newer = h(9) + subscription.encode(3) + b"what version 9 brings"

@@ -69,7 +69,9 @@ def test_bytes_after_the_message_are_refused(cls: type[Message], version: int) -
         (b"\1\0\0\0\0\1\0\0!", "1 bytes too many", "HeartbeatRequest", 8),
     ],
 )
-def test_the_error_says_what_where_and_at_which_byte(data: bytes, message: str, path: str, offset: int) -> None:
+def test_decoding_error_names_the_problem_the_field_and_the_byte(
+    data: bytes, message: str, path: str, offset: int
+) -> None:
     for buffer in (data, bytearray(data), memoryview(data)):
         with pytest.raises(ProtocolError) as caught:
             HeartbeatRequest.decode(buffer, 4)

@@ -133,7 +133,7 @@ def test_request_of_several_partitions_is_not_remembered() -> None:
     assert len(_learned(_frame(request, 9))) == 0
 
 
-def test_tags_that_nobody_knows_are_not_forgotten() -> None:
+def test_requests_with_unknown_tags_are_not_cached() -> None:
     """They count, so a request with some is decoded each time."""
     frame = _frame(_request(version=9), 9)
     frame[-1:] = b"\1\7\1x"

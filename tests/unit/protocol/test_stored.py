@@ -95,7 +95,7 @@ def test_broken_metadata_records_are_refused(data: bytes, error: type[Exception]
         decode_record(data)
 
 
-def test_partition_change_holds_only_what_changed() -> None:
+def test_partition_change_has_only_changed_fields() -> None:
     record = cluster_metadata.PartitionChangeRecord(partition_id=2, topic_id=UUID(int=1), leader=5, isr=[5, 6])
     data = record.encode_record(2)
     assert data.endswith(b"\x02\x00\x09\x03\x00\x00\x00\x05\x00\x00\x00\x06\x01\x04\x00\x00\x00\x05")
@@ -119,7 +119,7 @@ def test_positions_by_value_are_those_of_the_object(values: tuple[object, ...], 
     assert OffsetCommitValue.decode_values(data) == tuple(getattr(read, name) for name in names)
 
 
-def test_tags_that_nobody_knows_are_dropped_by_value() -> None:
+def test_unknown_tags_are_dropped_by_decode_values() -> None:
     position = OffsetCommitValue(offset=3, metadata="", commit_timestamp=4, topic_id=UUID(int=7))
     position.unknown_tags = {9: b"new"}
     assert OffsetCommitValue.decode_values(position.encode_versioned(4)) == (3, -1, "", 4, -1, UUID(int=7))

@@ -40,7 +40,7 @@ def _answer(version: int, throttle_time_ms: int = 0, **fields: Any) -> bytes:
 @pytest.mark.parametrize("size", [1, 126, 127, 1023, 1024, 16_382, 16_383, 131_072, 2_097_151, 3_000_000])
 @pytest.mark.parametrize("client_id", [None, "", "client"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_request_is_what_the_codec_makes_of_it(version: int, client_id: str | None, size: int) -> None:
+def test_template_request_equals_the_codecs(version: int, client_id: str | None, size: int) -> None:
     records = b"r" * size
     partition = PartitionProduceData(index=300, records=records)
     topic = TopicProduceData(name="orders", topic_id=ID, partition_data=[partition])
@@ -96,7 +96,7 @@ def test_template_that_would_not_make_the_same_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", range(5, 14))
-def test_filled_answer_is_what_the_codec_makes_of_it(version: int) -> None:
+def test_filled_answer_equals_the_codecs(version: int) -> None:
     def make(*numbers: int) -> ProduceResponse:
         offset, time, start = numbers
         partition = PartitionProduceResponse(

@@ -43,7 +43,7 @@ def as_rows(stack: Stack, data: bytes, topic: str, partition: int, from_offset: 
 
 
 @pytest.mark.parametrize("values", ["binary", "view"])
-def test_columns_hold_what_the_records_hold(stack: Stack, values: str) -> None:
+def test_columns_equal_the_records(stack: Stack, values: str) -> None:
     fetched = [(PLAIN + PACKED, "t", 3, 150), (PACKED, "u", 0, 0), (b"", "u", 1, 0)]
     batch = stack.records.to_arrow(fetched, values=values)
     batch.validate(full=True)
@@ -95,9 +95,7 @@ def test_the_first_time_that_stands_for_one_beyond_is_found(stack: Stack) -> Non
 
 
 @pytest.mark.parametrize("lengths", [(100, 99, 127, 128, 3), (20_000, 19_999, 1)])
-def test_what_is_the_same_in_all_records_is_right_in_batches_of_any_length(
-    stack: Stack, lengths: tuple[int, ...]
-) -> None:
+def test_constant_columns_are_correct_for_batches_of_any_length(stack: Stack, lengths: tuple[int, ...]) -> None:
     for partition, length in enumerate(lengths):
         data = encode_batch([(1, None, None, [])] * length, timestamp_type=partition % 2)
         batch = stack.records.to_arrow([(data, "a topic", partition, 0)])
@@ -107,7 +105,7 @@ def test_what_is_the_same_in_all_records_is_right_in_batches_of_any_length(
         assert batch.column("timestampType").to_pylist() == [partition % 2] * length
 
 
-def test_what_is_the_same_in_all_records_is_shared_by_batches_and_bounded(stack: Stack) -> None:
+def test_constant_columns_are_shared_by_batches_and_bounded(stack: Stack) -> None:
     def places(topic: str, rows: int) -> list[int]:
         data = encode_batch([(1, None, None, [])] * rows)
         batch = stack.records.to_arrow([(data, topic, 5, 0)], columns=["topic", "partition"])
@@ -127,7 +125,7 @@ def test_chosen_columns_come_in_the_order_asked_for(stack: Stack) -> None:
     assert batch.column("value").to_pylist() == [value for _, _, value, _ in RECORDS]
 
 
-def test_what_is_not_asked_for_is_not_looked_at(stack: Stack) -> None:
+def test_unrequested_columns_are_not_decoded(stack: Stack) -> None:
     bad = bytearray(encode_batch([(1, None, b"v", [("ab", b"x")])]))
     bad[bad.index(b"ab") - 1] = 0x7E  # the length of the header's name
     with pytest.raises(CorruptRecordError):
@@ -160,7 +158,7 @@ def test_every_data_buffer_is_held_once(stack: Stack) -> None:
     assert len({buffer.address for buffer in buffers}) == len(buffers)
 
 
-def test_builder_takes_as_many_as_asked_for_and_goes_on_in_the_next_batch(stack: Stack) -> None:
+def test_builder_takes_as_many_as_asked_for_and_continues_in_the_next_batch(stack: Stack) -> None:
     decoder = stack.records.RecordDecoder(PLAIN + PACKED, topic="t", partition=3)
     offsets = []
     for limit, position in [(30, 130), (100, 230), (1000, 300)]:
@@ -264,7 +262,7 @@ def mixed(count: int, seed: int) -> list[tuple[int, bytes | None, bytes | None, 
 
 
 @pytest.mark.parametrize("columns", [ARROW_COLUMNS, ("offset", "value"), ("key", "headers")], ids="-".join)
-def test_lz4_batches_hold_what_they_would_hold_without(stack: Stack, columns: tuple[str, ...]) -> None:
+def test_lz4_batches_equal_uncompressed_ones(stack: Stack, columns: tuple[str, ...]) -> None:
     """Behind the first one, blocks are decompressed where their values go, and keys and headers lie between these."""
     batches = [mixed(count, seed) for seed, count in enumerate((50, 1, 300, 7, 7, 60, 1, 1, 90))]
     data, plain, offset = b"", b"", 0
@@ -278,7 +276,7 @@ def test_lz4_batches_hold_what_they_would_hold_without(stack: Stack, columns: tu
     assert found == expected
 
 
-def test_a_bad_lz4_batch_leaves_what_comes_before_it_as_it_is(stack: Stack) -> None:
+def test_damaged_lz4_batch_does_not_change_earlier_rows(stack: Stack) -> None:
     good = [mixed(40, seed) for seed in range(3)]
     data = b"".join(encode_batch(rows, base_offset=40 * n, compression="lz4") for n, rows in enumerate(good))
     whole = encode_batch(mixed(40, 3))[61:]

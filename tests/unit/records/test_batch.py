@@ -17,7 +17,7 @@ def changed(**fields: int) -> bytes:
     return HEADER.pack(*info[1:]) + FIRST[61:]
 
 
-def test_every_header_field_is_told() -> None:
+def test_every_header_field_is_decoded() -> None:
     first, second = iter_batches(FIRST + SECOND)
     assert first._replace(crc=0) == BatchInfo(0, 5, len(FIRST) - 12, -1, 2, 0, 0, 1, 10, 30, 8, -1, 3, 2)
     assert (first.size, first.end, first.last_offset, first.next_offset) == (len(FIRST), len(FIRST), 6, 7)

@@ -149,7 +149,7 @@ class TestCompressed:
         assert halved.append_values(values, 5) == 17
         assert halved.estimated_size <= 1000
 
-    def test_ratio_is_told_afterwards(self, stack: Stack) -> None:
+    def test_compression_ratio_is_known_after_the_build(self, stack: Stack) -> None:
         builder = stack.records.BatchBuilder(1000, compression="gzip")
         builder.append_values([b"x" * 93] * 8, 5)
         batch = builder.build()

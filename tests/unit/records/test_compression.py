@@ -23,7 +23,7 @@ TEXT = b"".join(b"flight %d of carrier %d; " % (n * 7919 % 100_000, n % 16) for 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
 @pytest.mark.parametrize("data", [b"", b"x", TEXT], ids=["empty", "one", "text"])
-def test_what_is_compressed_is_decompressed_again(codec: str, data: bytes) -> None:
+def test_compressed_data_is_decompressed_again(codec: str, data: bytes) -> None:
     packed = compress(codec, memoryview(data))
     assert decompress(codec, memoryview(packed)) == data
     assert decompress(CODEC_NAMES.index(codec), packed) == data
@@ -59,7 +59,7 @@ def test_chunks_are_compressed_into_one_stream(codec: str, sizes: list[int]) -> 
     assert packed.count(b"\x04\x22\x4d\x18") == (codec == "lz4")
 
 
-def test_chunks_are_compressed_with_the_level_that_is_asked_for() -> None:
+def test_chunks_are_compressed_with_the_level_that_is_requested() -> None:
     for codec, low, high in [("gzip", 1, 9), ("lz4", 9, 12), ("zstd", -50, 19)]:
         chunks = [TEXT[:100_000], TEXT[100_000:]]
         packed = [compress_chunks(codec, chunks, level, most=1 << 20) for level in (low, high)]
@@ -188,7 +188,7 @@ def test_gzip_members_joined_together_are_one() -> None:
 
 
 @pytest.mark.parametrize(("codec", "module"), [("snappy", "cramjam"), ("lz4", "lz4.frame"), ("zstd", "backports.zstd")])
-def test_missing_package_says_what_to_install(codec: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_error_names_the_extra(codec: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = compress(codec, TEXT)
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setitem(sys.modules, "compression.zstd", None)

@@ -43,12 +43,12 @@ async def test_records_come_in_order_over_the_ends_of_runs(module: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [(), (1, 2), None, StopIteration(3), ValueError("x")])
-async def test_what_a_deserializer_or_an_interceptor_made_comes_as_it_is(module: Any, value: object) -> None:
+async def test_cursor_returns_deserialized_objects_unchanged(module: Any, value: object) -> None:
     runs = Runs(module, [value, value])
     assert [one async for one in runs.cursor.over(runs.next_run)] == [value, value]
 
 
-async def test_result_of_anext_that_nobody_awaits_loses_no_record(module: Any) -> None:
+async def test_unawaited_anext_loses_no_record(module: Any) -> None:
     runs = Runs(module, [1, 2, 3])
     records = aiter(runs.cursor.over(runs.next_run))
     assert await anext(records) == 1
@@ -65,7 +65,7 @@ async def test_anext_with_a_default(module: Any) -> None:
     assert [await anext(records, None) for _ in range(3)] == [1, 2, None]
 
 
-async def test_error_of_the_next_run_reaches_the_loop_and_the_iteration_goes_on_after_it(module: Any) -> None:
+async def test_error_of_the_next_run_reaches_the_loop_and_the_iteration_continues_after_it(module: Any) -> None:
     runs = Runs(module, [1], [2])
 
     async def fails_once() -> Any:
@@ -82,7 +82,7 @@ async def test_error_of_the_next_run_reaches_the_loop_and_the_iteration_goes_on_
     assert [one async for one in records] == [2]
 
 
-async def test_what_fills_the_cursor_during_the_loop_is_what_comes_next(module: Any) -> None:
+async def test_cursor_filled_during_the_loop_continues_with_the_new_records(module: Any) -> None:
     runs = Runs(module, [1, 2, 3])
     seen = []
     async for one in runs.cursor.over(runs.next_run):

@@ -44,7 +44,7 @@ def offsets(records: list) -> list[int]:
     return [record.offset for record in records]
 
 
-def test_takes_no_more_than_asked_for_and_goes_on(stack: Stack) -> None:
+def test_takes_no_more_than_asked_for_and_continues(stack: Stack) -> None:
     decoder = stack.records.RecordDecoder(batch(0, 5) + batch(5, 3, compression="lz4"), topic="t", partition=1)
     seen = []
     for limit, position in [(2, 2), (2, 4), (2, 6), (10, 8)]:
@@ -82,7 +82,7 @@ def test_records_before_the_position_are_skipped(stack: Stack) -> None:
     assert offsets(decoder.take(2)) == [9]
 
 
-def test_position_goes_past_what_compaction_removed(stack: Stack) -> None:
+def test_position_advances_past_compacted_offsets(stack: Stack) -> None:
     data = without_last_records(batch(0, 5), 2) + batch(9, 1)
     decoder = stack.records.RecordDecoder(data, check_crc=False)
     assert offsets(decoder.take(2)) == [0, 1]

@@ -40,7 +40,7 @@ def outcome(codec: int, data: bytes, decompressor: Decompressor | None = None, *
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("data", [b"", b"x", NOISE, TEXT, TEXT * 40], ids=["empty", "one", "noise", "text", "much"])
-def test_gives_what_decompress_gives(codec: str, data: bytes) -> None:
+def test_decompressor_equals_decompress(codec: str, data: bytes) -> None:
     decompressor = Decompressor()
     packed = compress(codec, data)
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_damaged_data_gives_the_same_bytes_or_the_same_error(
 
 
 @pytest.mark.parametrize("codec", [3, 4])
-def test_what_somebody_looks_into_is_not_written_to(codec: int) -> None:
+def test_buffer_with_views_is_not_overwritten(codec: int) -> None:
     decompressor = Decompressor()
     pieces = [bytes([65 + n % 26]) * (20_000 + n) for n in range(100)]
     held = [decompressor.decompress(codec, compress(codec, piece)) for piece in pieces]
@@ -97,7 +97,7 @@ def test_what_somebody_looks_into_is_not_written_to(codec: int) -> None:
     assert memoryview(held[0]).readonly
 
 
-def test_buffers_are_used_again_when_nobody_looks() -> None:
+def test_buffers_without_views_are_reused() -> None:
     decompressor = Decompressor()
     packed = compress("lz4", TEXT)
     for _ in range(100):

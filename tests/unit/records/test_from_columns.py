@@ -62,7 +62,7 @@ def test_values_of_one_width_and_values_that_are_all_null(stack: Stack) -> None:
         assert read(stack, form) == [None] * 3
 
 
-def test_extension_types_are_what_they_are_stored_as(stack: Stack) -> None:
+def test_extension_types_are_read_as_their_storage_type(stack: Stack) -> None:
     assert read(stack, pa.array(['{"a": 1}', None], pa.json_())) == [b'{"a": 1}', None]
 
 
@@ -272,7 +272,7 @@ def test_hash_is_that_of_javas_clients(stack: Stack) -> None:
         assert stack.kernel.murmur2(bytearray(key)) == expected & 0xFFFFFFFF
 
 
-def test_a_list_that_shrinks_or_grows_meanwhile_harms_nothing(stack: Stack) -> None:
+def test_list_that_changes_during_the_call_has_no_effect(stack: Stack) -> None:
     class Evil(bytearray):
         pass
 

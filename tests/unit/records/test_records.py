@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def as_tuples(records: list) -> list:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_encoded_is_decoded_again(stack: Stack, codec: str) -> None:
+def test_encoded_records_are_decoded_again(stack: Stack, codec: str) -> None:
     batch = stack.records.encode_batch(RECORDS, base_offset=7, compression=codec, leader_epoch=3)
     decoded = stack.records.decode_records(batch, topic="t", partition=2)
     assert as_tuples(decoded) == RECORDS
@@ -81,7 +82,7 @@ def test_control_batches_are_not_handed_out(stack: Stack) -> None:
     assert len(stack.records.decode_records(marker + data, include_control=True)) == 2
 
 
-def test_wrong_checksum_is_found_unless_nobody_asks(stack: Stack) -> None:
+def test_wrong_checksum_is_detected_unless_the_check_is_off(stack: Stack) -> None:
     batch = bytearray(stack.records.encode_batch([(5, None, b"value", [])]))
     batch[-2] ^= 1
     with pytest.raises(CorruptRecordError, match=r"t-3 at offset 0.*checksum"):
@@ -109,7 +110,7 @@ def test_keys_and_values_may_be_any_bytes_like_object(stack: Stack, kind: type) 
 
 
 @pytest.mark.parametrize("wrong", ["text", 5, 1.5])
-def test_what_is_not_bytes_is_a_type_error(stack: Stack, wrong: object) -> None:
+def test_non_bytes_value_is_a_type_error(stack: Stack, wrong: object) -> None:
     for record in [(1, wrong, b"", []), (1, b"", wrong, []), (1, None, None, [("h", wrong)])]:
         with pytest.raises(TypeError):
             stack.records.encode_batch([record])
@@ -121,6 +122,31 @@ def test_header_name_that_is_not_utf8_is_read_as_java_reads_it(stack: Stack) -> 
     batch[at] = 0xFF
     (record,) = stack.records.decode_records(batch, check_crc=False)
     assert record.headers == (("\ufffdb", b"x"),)
+
+
+def test_headers_take_memory_once_they_are_read(stack: Stack) -> None:
+    """A batch of few bytes may hold millions, which would occupy a consumer for seconds."""
+    count = 20_000
+    batch = stack.records.encode_batch([(0, None, b"v", [("", None)] * count)])
+    stack.records.decode_records(batch)
+    tracemalloc.start()
+    try:
+        (record,) = stack.records.decode_records(batch)
+        assert tracemalloc.get_traced_memory()[1] < 20 * count
+        assert record.headers == (("", None),) * count
+        assert tracemalloc.get_traced_memory()[0] > 50 * count
+        assert record.headers is record.headers
+    finally:
+        tracemalloc.stop()
+    assert record.deserialized(None, None).headers == record.headers
+
+
+@pytest.mark.parametrize(("at", "reason"), [(-4, "a header name"), (-2, "a header value")])
+def test_damaged_header_after_many_good_ones_is_found_at_once(stack: Stack, at: int, reason: str) -> None:
+    batch = bytearray(stack.records.encode_batch([(0, None, b"v", [("h", b"x")] * 1_500)]))
+    batch[at] = 0x7E
+    with pytest.raises(CorruptRecordError, match="header"):
+        stack.records.decode_records(batch, check_crc=False)
 
 
 class TestConsumerRecord:

@@ -66,7 +66,7 @@ def test_records_that_stay_keep_offset_timestamp_and_content(
     assert new.max_timestamp == expected_newest
 
 
-def test_horizon_that_is_set_stays_with_what_is_left() -> None:
+def test_rewritten_batch_keeps_its_delete_horizon() -> None:
     data = encode_batch([(TIME + i, b"%d" % i, None, ()) for i in range(4)], base_offset=7)
     first = opened(data).with_only([0, 2, 3], delete_horizon_ms=TIME + 999)
     second = opened(first).with_only([1])
@@ -74,7 +74,7 @@ def test_horizon_that_is_set_stays_with_what_is_left() -> None:
     assert [(r.offset, r.timestamp, r.key) for r in decode_records(second)] == [(9, TIME + 2, b"2")]
 
 
-def test_result_is_what_the_declaration_of_batches_says() -> None:
+def test_rewritten_batch_equals_the_declaration() -> None:
     data = encode_batch([(TIME + i, b"%d" % i, b"v", ()) for i in range(3)], base_offset=7)
     parsed = RecordBatch.parse(opened(data).with_only([0, 2], delete_horizon_ms=TIME - 5))
     covered = parsed.content.covered

@@ -32,7 +32,7 @@ def test_newest_final_release_of_each_version_is_chosen(tmp_path: Path) -> None:
     assert chosen["3.12"].version >= (3, 12, 10) and chosen["3.12"].minor == "3.12"
 
 
-def test_command_that_is_no_interpreter_is_passed_over(tmp_path: Path) -> None:
+def test_command_that_is_no_interpreter_is_skipped(tmp_path: Path) -> None:
     """pyenv has a python3.13 on PATH that only says which versions could be chosen."""
     stand_in(tmp_path / "bin" / "python3.13", "echo 'pyenv: python3.13: command not found' >&2; exit 127")
     cpython(tmp_path / "versions" / "3.13.2" / "bin" / "python", "[3, 13, 2]")

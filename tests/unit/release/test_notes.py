@@ -35,7 +35,7 @@ CHANGELOG = """# Changelog
         (CHANGELOG, "0.1.0", "# triokafka 0.1.0\n", "- First."),
     ],
 )
-def test_notes_are_the_section_of_the_version_or_of_what_is_unreleased(
+def test_notes_are_the_section_of_the_version_or_unreleased(
     changelog: str, version: str, title: str, text: str
 ) -> None:
     notes = notes_of(changelog, version)

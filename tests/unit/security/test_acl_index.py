@@ -51,7 +51,7 @@ def allows(
     return index.decide(f"User:{user}", host, TOPIC, name).allows(operation)
 
 
-def test_deny_for_one_user_and_host_beats_allow_for_everybody() -> None:
+def test_deny_for_one_user_and_host_overrides_allow_for_all_users() -> None:
     index = index_of([acl(Op.READ, principal="User:*"), acl(Op.READ, DENY, host=HOST)])
     assert not allows(index, Op.READ)
     assert allows(index, Op.READ, host="192.168.1.118")
@@ -80,7 +80,7 @@ def test_all_covers_every_operation_for_both_permissions() -> None:
     assert not any(allows(denied, operation) for operation in operations)
 
 
-def test_resource_without_acls_is_told_from_one_with_acls_of_others() -> None:
+def test_resource_without_acls_differs_from_one_with_acls_of_others() -> None:
     index = index_of([acl(Op.READ, DENY, name="te", pattern=PREFIXED, principal="User:bob")])
     assert index.decide("User:liming", HOST, TOPIC, "test").has_acls
     assert not index.decide("User:liming", HOST, TOPIC, "tea"[:1]).has_acls

@@ -179,7 +179,7 @@ async def test_keys_come_from_a_file_and_stay_when_it_is_broken(tmp_path: Path) 
     assert validator(server.token()).principal == "alice"
 
 
-async def test_a_valid_token_stays_in_use_while_the_next_one_cannot_be_had(tmp_path: Path) -> None:
+async def test_valid_token_stays_in_use_while_the_next_one_is_unavailable(tmp_path: Path) -> None:
     server, file, world = TokenServer(), tmp_path / "token", RealWorld()
     file.write_text(server.token())
     url = f"file://{file}"

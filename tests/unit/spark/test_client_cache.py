@@ -54,7 +54,7 @@ async def test_shared_clients_serve_several_at_a_time_and_others_only_one(nurser
     assert clients.made == 3
 
 
-async def test_a_client_whose_use_failed_is_closed_and_made_anew(nursery: trio.Nursery) -> None:
+async def test_a_client_whose_use_failed_is_closed_and_recreated(nursery: trio.Nursery) -> None:
     cache, clients = ClientCache(nursery), Clients()
     with pytest.raises(ValueError, match="broken"):
         async with cache.alone("a", clients.make):
@@ -85,7 +85,7 @@ async def test_a_use_that_is_cancelled_before_it_begins_holds_nothing(nursery: t
     assert clients.open == []
 
 
-async def test_a_client_that_was_just_opened_is_nobody_elses(nursery: trio.Nursery) -> None:
+async def test_new_client_goes_to_the_task_that_opened_it(nursery: trio.Nursery) -> None:
     """While the one who had it opened is woken, another may ask."""
     cache, clients = ClientCache(nursery), Clients()
     seen = []
@@ -104,7 +104,7 @@ async def test_a_client_that_was_just_opened_is_nobody_elses(nursery: trio.Nurse
     assert sorted(seen) == [1, 2, 3, 4, 5]
 
 
-async def test_what_was_not_used_for_the_longest_time_is_closed_above_the_bound(nursery: trio.Nursery) -> None:
+async def test_least_recently_used_client_above_the_bound_is_closed(nursery: trio.Nursery) -> None:
     cache, clients = ClientCache(nursery), Clients()
     for key in range(IDLE_LIMIT + 2):
         async with cache.alone(key, clients.make):
@@ -117,7 +117,7 @@ async def test_what_was_not_used_for_the_longest_time_is_closed_above_the_bound(
     assert 2 not in clients.open
 
 
-async def test_an_error_of_opening_reaches_the_caller_and_a_failing_close_nobody(nursery: trio.Nursery) -> None:
+async def test_error_of_opening_reaches_the_caller_and_a_failing_close_does_not(nursery: trio.Nursery) -> None:
     cache = ClientCache(nursery)
 
     @asynccontextmanager
@@ -141,9 +141,7 @@ async def test_an_error_of_opening_reaches_the_caller_and_a_failing_close_nobody
     await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_a_client_that_nobody_uses_for_long_is_closed(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_idle_client_is_closed(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
     cache, clients = ClientCache(nursery), Clients()
     async with cache.shared("a", clients.make):
         await trio.sleep(3 * IDLE_SECONDS)

@@ -62,14 +62,14 @@ def test_a_refusal_is_a_sentence_and_hardly_a_traceback(options: dict[str, str],
     assert refused.value.__context__ is None or refused.value.__suppress_context__
 
 
-def test_the_source_gives_writers_as_spark_asks_for_them() -> None:
+def test_the_source_gives_writers_as_spark_requests_them() -> None:
     source = pyspark_triokafka.DefaultSource({**OPTIONS, "topic": "t"})
     schema = StructType().add("value", "string")
     assert isinstance(source.writer(schema=schema, overwrite=False), TopicWriter)
     assert source.streamWriter(schema=schema, overwrite=True) is not None
 
 
-def test_what_a_streaming_query_is_refused_is_said_when_it_asks_for_offsets() -> None:
+def test_invalid_streaming_options_are_reported_at_the_first_offsets() -> None:
     """Where making the reader fails, Spark ends with an ``UnboundLocalError`` behind what was said."""
     source = pyspark_triokafka.DefaultSource({**OPTIONS, "endingOffsets": "latest", "startingOffsets": "earliest"})
     reader = source.streamReader(source.schema())

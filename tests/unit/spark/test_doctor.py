@@ -81,7 +81,7 @@ def test_a_wrong_java_home_is_a_problem_though_there_is_another_java(monkeypatch
         ("pandas", None, "ok", ""),
     ],
 )
-def test_each_package_is_held_against_what_spark_takes(
+def test_each_package_is_compared_with_sparks_requirements(
     monkeypatch: pytest.MonkeyPatch, package: str, version: str | None, verdict: str, fix: str
 ) -> None:
     monkeypatch.setattr(doctor, "_version", {**VERSIONS, package: version}.get)

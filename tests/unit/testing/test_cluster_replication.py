@@ -90,7 +90,7 @@ def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(clean: bool) -
     in_a_cluster(test)
 
 
-def test_a_follower_that_hangs_leaves_the_in_sync_set_and_writes_go_on() -> None:
+def test_a_follower_that_hangs_leaves_the_in_sync_set_and_writes_continue() -> None:
     async def test(simulation: Simulation, cluster: RunningCluster) -> None:
         await cluster.create_topic("t", partitions=1)
         await produce(simulation, cluster, b"1")
@@ -159,7 +159,7 @@ def test_a_topic_that_is_created_again_has_none_of_the_old_records() -> None:
     in_a_cluster(test)
 
 
-def test_a_new_leader_has_what_was_acknowledged() -> None:
+def test_new_leader_has_all_acknowledged_records() -> None:
     async def test(simulation: Simulation, cluster: RunningCluster) -> None:
         await cluster.create_topic("t", partitions=1)
         for number in range(6):

@@ -120,7 +120,7 @@ async def test_leaders_and_coordinators_of_a_cluster_move_over_http() -> None:
         ("/faults", {"error": "NOT_LEADER"}, "there is no error 'NOT_LEADER'"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_with_a_reason(path: str, body: dict[str, Any], said: str) -> None:
+async def test_invalid_action_is_refused_with_a_reason(path: str, body: dict[str, Any], said: str) -> None:
     async with running_broker() as broker, trio.open_nursery() as nursery:
         control = Control(broker)
         await nursery.start(control.serve)

@@ -45,7 +45,7 @@ async def test_it_counts_how_often_was_waited() -> None:
 
 
 @pytest.mark.skipif(not WAKES_WHEN_FULL, reason="this kernel is not told what is waited for")
-async def test_it_is_not_woken_for_every_few_bytes_of_what_was_announced() -> None:
+async def test_receiver_is_not_woken_for_every_few_of_the_expected_bytes() -> None:
     room = memoryview(bytearray(10_000))
     received: list[int] = []
     async with connection() as (client, accepted):
@@ -90,7 +90,7 @@ async def test_half_open_connection_neither_brings_nor_takes_anything_and_new_on
     listener.close()
 
 
-async def test_black_hole_takes_present_connections_for_good_and_holds_new_ones_back_until_it_is_healed() -> None:
+async def test_black_hole_takes_present_connections_permanently_and_holds_new_ones_back_until_it_is_healed() -> None:
     world = FaultyWorld(RealWorld())
     listener = await world.listen("127.0.0.1", 0)
     async with await trio.open_tcp_stream(*listener.address) as present:

@@ -62,7 +62,7 @@ async def test_paused_process_sends_nothing() -> None:
 
 
 @simulated
-async def test_half_open_connection_loses_what_is_sent_and_hides_its_end() -> None:
+async def test_half_open_connection_loses_sent_bytes_and_hides_its_end() -> None:
     client, server = await pair()
     network = current_simulation().network
     assert network.half_open("client", "server", one_way=True) == 1

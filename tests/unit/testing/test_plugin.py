@@ -180,7 +180,7 @@ def test_options_and_scope_are_the_users(runs: pytest.Pytester) -> None:
     assert run(runs, "-o", "kafka_broker_scope=century").ret != 0
 
 
-def test_nothing_is_imported_until_a_test_asks_for_it(runs: pytest.Pytester) -> None:
+def test_nothing_is_imported_until_a_test_requests_it(runs: pytest.Pytester) -> None:
     runs.makepyfile(
         """
         import sys

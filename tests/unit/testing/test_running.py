@@ -45,7 +45,7 @@ async def read(servers: str, topic: str, count: int) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_a_broker_comes_back_on_its_port_with_its_records(clean: bool) -> None:
+async def test_a_broker_returns_on_its_port_with_its_records(clean: bool) -> None:
     async with running_broker() as broker:
         servers = broker.bootstrap_servers
         await produce(servers, "t", b"1", b"2")
@@ -75,7 +75,7 @@ async def test_a_broker_that_has_failed_does_not_run_and_starts_again_like_one_t
         assert await read(servers, "t", 2) == [b"1", b"2"]
 
 
-async def test_a_stopped_broker_refuses_and_its_port_is_nobody_elses() -> None:
+async def test_stopped_broker_refuses_connections_and_keeps_its_port() -> None:
     async with running_broker() as broker:
         host, port = broker.bootstrap_servers.split(":")
         await broker.stop()
@@ -96,7 +96,7 @@ async def test_a_stopped_broker_refuses_and_its_port_is_nobody_elses() -> None:
         other.bind((host, int(port)))
 
 
-async def test_a_frozen_broker_answers_nobody_until_it_thaws() -> None:
+async def test_frozen_broker_does_not_answer_until_it_thaws() -> None:
     async with running_broker() as broker:
         await produce(broker.bootstrap_servers, "t", b"1")
         answered = trio.Event()
@@ -113,7 +113,7 @@ async def test_a_frozen_broker_answers_nobody_until_it_thaws() -> None:
             await answered.wait()
 
 
-async def test_black_hole_takes_connections_and_answers_nobody_until_it_is_healed() -> None:
+async def test_black_hole_accepts_connections_and_does_not_answer_until_it_is_healed() -> None:
     async with running_broker() as broker, trio.open_nursery() as nursery:
         produced: list[int] = []
 
@@ -180,7 +180,7 @@ async def test_a_full_disk_refuses_records_until_there_is_room() -> None:
         assert await produce(servers, "t", b"3") == [1]
 
 
-async def test_a_full_disk_refuses_topics_and_positions_and_they_go_on_when_there_is_room() -> None:
+async def test_a_full_disk_refuses_topics_and_positions_and_they_continue_when_there_is_room() -> None:
     async with running_broker() as broker:
         servers = broker.bootstrap_servers
         await produce(servers, "t", b"1")
@@ -285,7 +285,7 @@ async def test_unknown_names_are_refused_with_the_nearest_known(
             arm(broker)
 
 
-async def test_reset_switches_off_what_goes_on() -> None:
+async def test_reset_ends_all_faults() -> None:
     async with running_broker() as broker:
         broker.fail_next("Metadata", "LEADER_NOT_AVAILABLE", times=-1)
         broker.close_on(times=-1)
@@ -353,7 +353,7 @@ async def test_clients_in_a_body_that_is_cancelled_end_with_a_broker(block: Call
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_broker_that_goes_while_the_disk_is_full_takes_nobody_along_and_is_soon_back(clean: bool) -> None:
+def test_broker_that_stops_with_a_full_disk_does_not_affect_others_and_restarts_soon(clean: bool) -> None:
     async def goes(world: Simulation) -> None:
         async with running_cluster(nodes=2, world=world.host("cluster").world) as cluster:
             await cluster.create_topic("t", partitions=1)
@@ -429,7 +429,7 @@ async def test_records_and_sequences_survive_leaders_that_move() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_when_a_broker_stops_others_lead_what_they_have_replicas_of(clean: bool) -> None:
+async def test_other_replicas_lead_the_partitions_of_a_stopped_broker(clean: bool) -> None:
     async with running_cluster(nodes=3) as cluster:
         await cluster.create_topic("kept", partitions=1)
         await cluster.create_topic("lost", partitions=3, replication_factor=1)

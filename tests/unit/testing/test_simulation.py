@@ -97,7 +97,7 @@ def test_killing_a_process_resets_its_connections_and_closes_its_doors() -> None
     run_simulation(scenario, seed=1)
 
 
-def test_a_power_cut_takes_what_was_not_synced_and_leaves_what_was() -> None:
+def test_power_cut_loses_unsynced_data_and_keeps_synced_data() -> None:
     async def scenario(world: Simulation) -> bytes:
         host = world.host("server")
         file = host.world.storage.open("file", create=True)
@@ -111,7 +111,7 @@ def test_a_power_cut_takes_what_was_not_synced_and_leaves_what_was() -> None:
     assert run_simulation(scenario, seed=3) == b"synced"
 
 
-def test_a_process_may_die_in_the_middle_of_what_it_does_to_its_disk() -> None:
+def test_process_may_die_between_two_disk_operations() -> None:
     async def scenario(world: Simulation) -> tuple[bytes, str]:
         host = world.host("server")
         written: list[str] = []

@@ -184,7 +184,7 @@ async def test_connection_that_is_closed_while_it_is_sent_to_says_so(tmp_path: P
     far.close()
 
 
-async def test_reading_what_is_not_in_memory_is_refused_until_it_was_fetched(tmp_path: Path) -> None:
+async def test_resident_read_is_refused_until_the_pages_are_cached(tmp_path: Path) -> None:
     """The event loop does not wait for the disk."""
     data = content(MIB)
     file = opened(tmp_path / "log", data)

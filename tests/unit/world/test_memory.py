@@ -134,7 +134,7 @@ def test_a_lock_is_held_once() -> None:
 # Crashes
 
 
-def test_a_power_cut_takes_what_was_not_synced() -> None:
+def test_power_cut_loses_unsynced_data() -> None:
     storage = durable(content=b"abc")
     write(storage, "f", b"XY", at=2)
     storage.open("f").truncate(1)
@@ -145,7 +145,7 @@ def test_a_power_cut_takes_what_was_not_synced() -> None:
     assert not storage.exists("g")  # its name was not synced
 
 
-def test_what_was_synced_stays_whatever_is_torn() -> None:
+def test_synced_data_survives_torn_writes() -> None:
     for seed in range(200):
         storage = durable(content=b"abc")
         write(storage, "f", b"d" * 2000, at=3)
@@ -283,7 +283,7 @@ def test_pages_of_a_mapped_index_reach_the_disk_in_any_order() -> None:
     assert {len(content) for content in seen} == {6}
 
 
-def test_what_was_cut_off_may_be_back_behind_what_was_written_since() -> None:
+def test_truncated_bytes_may_reappear_after_newer_writes() -> None:
     """Why recovery syncs its cut before anything is appended."""
     assert b"AAAAbbbbCCCC" in left_of(4, (4, b"bbbb"), base=b"AAAABBBBCCCC", size=4)
 
@@ -327,7 +327,7 @@ def test_every_byte_that_is_left_was_written_there(page_bytes: int) -> None:
         (SyncFailure.DROPPED, b"abc\0\0\0", b"abc\0\0\0"),
     ],
 )
-def test_a_second_sync_may_succeed_without_what_the_first_has_lost(
+def test_second_sync_may_succeed_without_pages_lost_by_the_first(
     failure: SyncFailure, seen: bytes, kept: bytes
 ) -> None:
     """Only where pages stay dirty does trying again help; readers may see the opposite of what is on the disk."""
@@ -343,7 +343,7 @@ def test_a_second_sync_may_succeed_without_what_the_first_has_lost(
     assert storage.read_file("f") == kept
 
 
-def test_what_is_written_after_a_failed_sync_is_synced_by_the_next() -> None:
+def test_writes_after_a_failed_sync_are_synced_by_the_next() -> None:
     storage = durable(content=b"abcd", page_bytes=4)
     storage.inject(DiskFault("sync", times=1, pages=SyncFailure.CLEAN))
     file = storage.open("f")
@@ -396,7 +396,7 @@ def test_a_storage_that_does_not_track_cannot_crash() -> None:
 # Faults
 
 
-def test_a_full_disk_takes_what_fits() -> None:
+def test_full_disk_accepts_writes_that_fit() -> None:
     storage = MemoryStorage(capacity=10)
     write(storage, "f", b"12345678")
     with pytest.raises(OSError, match="no space left") as caught:

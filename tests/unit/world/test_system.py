@@ -28,7 +28,7 @@ async def pair(world: RealWorld) -> tuple[Stream, Stream]:
     return client, server
 
 
-async def test_who_waits_for_bytes_says_so() -> None:
+async def test_receive_reports_whether_it_waited() -> None:
     """So that a connection's task knows that the others have had their turn."""
     client, server = await pair(RealWorld())
     buffer = memoryview(bytearray(100))
@@ -76,7 +76,7 @@ async def test_all_buffers_arrive_in_order_through_a_full_socket() -> None:
     ],
     ids=["all of them", "some at a time"],
 )
-async def test_who_was_told_of_many_bytes_is_woken_when_they_are_there(
+async def test_receiver_wakes_when_the_expected_bytes_have_arrived(
     at_once: int, steps: list[tuple[int, list[int]]]
 ) -> None:
     client, server = await pair(RealWorld())
@@ -111,12 +111,12 @@ async def test_who_was_told_of_many_bytes_is_woken_when_they_are_there(
         ("Darwin", "24.6.0", False),
     ],
 )
-def test_kernels_that_may_never_wake_who_waits_for_much_are_not_told(system: str, release: str, wakes: bool) -> None:
+def test_receive_low_watermark_is_not_set_on_kernels_that_may_not_wake(system: str, release: str, wakes: bool) -> None:
     assert wakes_when_full(system, release) is wakes
 
 
 @pytest.mark.parametrize("sent", [0, 10, 70_000])
-async def test_who_was_told_of_more_than_comes_hears_of_the_end(sent: int) -> None:
+async def test_receiver_that_expects_more_bytes_wakes_at_the_end(sent: int) -> None:
     client, server = await pair(RealWorld())
     received = 0
     server.expect(1_000_000, at_once=1_000_000)
@@ -135,7 +135,7 @@ async def test_who_was_told_of_more_than_comes_hears_of_the_end(sent: int) -> No
     server.close()
 
 
-async def test_a_kernel_that_cannot_be_told_what_is_waited_for_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kernel_without_a_receive_low_watermark_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "SO_RCVLOWAT", 9_999)  # an option that there is not
     client, server = await pair(RealWorld())
     server.expect(100_000, at_once=100_000)
@@ -169,7 +169,7 @@ async def test_more_may_be_announced_than_the_kernel_has_room_for() -> None:
     server.close()
 
 
-async def test_closing_wakes_whoever_waits_with_closed_resource_error() -> None:
+async def test_close_wakes_waiters_with_closed_resource_error() -> None:
     client, server = await pair(RealWorld())
 
     async def wait() -> None:
@@ -224,7 +224,7 @@ async def test_as_much_is_sent_at_once_as_the_socket_takes() -> None:
         await server.receive_into(buffer)
 
 
-async def test_bytes_that_come_while_nobody_looks_are_found() -> None:
+async def test_bytes_that_arrive_between_receives_are_found() -> None:
     """Also after a receive that took all there was."""
     client, server = await pair(RealWorld())
     buffer = memoryview(bytearray(10))
@@ -238,7 +238,7 @@ async def test_bytes_that_come_while_nobody_looks_are_found() -> None:
     server.close()
 
 
-async def test_buffers_of_the_kernel_have_the_size_that_was_asked_for() -> None:
+async def test_buffers_of_the_kernel_have_the_size_that_was_requested() -> None:
     """At both ends."""
     world = RealWorld()
     sizes: dict[str, Any] = {"send_buffer_bytes": 50_000, "receive_buffer_bytes": 40_000}
@@ -309,7 +309,7 @@ def test_a_view_of_a_file_that_was_shortened_from_outside_is_an_error(tmp_path: 
     file.close()
 
 
-def test_a_write_goes_on_where_the_system_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_continues_where_the_system_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, data[:3], offset))
     file = OsStorage().open(str(tmp_path / "log"), create=True)
@@ -334,7 +334,7 @@ def test_when_a_file_was_changed_can_be_read_and_set(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("kind", ["a named pipe", "a socket", "a device", "directory"])
-def test_what_is_no_file_is_refused_by_its_name(tmp_path: Path, kind: str, read_only: bool) -> None:
+def test_special_file_is_refused_by_name(tmp_path: Path, kind: str, read_only: bool) -> None:
     """Whoever opens a pipe waits for its other end; here there is one, so that this fails instead."""
     path = tmp_path / "00000000000000000000.log"
     with ExitStack() as opened:

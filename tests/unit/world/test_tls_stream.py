@@ -76,7 +76,7 @@ async def receive(stream: Stream, size: int) -> bytes:
 
 @pytest.mark.parametrize("sizes", [[1], [0, 5, 0], [100] * 50, [3_000_000], [10, 400_000, 20]])
 @simulated
-async def test_what_is_sent_arrives(sizes: list[int]) -> None:
+async def test_sent_parts_arrive_complete(sizes: list[int]) -> None:
     client, server = await pair()
     parts = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
     whole = b"".join(parts)
@@ -172,7 +172,7 @@ async def test_first_message_that_is_too_long_goes_to_the_handshake() -> None:
     ],
 )
 @simulated
-async def test_what_is_not_tls_goes_to_the_handshake_at_once(start: bytes) -> None:
+async def test_bytes_that_are_not_tls_reach_the_handshake_at_once(start: bytes) -> None:
     assert await hello_of(start) == start
 
 

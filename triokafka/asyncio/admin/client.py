@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ from triokafka.asyncio.admin.responses import (
 )
 from triokafka.asyncio.admin.types import ConfigResource, NewPartitions, NewTopic, RecordsToDelete
 from triokafka.asyncio.bridge import Bridge, Opening, running_loop
-from triokafka.asyncio.options import network_options
+from triokafka.asyncio.options import API_VERSION_IS_DEPRECATED, network_options, warn_of_deprecated
 from triokafka.asyncio.structs import OffsetAndMetadata
 from triokafka.client import admin as sdk
 from triokafka.structs import TopicPartition
@@ -55,31 +54,11 @@ class AIOKafkaAdminClient:
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: Any = None,
     ) -> None:
+        given = dict(locals())  # the arguments
         if api_version is not None:
-            warnings.warn(
-                "The `api_version` parameter has been deprecated since 0.13.0. "
-                "It is now a no-op and will be removed in a future release. ",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            warn_of_deprecated(API_VERSION_IS_DEPRECATED)
         self._bridge = Bridge(running_loop() if loop is None else loop, request_timeout_ms)
-        self._options = network_options(
-            self._bridge,
-            bootstrap_servers=bootstrap_servers,
-            client_id=client_id,
-            metadata_max_age_ms=metadata_max_age_ms,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            connections_max_idle_ms=connections_max_idle_ms,
-            security_protocol=security_protocol,
-            ssl_context=ssl_context,
-            sasl_mechanism=sasl_mechanism,
-            sasl_plain_username=sasl_plain_username,
-            sasl_plain_password=sasl_plain_password,
-            sasl_kerberos_service_name=sasl_kerberos_service_name,
-            sasl_kerberos_domain_name=sasl_kerberos_domain_name,
-            sasl_oauth_token_provider=sasl_oauth_token_provider,
-        )
+        self._options = network_options(self._bridge, given)
         self._session: _Session | None = None
         self._closed = False
 
@@ -281,10 +260,8 @@ class AIOKafkaAdminClient:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets: of these partitions (-1 without one), or of all that have one."""
         found = await self._do(lambda admin: admin.list_group_offsets(group_id, partitions))
-        return {
-            partition: OffsetAndMetadata(-1, "") if one is None else OffsetAndMetadata(one.offset, one.metadata)
-            for partition, one in found.items()
-        }
+        offsets = dict.fromkeys(partitions or (), OffsetAndMetadata(-1, ""))
+        return offsets | {partition: OffsetAndMetadata(one.offset, one.metadata) for partition, one in found.items()}
 
 
 class _Session:

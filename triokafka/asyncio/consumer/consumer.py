@@ -12,23 +12,23 @@ import re
 import time
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from types import SimpleNamespace, TracebackType
 from typing import Any, Final, Self
 
-import triokafka
 from triokafka import ConsumerRecord
 from triokafka.asyncio.abc import ConsumerRebalanceListener
 from triokafka.asyncio.bridge import Bridge, running_loop
 from triokafka.asyncio.client_view import ClientView
 from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.consumer.options import sdk_options
+from triokafka.asyncio.consumer.queries import Queries
 from triokafka.asyncio.consumer.session import ConsumerSession
 from triokafka.asyncio.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from triokafka.asyncio.errors import ConsumerStoppedError, IllegalOperation
 from triokafka.asyncio.offsets import checked_offsets
-from triokafka.asyncio.options import network_options
+from triokafka.asyncio.options import API_VERSION_IS_DEPRECATED, network_options, warn_of_deprecated
 from triokafka.asyncio.structs import OffsetAndTimestamp
 from triokafka.errors import IllegalStateError
 from triokafka.structs import TopicPartition
@@ -89,62 +89,17 @@ class AIOKafkaConsumer:
         sasl_oauth_token_provider: Any = None,
         client_rack: str | None = None,
     ) -> None:
+        given = dict(locals())  # the arguments
         if loop is None:
             loop = running_loop()
         else:
-            warnings.warn(
-                "The loop argument is deprecated since 0.7.1, and scheduled for removal in 0.9.0",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            warn_of_deprecated("The loop argument is deprecated since 0.7.1, and scheduled for removal in 0.9.0")
         if api_version is not None:
-            warnings.warn(
-                "The `api_version` parameter has been deprecated since 0.13.0. "
-                "It is now a no-op and will be removed in a future release. ",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            warn_of_deprecated(API_VERSION_IS_DEPRECATED)
         if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
             raise ValueError("`max_poll_records` should be positive Integer")
         self._bridge = Bridge(loop, request_timeout_ms)
-        network = network_options(
-            self._bridge,
-            bootstrap_servers=bootstrap_servers,
-            client_id=client_id,
-            metadata_max_age_ms=metadata_max_age_ms,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            connections_max_idle_ms=connections_max_idle_ms,
-            security_protocol=security_protocol,
-            ssl_context=ssl_context,
-            sasl_mechanism=sasl_mechanism,
-            sasl_plain_password=sasl_plain_password,
-            sasl_plain_username=sasl_plain_username,
-            sasl_kerberos_service_name=sasl_kerberos_service_name,
-            sasl_kerberos_domain_name=sasl_kerberos_domain_name,
-            sasl_oauth_token_provider=sasl_oauth_token_provider,
-        )
-        options = sdk_options(
-            network,
-            {
-                "group_id": group_id,
-                "group_instance_id": group_instance_id,
-                "fetch_max_wait_ms": fetch_max_wait_ms,
-                "fetch_min_bytes": fetch_min_bytes,
-                "fetch_max_bytes": fetch_max_bytes,
-                "max_partition_fetch_bytes": max_partition_fetch_bytes,
-                "auto_offset_reset": auto_offset_reset,
-                "check_crcs": check_crcs,
-                "session_timeout_ms": session_timeout_ms,
-                "heartbeat_interval_ms": heartbeat_interval_ms,
-                "exclude_internal_topics": exclude_internal_topics,
-                "isolation_level": isolation_level,
-                "client_rack": client_rack,
-                "partition_assignment_strategy": partition_assignment_strategy,
-                "rebalance_timeout_ms": rebalance_timeout_ms,
-                "max_poll_interval_ms": max_poll_interval_ms,
-            },
-        )
+        options = sdk_options(network_options(self._bridge, given), given)
         self._loop = loop
         self._group_id = group_id
         self._max_poll_records = max_poll_records
@@ -158,6 +113,7 @@ class AIOKafkaConsumer:
             loop, key_deserializer, value_deserializer, partial(session.soon, session.release)
         )
         self._buffer = self._local.buffer
+        self._queries = Queries(session, request_timeout_ms)
         self._mode = ""
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
@@ -165,7 +121,7 @@ class AIOKafkaConsumer:
         self._started = False
         self._closed = False
         if topics:
-            self._topics = frozenset(self._validate_topics(topics))
+            self._topics = frozenset(_checked_topics(topics))
             self._mode = "topics"
 
     def __del__(self, _warnings: Any = warnings) -> None:
@@ -268,11 +224,6 @@ class AIOKafkaConsumer:
 
     # ---------------------------------------------------------------- subscription
 
-    def _validate_topics(self, topics: Any) -> set[str]:
-        if not isinstance(topics, (tuple, set, list)):
-            raise TypeError("Topics should be list of strings")
-        return set(topics)
-
     def subscribe(
         self,
         topics: Iterable[str] = (),
@@ -301,7 +252,7 @@ class AIOKafkaConsumer:
                 compiled = re.compile(pattern)
             except re.error as error:
                 raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error
-        names = frozenset(self._validate_topics(topics)) if topics else frozenset()
+        names = frozenset(_checked_topics(topics)) if topics else frozenset()
         self._check_mode(mode)
         self._mode, self._topics, self._pattern = mode, names, compiled
         self._local.listener = listener
@@ -618,17 +569,7 @@ class AIOKafkaConsumer:
         """Return the group's committed offset; None without one. Raises `IllegalOperation` without ``group_id``."""
         if self._group_id is None:
             raise IllegalOperation("Requires group_id")
-        found = await self._session.ask(self._with_consumer(lambda consumer: consumer.committed([partition])))
-        offset = found.get(partition)
-        return None if offset is None or offset.offset < 0 else int(offset.offset)
-
-    def _with_consumer(self, do: Callable[[triokafka.Consumer], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-        session = self._session
-
-        async def work() -> Any:
-            return await do(session.consumer)
-
-        return work
+        return await self._queries.committed(partition)
 
     async def offsets_for_times(
         self, timestamps: dict[TopicPartition, int]
@@ -639,41 +580,19 @@ class AIOKafkaConsumer:
             ValueError: a timestamp is negative.
             KafkaTimeoutError: no answer within ``request_timeout_ms``.
         """
-        wanted = {}
-        for partition, timestamp in timestamps.items():
-            wanted[partition] = int(timestamp)
-            if timestamp < 0:
-                raise ValueError(
-                    f"The target time for partition {partition} is {timestamp}. The target time cannot be negative."
-                )
-        limit = self._request_timeout * 1000
-        found = await self._session.ask(
-            self._with_consumer(lambda consumer: consumer.offsets_for_times(wanted, timeout_ms=limit))
-        )
-        return {
-            partition: None if offset is None else OffsetAndTimestamp(offset.offset, offset.timestamp)
-            for partition, offset in found.items()
-        }
+        return await self._queries.offsets_for_times(timestamps)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition. Raises `KafkaTimeoutError` after ``request_timeout_ms``."""
-        limit, wanted = self._request_timeout * 1000, list(partitions)
-        found: dict[TopicPartition, int] = await self._session.ask(
-            self._with_consumer(lambda consumer: consumer.beginning_offsets(wanted, timeout_ms=limit))
-        )
-        return found
+        return await self._queries.beginning_offsets(partitions)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end offset of each partition. Raises as `beginning_offsets`."""
-        limit, wanted = self._request_timeout * 1000, list(partitions)
-        found: dict[TopicPartition, int] = await self._session.ask(
-            self._with_consumer(lambda consumer: consumer.end_offsets(wanted, timeout_ms=limit))
-        )
-        return found
+        return await self._queries.end_offsets(partitions)
 
     async def topics(self) -> set[str]:
         """Return all topics that the client may see."""
-        return set(await self._session.ask(self._with_consumer(lambda consumer: consumer.topics())))
+        return await self._queries.topics()
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of a topic's partitions; None if the consumer has no metadata of it."""
@@ -688,6 +607,12 @@ def _auto_commit(consumer: weakref.ref[AIOKafkaConsumer]) -> None:
     found = consumer()
     if found is not None and not found._closed:
         found._auto_commit()
+
+
+def _checked_topics(topics: Any) -> set[str]:
+    if not isinstance(topics, (tuple, set, list)):
+        raise TypeError("Topics should be list of strings")
+    return set(topics)
 
 
 def _prefix(pattern: re.Pattern[str]) -> re.Pattern[str]:

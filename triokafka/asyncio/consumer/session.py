@@ -1,8 +1,8 @@
 """The loop thread's side of an asyncio consumer: one task that uses the SDK's `Consumer`.
 
 The task polls all the time, so that rebalances continue while the program processes records, and passes the records to
-the asyncio loop, one hand-over per poll. A partition of which `_MOST_RECORDS` wait there is paused until the program
-has taken them. A call of the program interrupts the poll, which loses nothing, and is executed by the same task; while
+the asyncio loop, one hand-over per poll. A partition that is full there (`Flow`) is paused until the program has taken
+records. A call of the program interrupts the poll, which loses nothing, and is executed by the same task; while
 a rebalance listener runs in the asyncio loop, its calls are executed, too.
 """
 
@@ -11,15 +11,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
 from triokafka import Consumer  # now, not in the running loop: it takes a tenth of a second
 from triokafka.asyncio.bridge import Bridge, Opening, settle, usable_error
+from triokafka.asyncio.consumer.flow import Flow
 from triokafka.asyncio.consumer.local import LocalState
-from triokafka.asyncio.consumer.portions import Portions
 from triokafka.asyncio.errors import ConsumerStoppedError
 from triokafka.errors import (
     ClosedError,
@@ -37,11 +37,6 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_MOST_RECORDS: Final = 16_384
-"""Records of a partition that may wait in the asyncio loop before the partition is paused. Small records that were
-fetched together are passed on together: passing them costs as much processor time as a thousand records."""
-_FIRST_RECORDS: Final = 512
-"""As `_MOST_RECORDS`, at first: a consumer gets more at once when it has taken all that it had."""
 _COMMIT_SECONDS: Final = 10.0
 _SECONDS_PAST_ERRORS: Final = 0.05
 """Between two polls while a partition has an error and the program reads others."""
@@ -85,14 +80,7 @@ class ConsumerSession:
         self._ended.set()
         self._failure: Exception | None = None
         self._assignment: frozenset[TopicPartition] | None = None
-        self._epochs: dict[TopicPartition, int] = {}
-        self._outstanding: dict[TopicPartition, int] = {}
-        self._portions = Portions(options["max_partition_fetch_bytes"])
-        self._most_records = _FIRST_RECORDS
-        self._full: set[TopicPartition] = set()
-        self._user_paused: set[TopicPartition] = set()
-        self._delivered = 0
-        self._in_transit: deque[tuple[int, dict[TopicPartition, int]]] = deque()
+        self._flow = Flow(options["max_partition_fetch_bytes"])
         self._seen: Any = None
         self._settled = False
         self._pattern = False
@@ -288,7 +276,7 @@ class ConsumerSession:
             with trio.CancelScope() as self._polling:
                 if not self._questions:
                     records = await self.consumer.poll(
-                        timeout_ms=self._patience() * 1000, max_records=self._most_records
+                        timeout_ms=self._patience() * 1000, max_records=self._flow.most_records
                     )
         except MaxPollIntervalExceededError as error:
             logger.warning("%s", error)
@@ -313,7 +301,7 @@ class ConsumerSession:
     async def _arrived_records(self) -> Any:
         """Return what has arrived of partitions without an error: the next look for the other's position takes time."""
         try:
-            return await self.consumer.poll(timeout_ms=0, max_records=self._most_records)
+            return await self.consumer.poll(timeout_ms=0, max_records=self._flow.most_records)
         except KafkaError as error:
             self._hold(error)
             return None
@@ -332,24 +320,11 @@ class ConsumerSession:
         return min(0.5, 0.01 * self._unassigned_polls)
 
     def _deliver(self, records: dict[TopicPartition, list[Any]]) -> None:
-        message: dict[TopicPartition, tuple[int, list[Any], Sequence[int]]] = {}
-        full = []
-        cuts = self._portions.cuts(self.consumer.engine.collector.pieces)
-        for partition, some in records.items():
-            message[partition] = (self._epochs.get(partition, 0), some, cuts.get(partition, ()))
-            waiting = self._outstanding[partition] = self._outstanding.get(partition, 0) + len(some)
-            if waiting >= self._most_records:
-                full.append(partition)
-        self._delivered += 1
-        self._in_transit.append((self._delivered, {one: some[0].offset for one, some in records.items()}))
-        if len(self._in_transit) > 1:
-            received = self._state.received
-            while self._in_transit and self._in_transit[0][0] <= received:
-                self._in_transit.popleft()
-        if not self.bridge.post(self._state.deliver, message):
+        pieces, state = self.consumer.engine.collector.pieces, self._state
+        message, full = self._flow.send(records, pieces, state.received)
+        if not self.bridge.post(state.deliver, message):
             self._closing = True
         if full:
-            self._full.update(full)
             self.consumer.pause(*full)
 
     def _look_at_assignment(self) -> None:
@@ -362,7 +337,7 @@ class ConsumerSession:
 
     def _post_assignment(self, assignment: frozenset[TopicPartition], *, listener_follows: bool = False) -> None:
         for partition in (self._assignment or frozenset()) - assignment:
-            self._forget(partition)
+            self._flow.forget(partition)
         self._assignment = assignment
         self.bridge.post(self._state.set_assignment, assignment, listener_follows)
 
@@ -370,13 +345,8 @@ class ConsumerSession:
 
     def release(self, partition: TopicPartition, count: int) -> None:
         """Note that ``count`` records have left the buffer of the asyncio loop."""
-        left = self._outstanding[partition] = self._outstanding.get(partition, 0) - count
-        if left <= 0:
-            self._most_records = min(2 * self._most_records, _MOST_RECORDS)
-        if left < self._most_records and partition in self._full:
-            self._full.discard(partition)
-            if partition not in self._user_paused:
-                self.consumer.resume(partition)
+        if self._flow.release(partition, count):
+            self.consumer.resume(partition)
 
     def go_on(self) -> None:
         """Poll again: the program has seen an error."""
@@ -395,7 +365,7 @@ class ConsumerSession:
         self.dormant = False
         for _ in range(2):  # the first call reports that the member has left, the second one revokes
             try:
-                records = await self.consumer.poll(timeout_ms=0, max_records=self._most_records)
+                records = await self.consumer.poll(timeout_ms=0, max_records=self._flow.most_records)
             except MaxPollIntervalExceededError as error:
                 logger.warning("%s", error)
             except IllegalStateError:
@@ -410,21 +380,12 @@ class ConsumerSession:
     def pause(self, partition: TopicPartition) -> None:
         """Fetch nothing of the partition until `resume`."""
         self.consumer.pause(partition)
-        self._user_paused.add(partition)
+        self._flow.pause(partition)
 
     def resume(self, partition: TopicPartition) -> None:
         """Undo `pause`."""
-        self._user_paused.discard(partition)
-        if partition not in self._full:
+        if self._flow.resume(partition):
             self.consumer.resume(partition)
-
-    def _forget(self, partition: TopicPartition) -> None:
-        for _, first in self._in_transit:
-            first.pop(partition, None)
-        self._outstanding.pop(partition, None)
-        self._portions.forget(partition)
-        self._full.discard(partition)
-        self._user_paused.discard(partition)
 
     # ---------------------------------------------------------------- subscription and positions
 
@@ -458,7 +419,7 @@ class ConsumerSession:
 
     def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
         """Continue at ``offset``; records of earlier epochs are dropped."""
-        self._begin_epoch(partition, epoch)
+        self._flow.begin_epoch(partition, epoch)
         self.consumer.seek(partition, offset)
         self._seeks += 1
         self.go_on()
@@ -466,7 +427,7 @@ class ConsumerSession:
     async def reset(self, epochs: dict[TopicPartition, int], *, to_end: bool, seconds: float) -> bool:
         """Continue at the beginning or end of these partitions. Return whether the offsets became known in time."""
         for partition, epoch in epochs.items():
-            self._begin_epoch(partition, epoch)
+            self._flow.begin_epoch(partition, epoch)
         if to_end:
             self.consumer.seek_to_end(*epochs)
         else:
@@ -477,11 +438,6 @@ class ConsumerSession:
                 await self.consumer.position(partition)
             return True
         return False
-
-    def _begin_epoch(self, partition: TopicPartition, epoch: int) -> None:
-        self._epochs[partition] = epoch
-        for _, first in self._in_transit:
-            first.pop(partition, None)
 
     async def position(self, partition: TopicPartition, seconds: float) -> int:
         """Return the SDK's position of a partition of which no record has crossed over."""
@@ -526,14 +482,8 @@ class ConsumerSession:
             there = known.get(partition)
             offset = there.offset if there is not None and not there.is_end else None
             if offset is None:
-                offset = next(
-                    (
-                        first[partition]
-                        for number, first in self._in_transit
-                        if number > received and partition in first
-                    ),
-                    health.position,
-                )
+                first = self._flow.first_in_transit(partition, received)
+                offset = health.position if first is None else first
             if offset is not None:
                 found[partition] = OffsetAndMetadata(offset)
         return found
@@ -576,7 +526,7 @@ class ConsumerSession:
         await self._ask_back(self._state.tell, "on_partitions_revoked", set(partitions))
         await self._ask_back(self._state.release, partitions)
         for partition in partitions:
-            self._forget(partition)
+            self._flow.forget(partition)
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Tell the asyncio loop about the assignment, and call the program's listener."""
@@ -584,7 +534,7 @@ class ConsumerSession:
             return
         self._settled = True
         for partition in assigned:
-            self._outstanding.pop(partition, None)
+            self._flow.begin(partition)
         self._post_assignment(self.consumer.assignment(), listener_follows=True)
         await self._ask_back(self._state.tell, "on_partitions_assigned", set(assigned))
         self.bridge.post(self._state.finish_assignment)

@@ -22,7 +22,7 @@ from triokafka.asyncio.client_view import ClientView
 from triokafka.asyncio.errors import IllegalOperation, ProducerClosed
 from triokafka.asyncio.interrupts import hold_interrupts
 from triokafka.asyncio.offsets import checked_offsets
-from triokafka.asyncio.options import network_options
+from triokafka.asyncio.options import API_VERSION_IS_DEPRECATED, network_options, warn_of_deprecated
 from triokafka.asyncio.partitioner import DefaultPartitioner
 from triokafka.asyncio.producer.batch_builder import BatchBuilder
 from triokafka.asyncio.producer.room import StagingRoom
@@ -38,6 +38,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 log = logging.getLogger(__name__)
 
 _missing: Final = object()
+_LOOP_IS_DEPRECATED: Final = (
+    "The `loop` parameter has been deprecated since 0.7.1 and will be removed in a future release."
+)
 _DEFAULT_PARTITIONER: Final = DefaultPartitioner()
 _MOST_RECORDS: Final = 1024
 _MOST_BYTES: Final = 256 << 10
@@ -111,21 +114,13 @@ class AIOKafkaProducer:
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: Any = None,
     ) -> None:
+        given = dict(locals())  # the arguments
         if loop is None:
             loop = running_loop()
         else:
-            warnings.warn(
-                "The `loop` parameter has been deprecated since 0.7.1 and will be removed in a future release.",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            warn_of_deprecated(_LOOP_IS_DEPRECATED)
         if api_version is not None:
-            warnings.warn(
-                "The `api_version` parameter has been deprecated since 0.13.0. "
-                "It is now a no-op and will be removed in a future release. ",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            warn_of_deprecated(API_VERSION_IS_DEPRECATED)
         if acks not in (0, 1, -1, "all", _missing):
             raise ValueError("Invalid ACKS parameter")
         if compression_type not in ("gzip", "snappy", "lz4", "zstd", None):
@@ -139,6 +134,7 @@ class AIOKafkaProducer:
         elif acks == "all":
             acks = -1
         AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE += 1
+        given["client_id"] = client_id or f"aiokafka-producer-{AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE}"
         self._loop = loop
         # A token provider may be shared with clients in the loop thread, and waits for one loop only.
         self._bridge = Bridge(loop, request_timeout_ms, beside=sasl_oauth_token_provider is None)
@@ -155,23 +151,7 @@ class AIOKafkaProducer:
         self._state = TransactionState(transactional_id)
         memory = max(_BATCHES_IN_MEMORY * max_batch_size, 2 * max_request_size)
         options = {
-            **network_options(
-                self._bridge,
-                bootstrap_servers=bootstrap_servers,
-                client_id=client_id or f"aiokafka-producer-{AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE}",
-                metadata_max_age_ms=metadata_max_age_ms,
-                request_timeout_ms=request_timeout_ms,
-                retry_backoff_ms=retry_backoff_ms,
-                connections_max_idle_ms=connections_max_idle_ms,
-                security_protocol=security_protocol,
-                ssl_context=ssl_context,
-                sasl_mechanism=sasl_mechanism,
-                sasl_plain_password=sasl_plain_password,
-                sasl_plain_username=sasl_plain_username,
-                sasl_kerberos_service_name=sasl_kerberos_service_name,
-                sasl_kerberos_domain_name=sasl_kerberos_domain_name,
-                sasl_oauth_token_provider=sasl_oauth_token_provider,
-            ),
+            **network_options(self._bridge, given),
             "acks": acks,
             "enable_idempotence": enable_idempotence,
             "compression_type": compression_type or "none",

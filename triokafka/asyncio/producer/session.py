@@ -35,6 +35,23 @@ _OF_ONE_RECORD: Final = (TypeError, ValueError, MessageSizeTooLargeError, Unknow
 _ABANDON_SECONDS: Final = 1.0
 
 
+class _Rest:
+    """The records of a chunk from ``first`` on, which the SDK has not taken yet. The chunk drops their columns."""
+
+    __slots__ = ("chunk", "columns", "count", "first")
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.count = len(chunk.values)
+        self.columns: dict[str, Any] = chunk.columns()
+        self.first = 0
+
+    def left(self) -> dict[str, Any]:
+        """Return the arguments of `Producer.send_many`."""
+        first = self.first
+        return {name: column[first:] for name, column in self.columns.items()} if first else self.columns
+
+
 class ProducerSession:
     """The SDK's producer from its construction to its end. Coroutines are for `Bridge.call`.
 
@@ -49,7 +66,7 @@ class ProducerSession:
         self._producer: Producer | None = None
         self._transactional = options.get("transactional_id") is not None
         self._transaction: Any = None
-        self._chunks: deque[Chunk] = deque()
+        self._queued: deque[_Rest] = deque()
         self._arrived = trio.Event()
         self._progress = trio.Event()
         self._received = self._accepted = 0
@@ -58,7 +75,7 @@ class ProducerSession:
         self._opening = Opening()
         self._closed = trio.Event()
         self._closed.set()
-        self._outcomes: deque[Callable[[], None]] = deque()
+        self._outcomes: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._failure: Exception | None = None
 
     # ---------------------------------------------------------------- lifetime
@@ -123,15 +140,15 @@ class ProducerSession:
             if self.bridge.is_closed:
                 self._producer = None
                 return
-            while self._chunks:
-                chunk = self._chunks.popleft()
+            while self._queued:
+                rest = self._queued.popleft()
                 try:
-                    await self._accept(producer, chunk)
+                    await self._accept(producer, rest)
                 finally:
                     self._accepted += 1
                     self._progress.set()
                     self._progress = trio.Event()
-                    self.bridge.post(self._on_accepted, chunk.size)
+                    self.bridge.post(self._on_accepted, rest.chunk.size)
 
     async def close(self, abort: bool) -> None:
         """Send everything, wait for the acknowledgements, and end. Aborts a transaction that is open."""
@@ -185,11 +202,18 @@ class ProducerSession:
             self._accepted += 1
             self._refuse(chunk, 0, len(chunk.values), ProducerClosed())
             return
-        if len(chunk.values) == 1 and self._accepted == self._received - 1 and self._accept_at_once(chunk):
+        producer, is_next = self._producer, self._accepted == self._received - 1
+        if producer is not None and is_next and len(chunk.values) == 1 and self._accept_one(producer, chunk):
+            rest = None
+        else:
+            rest = _Rest(chunk)
+            if producer is not None and is_next and self._accept_now(producer, rest):
+                rest = None
+        if rest is None:
             self._accepted += 1
             self.bridge.post(self._on_accepted, chunk.size)
             return
-        self._chunks.append(chunk)
+        self._queued.append(rest)
         self._arrived.set()
 
     @property
@@ -197,11 +221,8 @@ class ProducerSession:
         """Whether no record is on its way: the next one need not wait for others to share its batch."""
         return not self._unsettled and self._accepted == self._received
 
-    def _accept_at_once(self, chunk: Chunk) -> bool:
+    def _accept_one(self, producer: Producer, chunk: Chunk) -> bool:
         """Send the only record of a chunk, without a task. Return False if the task must do it."""
-        producer = self._producer
-        if producer is None:
-            return False
         try:
             keys, partitions, timestamps, headers = chunk.keys, chunk.partitions, chunk.timestamps, chunk.headers
             deliveries = producer.send_nowait_as_deliveries(
@@ -227,54 +248,64 @@ class ProducerSession:
         while self._accepted < received:
             await self._progress.wait()
 
-    async def _accept(self, producer: Producer, chunk: Chunk) -> None:
-        """Send the records. If one is refused, its future fails, and the rest continues."""
-        count, told, columns = len(chunk.values), 0, chunk.columns()
+    def _accept_now(self, producer: Producer, rest: _Rest) -> bool:
+        """Send as many records as possible without a task. Return whether none is left."""
         try:
-            while told < count:
-                part = columns if not told else {name: column[told:] for name, column in columns.items()}
+            accepted: Deliveries | None = producer.send_many_nowait(rest.chunk.topic, **rest.columns)
+        except Exception as error:  # the task gets it again, for the first record that is left
+            accepted = getattr(error, "accepted", None)
+        if accepted is not None and len(accepted):
+            self._await_outcome(rest.chunk, 0, accepted)
+            rest.first = len(accepted)
+        return rest.first == rest.count
+
+    async def _accept(self, producer: Producer, rest: _Rest) -> None:
+        """Send the records. If one is refused, its future fails, and the others continue."""
+        chunk, count = rest.chunk, rest.count
+        try:
+            while rest.first < count:
                 try:
-                    deliveries = await producer.send_many(chunk.topic, **part)
+                    deliveries = await producer.send_many(chunk.topic, **rest.left())
                 except Exception as error:
                     accepted: Deliveries | None = getattr(error, "accepted", None)
                     if accepted is not None and len(accepted):
-                        self._await_outcome(chunk, told, accepted)
-                        told += len(accepted)
+                        self._await_outcome(chunk, rest.first, accepted)
+                        rest.first += len(accepted)
                     one = accepted is not None and isinstance(error, _OF_ONE_RECORD)
-                    refused = told + 1 if one else count
-                    self._refuse(chunk, told, refused, error)
-                    told = refused
+                    refused = rest.first + 1 if one else count
+                    self._refuse(chunk, rest.first, refused, error)
+                    rest.first = refused
                 else:
-                    self._await_outcome(chunk, told, deliveries)
-                    told = count
+                    self._await_outcome(chunk, rest.first, deliveries)
+                    rest.first = count
         finally:
-            if told < count:
-                self._refuse(chunk, told, count, ProducerClosed())
+            if rest.first < count:
+                self._refuse(chunk, rest.first, count, ProducerClosed())
 
     def _await_outcome(self, chunk: Chunk, first: int, deliveries: Deliveries) -> None:
+        settled = self._settled
         for part in deliveries.parts():
             self._unsettled += 1
-            outcome = partial(settle_part, chunk, first, part, deliveries)
-            part.add_callback(partial(self._settled, outcome))
+            part.add_callback(partial(settled, settle_part, chunk, first, part, deliveries))
 
-    def _settled(self, outcome: Callable[[], None]) -> None:
+    def _settled(self, *outcome: Any) -> None:
         self._unsettled -= 1
-        self._report(outcome)
+        self._report(*outcome)
 
     def _refuse(self, chunk: Chunk, first: int, end: int, error: Exception) -> None:
         error.__traceback__ = None
-        self._report(partial(chunk.settle, first, end, error))
+        self._report(chunk.settle, first, end, error)
 
     def _fail_queued(self) -> None:
-        while self._chunks:
-            chunk = self._chunks.popleft()
+        while self._queued:
+            rest = self._queued.popleft()
             self._accepted += 1
-            self._refuse(chunk, 0, len(chunk.values), ProducerClosed())
+            self._refuse(rest.chunk, rest.first, rest.count, ProducerClosed())
         self._progress.set()
 
-    def _report(self, outcome: Callable[[], None]) -> None:
+    def _report(self, settle: Callable[..., object], *arguments: Any) -> None:
         """Have the asyncio loop settle futures. Outcomes that arrive close together wake that loop once."""
-        self._outcomes.append(outcome)
+        self._outcomes.append((settle, arguments))
         if len(self._outcomes) == 1:
             self.bridge.post(self._settle_all)
 
@@ -282,9 +313,9 @@ class ProducerSession:
         # One that is appended meanwhile either is found here, or has begun a deque that was empty.
         outcomes = self._outcomes
         while outcomes:
-            outcome = outcomes[0]
+            settle, arguments = outcomes[0]
             try:
-                outcome()
+                settle(*arguments)
             finally:
                 outcomes.popleft()
 

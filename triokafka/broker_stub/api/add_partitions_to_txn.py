@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import trio
+
 from triokafka.broker_stub.api.transaction_errors import TRANSACTIONAL_ID, WRITE, transaction_error
 from triokafka.broker_stub.authorizer import Access, denial, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
@@ -43,6 +45,8 @@ _ABORTABLE_SINCE: Final = 5
 _CLIENT_VERSION: Final = 0
 """The transaction version of clients that add partitions themselves."""
 _BROKER_VERSION: Final = 2
+_AT_ONCE: Final = 1_000
+"""Partitions that are taken from a request, or put into a response, before other tasks run."""
 
 
 def _failed(
@@ -50,8 +54,13 @@ def _failed(
 ) -> AddPartitionsToTxnResponse:
     if context.version >= _BATCHED_SINCE:
         return AddPartitionsToTxnResponse(error_code=code)
-    partitions = _partitions(request.v3_and_below_topics)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(dict.fromkeys(partitions, code)))
+    topics = [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name, results_by_partition=[_result(number, code) for number in topic.partitions]
+        )
+        for topic in request.v3_and_below_topics
+    ]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
 @handles(
@@ -64,6 +73,7 @@ def _failed(
         Access(WRITE, ResourceType.TOPIC, lambda request: [topic.name for topic in request.v3_and_below_topics]),
     ],
     waits=True,
+    nodes_since=_BATCHED_SINCE,
     on_error=_failed,
 )
 async def add_partitions_to_txn(
@@ -78,14 +88,14 @@ async def add_partitions_to_txn(
             topics=request.v3_and_below_topics,
         )
         codes = await _codes(transaction, context)
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(codes))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _results(codes))
     if context.denied_for_cluster(AclOperation.CLUSTER_ACTION):
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may not act as a broker")
     response = AddPartitionsToTxnResponse()
     for transaction in request.transactions:
         codes = await _codes(transaction, context)
         response.results_by_transaction.append(
-            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=_results(codes))
+            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=await _results(codes))
         )
     return response
 
@@ -93,7 +103,7 @@ async def add_partitions_to_txn(
 async def _codes(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> Mapping[TopicPartition, int]:
     """Add or verify the partitions of one transaction; return the error code of each."""
     is_client = context.version < _BATCHED_SINCE
-    partitions = _partitions(transaction.topics)
+    partitions = await _partitions(transaction.topics)
     if is_client and context.denied(WRITE, TRANSACTIONAL_ID, transaction.transactional_id):
         return dict.fromkeys(partitions, denial(TRANSACTIONAL_ID).code)
     refused = {
@@ -134,13 +144,24 @@ def _refusal(key: TopicPartition, context: RequestContext, *, is_client: bool) -
     return 0 if context.metadata.image.partition(*key) is not None else UnknownTopicOrPartitionError.code
 
 
-def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+async def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    found: list[TopicPartition] = []
+    for topic in topics:
+        for start in range(0, len(topic.partitions), _AT_ONCE):
+            if found:
+                await trio.lowlevel.checkpoint()
+            found += [TopicPartition(topic.name, number) for number in topic.partitions[start : start + _AT_ONCE]]
+    return found
 
 
-def _results(codes: Mapping[TopicPartition, int]) -> list[AddPartitionsToTxnTopicResult]:
+def _result(number: int, code: int) -> AddPartitionsToTxnPartitionResult:
+    return AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
+
+
+async def _results(codes: Mapping[TopicPartition, int]) -> list[AddPartitionsToTxnTopicResult]:
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for (topic, number), code in codes.items():
-        result = AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
-        topics.setdefault(topic, []).append(result)
+    for done, ((topic, number), code) in enumerate(codes.items(), 1):
+        if done % _AT_ONCE == 0:
+            await trio.lowlevel.checkpoint()
+        topics.setdefault(topic, []).append(_result(number, code))
     return [AddPartitionsToTxnTopicResult(name=name, results_by_partition=results) for name, results in topics.items()]

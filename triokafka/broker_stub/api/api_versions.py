@@ -24,7 +24,7 @@ from triokafka.protocol.api.api_versions import (
 from triokafka.protocol.configuration import ConfigResourceType
 
 _TELEMETRY: Final = (71, 72)
-"""APIs that only a cluster with subscriptions for client metrics advertises, so that clients do not ask in vain."""
+"""APIs that only a cluster with subscriptions for client metrics advertises, so that others get no useless request."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 

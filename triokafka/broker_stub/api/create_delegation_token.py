@@ -1,4 +1,4 @@
-"""CreateDelegationToken (API key 38): a token with which somebody else can act as its owner (KIP-48).
+"""CreateDelegationToken (API key 38): a token with which another client can act as its owner (KIP-48).
 
 Versions 1-3. v2: flexible. v3: tokens for other owners (KIP-373), which need CREATE_TOKENS on the owner.
 """

@@ -57,7 +57,7 @@ async def describe_cluster(request: DescribeClusterRequest, context: RequestCont
 
 def _describe_controllers(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Describe the controllers: the voters of the quorum with their addresses, and the leader (KIP-919)."""
-    if context.denied_for_cluster(AclOperation.ALTER):  # more than a broker asks for
+    if context.denied_for_cluster(AclOperation.ALTER):  # stricter than a broker of Kafka
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may not alter the cluster")
     if request.endpoint_type == _BROKERS:
         raise errors.MismatchedEndpointTypeError("this listener serves controllers, not brokers")

@@ -92,14 +92,14 @@ def _failed(request: FetchRequest, context: RequestContext, code: int, message: 
 )
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """Read the partitions of the fetch session; wait for ``min_bytes``, ``max_wait_ms`` or an error."""
-    services, metadata = context.services, context.services.metadata
+    broker, metadata = context.broker, context.metadata
     if request.isolation_level not in (0, _READ_COMMITTED):
         raise errors.InvalidRequestError(f"isolation level {request.isolation_level}")
     version, image = context.header.api_version, metadata.image
     by_id = version >= _TOPIC_IDS_SINCE
     replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
     follower = replica_id >= 0
-    max_bytes = min(request.max_bytes, services.config.current.fetch_max_bytes, _most_at_once(replica_id, context))
+    max_bytes = min(request.max_bytes, broker.config.current.fetch_max_bytes, _most_at_once(replica_id, context))
     parameters = FetchParameters(
         replica_id=replica_id,
         max_wait_ms=request.max_wait_ms,
@@ -110,16 +110,16 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         leader_only=follower or version < _FOLLOWER_READS_SINCE,
         rack=request.rack_id,
     )
-    replicas = services.replicas
-    faults = services.faults if services.faults.armed and not follower else None
+    replicas = broker.replicas
+    faults = broker.faults if broker.faults.armed and not follower else None
     refused = context.follower and context.denied_for_cluster(AclOperation.CLUSTER_ACTION)
     # Faults and permissions may differ with every fetch, so then each fetch reads all partitions.
-    steady = not refused if follower else faults is None and services.allows_all
+    steady = not refused if follower else faults is None and broker.allows_all
     reader = replicas.reads_as(parameters) if steady else None
-    session = services.fetch_sessions().context_for(
+    session = broker.fetch_sessions().context_for(
         session_id=request.session_id,
         epoch=request.session_epoch,
-        wanted=_wanted(request, by_id),
+        wanted=(await _wanted(request, by_id)).values(),
         forgotten=[
             (topic.topic_id if by_id else topic.topic, number)
             for topic in request.forgotten_topics_data
@@ -164,7 +164,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
                 outcomes[key] = ReadOutcome(errors.UnknownTopicIdError.code)
     if not follower and context.count_towards(QuotaKind.FETCH, size):
         # The response has no records, so the bytes do not count. The client repeats the fetch after the throttle time.
-        services.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, services.world.now())
+        broker.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, broker.world.now())
         throttled = session.throttle()
         return FetchResponse(error_code=throttled.error_code, session_id=throttled.session_id)
     replicas.traffic.answered(size, follower=follower)
@@ -178,12 +178,13 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     }
     results.update(failed)
     answered = session.respond(
-        results, services.world.now(), None if reader is None else partial(_rest, replicas, parameters, image)
+        results, broker.world.now(), None if reader is None else partial(_rest, replicas, parameters, image)
     )
+    context.items = len(answered.outcomes)
     response = FetchResponse(
         error_code=answered.error_code,
         session_id=answered.session_id,
-        responses=_responses(answered.outcomes, version, read_committed=parameters.read_committed),
+        responses=await _responses(answered.outcomes, version, read_committed=parameters.read_committed),
     )
     if version >= _LEADER_ADDRESSES_SINCE and (urgent or failed):
         hints = [outcome.leader_hint for outcome in answered.outcomes.values() if outcome.leader_hint is not None]
@@ -276,20 +277,27 @@ def _most_at_once(replica_id: int, context: RequestContext) -> int:
     return int(min(quotas.most_at_once(context.user, context.client_id), _NO_LIMIT))
 
 
-def _wanted(request: FetchRequest, by_id: bool) -> list[WantedPartition]:
-    return [
-        WantedPartition(
-            topic.topic_id if by_id else topic.topic,
-            partition.partition,
-            partition.fetch_offset,
-            partition.partition_max_bytes,
-            partition.current_leader_epoch,
-            partition.last_fetched_epoch,
-            partition.log_start_offset,
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+async def _wanted(request: FetchRequest, by_id: bool) -> dict[PartitionKey, WantedPartition]:
+    """Return the partitions of a request, each once: the last entry of a partition counts, as in Kafka."""
+    found: dict[PartitionKey, WantedPartition] = {}
+    spent = 0
+    for topic in request.topics:
+        key = topic.topic_id if by_id else topic.topic
+        for partition in topic.partitions:
+            spent += 1
+            if not spent % _AT_ONCE:
+                await trio.lowlevel.checkpoint()
+            number = partition.partition
+            found[key, number] = WantedPartition(
+                key,
+                number,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+                partition.log_start_offset,
+            )
+    return found
 
 
 def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext, *, refused: bool) -> tuple[str, int]:
@@ -311,11 +319,13 @@ def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext, *, 
     return name, errors.TopicAuthorizationFailedError.code if denied else 0
 
 
-def _responses(
+async def _responses(
     outcomes: Mapping[PartitionKey, ReadOutcome], version: int, *, read_committed: bool
 ) -> list[FetchableTopicResponse]:
     topics: dict[TopicKey, FetchableTopicResponse] = {}
-    for (topic, number), outcome in outcomes.items():
+    for spent, ((topic, number), outcome) in enumerate(outcomes.items(), 1):
+        if not spent % _AT_ONCE:
+            await trio.lowlevel.checkpoint()
         response = topics.get(topic)
         if response is None:
             response = topics[topic] = FetchableTopicResponse()

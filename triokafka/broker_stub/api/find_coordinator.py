@@ -51,7 +51,7 @@ def _failed(
 )
 async def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Find the leader of each key's partition of the coordinator's topic."""
-    entry = context.services.coordinators.for_key_type(request.key_type)
+    entry = context.broker.coordinators.for_key_type(request.key_type)
     if entry is None:
         known = request.key_type == KeyType.SHARE
         raise errors.InvalidRequestError(

@@ -52,7 +52,7 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
     ):
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may write to no topic")
     _expected(request)
-    return InitProducerIdResponse(producer_id=await context.services.producer_ids.next_id(), producer_epoch=0)
+    return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next_id(), producer_epoch=0)
 
 
 async def _of_transactional_id(

@@ -114,9 +114,9 @@ async def produce(
         and context.denied(WRITE, TRANSACTIONAL_ID, transactional_id)
     ):
         raise denial(TRANSACTIONAL_ID)(f"{context.principal} may not use the transactional id {transactional_id!r}")
-    services, version, acks = context.services, context.header.api_version, request.acks
-    replicas = services.replicas
-    faults = services.faults if services.faults.armed else None
+    broker, version, acks = context.broker, context.header.api_version, request.acks
+    replicas = broker.replicas
+    faults = broker.faults if broker.faults.armed else None
     entries: dict[TopicPartition, Buffer | PrevalidatedBatch] = {}
     refused: dict[tuple[int, int], AppendOutcome] = {}
     first: dict[TopicPartition, tuple[int, int]] = {}  # a partition's first position in the request
@@ -149,7 +149,7 @@ async def produce(
                 refused[number, data.index] = _refusal(failure, key, context)
     work = replicas.batches_to_prevalidate(entries)
     if work:
-        entries.update(await prevalidate(services.world, work, lanes=services.prevalidation_slots, slot=context.slot))
+        entries.update(await prevalidate(broker.world, work, lanes=broker.prevalidation_slots, slot=context.slot))
         work.clear()
         _refuse_deleted(entries, refused, first, request, context)
     guards: Mapping[TopicPartition, VerificationGuard | None] = {}
@@ -343,7 +343,7 @@ async def _admit(
             adds=context.version >= _ADDS_SINCE,
             knows_abortable=context.version >= _ABORTABLE_SINCE,
         )
-        verifier = context.services.transaction_verifier
+        verifier = context.broker.transaction_verifier
         admission = await verifier.admit(producer, wanted, waiting=context.without_slot)
         guards.update(admission.guards)
         for key, code in admission.errors.items():

@@ -21,7 +21,7 @@ _EXPANSION = 16
 
 @handles(PushTelemetryRequest, versions=range(0, 1))
 async def push_telemetry(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
-    """Check that the push is due and wanted, and keep its values.
+    """Check that the push is due and matches its subscription, and keep its values.
 
     Does not read what a client pushes without a subscription. A thread reads the values, one push at a time.
     """
@@ -42,8 +42,8 @@ async def push_telemetry(request: PushTelemetryRequest, context: RequestContext)
         return PushTelemetryResponse()
     context.yield_slot()
     try:
-        async with context.services.telemetry_reader:
-            points = await context.world.run_in_thread(_read, request.compression_type, request.metrics, limit)
+        async with context.broker.telemetry_reader:
+            points = await context.in_thread(_read, request.compression_type, request.metrics, limit)
     except (ValueError, CorruptRecordError, UnsupportedCodecError) as error:
         raise malformed(error) from None
     telemetry.take(instance, points)

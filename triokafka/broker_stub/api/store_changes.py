@@ -53,10 +53,10 @@ def _is_this_broker(resource: AlterConfigsResource | WholeResource, context: Req
 def _check(
     resource: AlterConfigsResource | WholeResource, own: Mapping[str, str], context: RequestContext
 ) -> dict[tuple[int, str], ItemError]:
-    if context.is_on_controller or context.services.check_stores is None:
+    if context.is_on_controller or context.broker.check_stores is None:
         return {}
     try:
-        context.services.check_stores(context.services.configuration.broker_config_with(context.metadata.image, own))
+        context.broker.check_stores(context.services.configuration.broker_config_with(context.metadata.image, own))
     except ConfigurationError as error:
         refusal = InvalidRequestError(f"Validation of dynamic config update of TLS failed: {error}")
         return {(resource.resource_type, resource.resource_name): ItemError.of(refusal)}

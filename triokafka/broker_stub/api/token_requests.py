@@ -7,7 +7,7 @@ from triokafka.broker_stub.request.context import RequestContext
 
 
 def allows_token_requests(context: RequestContext) -> bool:
-    """Whether the client has proved who it is, and without a token: otherwise a token would never end.
+    """Whether the client has authenticated, and not with a token: otherwise tokens could be renewed forever.
 
     A request that a broker forwards was checked there.
     """

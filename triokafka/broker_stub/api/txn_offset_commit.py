@@ -71,7 +71,7 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCon
         adds=context.version >= _ADDS_SINCE,
         knows_abortable=context.version >= _ABORTABLE_SINCE,
     )
-    admission = await context.services.transaction_verifier.admit(producer, {partition: -1})
+    admission = await context.broker.transaction_verifier.admit(producer, {partition: -1})
     code = admission.errors.get(partition, 0)
     if code:
         if code == NetworkExceptionError.code:

@@ -39,6 +39,7 @@ def _failed(
     versions=range(1, 3),
     accesses=[or_cluster(AclOperation.ALTER), or_cluster(AclOperation.CLUSTER_ACTION)],
     waits=True,
+    nodes_since=0,
     on_error=_failed,
 )
 async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
@@ -47,7 +48,7 @@ async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCon
         AclOperation.CLUSTER_ACTION
     ):
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may not end transactions of others")
-    codes = await context.services.partition_markers().write(
+    codes = await context.broker.partition_markers().write(
         [
             (
                 TransactionMarker(

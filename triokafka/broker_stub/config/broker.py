@@ -377,9 +377,9 @@ def is_secret(name: str) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether nobody may see the value of a broker's option: a secret, or an unknown name, which may be a misspelt one.
+    """Whether the value of a broker's option must not be shown.
 
-    Kafka hides both, too.
+    That holds for secrets, and for unknown names, which may be misspelt ones. Kafka hides both, too.
     """
     return is_secret(name) or not _is_known(name)
 

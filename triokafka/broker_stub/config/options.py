@@ -163,13 +163,13 @@ class NodeOptions(Options):
         "",
         "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer for the ACLs of the cluster, a Python "
         "class as module:Class, or the name of an entry point in the group triokafka.authorizers. Without one, "
-        "everybody may do everything.",
+        "every client may do everything.",
     )
     super_users: str = _text(
         "", "Principals that may do everything, separated by semicolons, such as User:admin;User:ANONYMOUS."
     )
     allow_everyone_if_no_acl_found: bool = _boolean(
-        False, "Whether everybody may do everything to a resource that no ACL applies to."
+        False, "Whether every client may do everything with a resource that no ACL applies to."
     )
     delegation_token_secret_key: str | None = option(
         ConfigType.PASSWORD,

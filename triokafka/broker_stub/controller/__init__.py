@@ -1,7 +1,7 @@
 """The active controller: the decisions about the cluster, and the one queue that orders its changes.
 
-`Controller` is the entry. The decision modules (``replication``, ``configuration``, ``cluster``, ``elections``, …) are
-pure functions of a metadata image.
+`Controller` is the entry. The decision modules (``replication_control``, ``configuration_control``, …) are pure
+functions of a metadata image.
 """
 
 from triokafka.broker_stub.controller.controller import Controller

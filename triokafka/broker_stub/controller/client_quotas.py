@@ -85,7 +85,7 @@ def _entity(parts: Sequence[AlteredPart]) -> QuotaEntity:
         raise InvalidRequestError("An IP address cannot be combined with a user or client id")
     address = named.get(IP)
     if address is not None and not _is_address(address):
-        # Brokers compare addresses and resolve no names, so a quota of a host name would apply to nobody.
+        # Brokers compare addresses and resolve no names, so a quota of a host name would never apply.
         raise InvalidRequestError(f"{address} is not a valid IP address.")
     return tuple(sorted(named.items()))
 

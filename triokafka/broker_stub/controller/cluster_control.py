@@ -29,15 +29,13 @@ from triokafka.broker_stub.metadata.broker_registration import (
 )
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage, is_reserved_directory
+from triokafka.broker_stub.metadata.snapshots import registration_record
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
-    BrokerEndpoint,
-    BrokerFeature,
     BrokerRegistrationChangeRecord,
     ControllerEndpoint,
     ControllerFeature,
     PartitionChangeRecord,
-    RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
@@ -94,27 +92,20 @@ class ClusterControl:
             )
         _check_directories(image, registration)
         _check_features(image, registration)
-        epoch = before.broker_epoch if before is not None and same else next_offset
         self.sessions.start(registration.broker_id, registration.incarnation_id, now)
-        record = RegisterBrokerRecord(
-            broker_id=registration.broker_id,
-            incarnation_id=registration.incarnation_id,
-            broker_epoch=epoch,
-            end_points=[
-                BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
-                for e in registration.endpoints
-            ],
-            features=[
-                BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in registration.features.items()
-            ],
-            rack=registration.rack,
+        registered = BrokerImage(
+            registration.broker_id,
+            before.broker_epoch if before is not None and same else next_offset,
+            registration.incarnation_id,
+            registration.endpoints,
+            registration.features,
+            registration.rack,
             fenced=before.fenced if before is not None and same else True,
             in_controlled_shutdown=before.in_controlled_shutdown if before is not None and same else False,
-            log_dirs=list(registration.directories) if features.assigns_directories(image) else [],
+            directories=registration.directories if features.assigns_directories(image) else (),
         )
         moved = [] if same else list(self._moves_of_former(image, registration, before))
-        return Outcome([*moved, record], epoch)
+        return Outcome([*moved, registration_record(registered)], registered.broker_epoch)
 
     def _moves_of_former(
         self, image: MetadataImage, registration: BrokerRegistration, former: BrokerImage | None

@@ -24,8 +24,9 @@ from triokafka.broker_stub.log.config import ConfigType, LogConfig
 from triokafka.broker_stub.metadata import features, resource_configs, topic_names
 from triokafka.broker_stub.metadata.config_resources import check_broker_name, check_repeats, not_configurable
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration, is_broker_option
-from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
 from triokafka.broker_stub.metadata.item_error import ItemError
+from triokafka.broker_stub.work_budget import BUDGET, BYTES_PER_ITEM
 from triokafka.protocol.configuration import ConfigOperation, ConfigResourceType
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionChangeRecord
@@ -74,6 +75,10 @@ _POOLS: Final = frozenset(
     }
 )
 """Sizes of thread pools among the broker configurations."""
+
+
+_BROKER_WORK: Final = BUDGET // 5
+"""The work of validating a broker's configuration, as items of a `WorkBudget`."""
 
 
 class _Resource(Protocol):
@@ -252,13 +257,20 @@ class ConfigurationControl:
                 )
             )
             check_size(records)
-            yield 1
+            yield _work(resource)
         return records, responses
 
     def _check_resource(self, resource: _Resource, times: int, names: Sequence[str]) -> None:
         check_repeats(times, names)
         if resource.resource_type == ConfigResourceType.BROKER and resource.resource_name:
             check_broker_name(resource.resource_name)
+
+
+def _work(resource: AlterConfigsResource | IncrementalResource) -> int:
+    """Return the work of validating a resource, as items of a `WorkBudget`: a long value takes milliseconds."""
+    size = sum(len(config.value or "") for config in resource.configs)
+    of_broker = resource.resource_type == ConfigResourceType.BROKER
+    return (_BROKER_WORK if of_broker else 1) + len(resource.configs) + size // BYTES_PER_ITEM
 
 
 def _check_min_insync_replicas(
@@ -287,15 +299,20 @@ def _forgotten_leaders(image: MetadataImage, resource: _Resource, changed: Itera
     cluster_wide = resource.resource_type == ConfigResourceType.BROKER and not resource.resource_name
     if features.MIN_INSYNC_REPLICAS not in changed or not features.has_eligible_leader_replicas(image):
         return
-    for topic, partition in image.partitions():
-        named = resource.resource_type == ConfigResourceType.TOPIC and topic.name == resource.resource_name
-        if (cluster_wide or named) and partition.isr and partition.eligible_leader_replicas:
-            yield PartitionChangeRecord(
-                partition_id=partition.partition,
-                topic_id=topic.topic_id,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-            )
+    topics: Iterable[TopicImage] = ()
+    if cluster_wide:
+        topics = image.topics.values()
+    elif resource.resource_type == ConfigResourceType.TOPIC and resource.resource_name in image.topics:
+        topics = (image.topics[resource.resource_name],)
+    for topic in topics:
+        for partition in topic.partitions.values():
+            if partition.isr and partition.eligible_leader_replicas:
+                yield PartitionChangeRecord(
+                    partition_id=partition.partition,
+                    topic_id=topic.topic_id,
+                    eligible_leader_replicas=[],
+                    last_known_elr=[],
+                )
 
 
 def _is_read_only(name: str) -> bool:
@@ -363,11 +380,12 @@ def _apply_operations(resource_type: int, values: dict[str, str], changes: Itera
             raise errors.InvalidConfigurationError(
                 f"Can't {operation.name} to key {change.name} because its type is not LIST."
             )
-        given = change.value.split(",")
+        given = dict.fromkeys(change.value.split(","))
         now = values.get(change.name)
         items = list(definition.default or ()) if now is None else [i for i in now.split(",") if i]
         if operation is ConfigOperation.APPEND:
-            items += [item for item in dict.fromkeys(given) if item not in items]
+            present = set(items)
+            items += [item for item in given if item not in present]
         else:
             items = [item for item in items if item not in given]
         values[change.name] = ",".join(items)

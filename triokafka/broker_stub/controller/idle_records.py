@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 class IdleRecords:
     """Appends a NoOpRecord when nothing was appended for ``metadata.max.idle.interval.ms``.
 
-    A node without any other voter or broker writes none: nobody would read it.
+    A node without any other voter or broker writes none: no node would read it.
     """
 
     def __init__(self, config: BrokerConfig, metadata: NodeMetadata, queue: EventQueue) -> None:

@@ -43,7 +43,7 @@ RECOVERING: Final = 1
 
 
 class Election(enum.Enum):
-    """Which leader is wanted."""
+    """The kind of election."""
 
     ONLINE = "online"
     """Keep the current leader if possible, otherwise elect an in-sync replica; the topic decides about any other."""

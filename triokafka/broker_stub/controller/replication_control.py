@@ -16,13 +16,14 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import placement
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.manual_placement import check_manual, manual_assignments
-from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
+from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import Policies, TopicCreation
 from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.metadata.config_entries import ConfigEntry, inherited_entries, topic_entries
 from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
+from triokafka.broker_stub.work_budget import BUDGET, BYTES_PER_ITEM
 from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 _NO_ID: Final = uuid.UUID(int=0)
 _DEFAULT: Final = -1
+_NAMES_AT_ONCE: Final = 2_000
+"""Topics of a request that are counted before other tasks run."""
 
 
 _TopicEntries = Callable[[Mapping[str, str]], list[ConfigEntry]]
@@ -101,10 +104,13 @@ class ReplicationControl:
 
         The response omits the configuration of topics in ``hidden_configs``, which the client may not read. ``charge``
         first receives the number of partitions of each topic, and may raise to reject the topic.
+
+        Raises:
+            PolicyViolationError: the request asks for too many partitions, or needs too many records.
         """
         from triokafka.protocol.api.create_topics import CreatableTopicResult, CreateTopicsResponse
 
-        names = Counter(topic.name for topic in request.topics)
+        names = yield from self._count_names(request)
         records: list[Struct] = []
         results: list[CreatableTopicResult] = []
         claimed: dict[str, str] = {}
@@ -118,7 +124,6 @@ class ReplicationControl:
                 made, result = yield from self._create_topic(
                     image, topic, None if topic.name in hidden_configs else shown
                 )
-                check_size(records, len(made))
                 charge(sum(isinstance(record, PartitionRecord) for record in made))
             except errors.BrokerResponseError as error:
                 failure = ItemError.of(error)
@@ -128,11 +133,33 @@ class ReplicationControl:
                     )
                 )
                 continue
+            check_size(records, len(made))
             if topic_names.has_collision_characters(topic.name):
                 claimed[topic_names.collision_key(topic.name)] = topic.name
             records += made
             results.append(result)
         return Outcome([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+
+    def _count_names(self, request: CreateTopicsRequest) -> Generator[int, None, Counter[str]]:
+        """Count how often the request names each topic; reject a request for too many partitions before other work.
+
+        The controller counts invalid and existing topics too, as in Kafka. Raises `PolicyViolationError`.
+        """
+        names = Counter[str]()
+        partitions = 0
+        for number, topic in enumerate(request.topics, 1):
+            names[topic.name] += 1
+            if topic.assignments:
+                partitions += len(topic.assignments)
+            elif topic.num_partitions == _DEFAULT:
+                partitions += self._config.num_partitions
+            else:
+                partitions += max(topic.num_partitions, 0)
+            if partitions > MAX_RECORDS_PER_OPERATION:
+                raise errors.PolicyViolationError("Excessively large number of partitions per request.")
+            if number % _NAMES_AT_ONCE == 0:
+                yield BUDGET
+        return names
 
     def _check_name(self, image: MetadataImage, name: str, claimed: Mapping[str, str]) -> None:
         topic_names.validate(name)
@@ -164,6 +191,7 @@ class ReplicationControl:
         if len(configs) < len(topic.configs):
             raise errors.InvalidRequestError("Error due to duplicate config keys")
         self._configuration.validate_topic(configs)
+        yield len(configs) + sum(map(len, configs.values())) // BYTES_PER_ITEM
         if topic.assignments:
             assignments = manual_assignments(image, topic)
         else:

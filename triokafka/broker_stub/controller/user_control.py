@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from triokafka.broker_stub.controller.outcome import Outcome, check_size
+from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.metadata.user_credentials import SCRAM
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def alter_user_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
-) -> Outcome[AlterUserScramCredentialsResponse]:
+) -> Steps[AlterUserScramCredentialsResponse]:
     """Set and remove credentials; each user succeeds or fails independently, and may occur only once.
 
     Raises:
@@ -46,6 +46,7 @@ def alter_user_scram_credentials(
     failures: dict[str, ItemError] = {}
     changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
     for change in changes:
+        yield 1
         user = change.name
         if user in failures:
             continue

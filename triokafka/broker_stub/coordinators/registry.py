@@ -51,7 +51,8 @@ class CoordinatorRegistry:
     def topics_created(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Note the number of partitions of internal topics that are new in ``image``.
 
-        The topic's own number wins over the configuration. A later change of it must not move keys.
+        The topic's number of partitions takes precedence over the configuration: a later change of the option must not
+        move keys.
         """
         for name, entry in self._by_topic.items():
             topic = image.topics.get(name)

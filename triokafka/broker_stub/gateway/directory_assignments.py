@@ -1,7 +1,7 @@
 """Tells the controller which data directory each replica of a broker is in (AssignReplicasToDirs, KIP-858).
 
-The controller needs it to elect other leaders when a directory fails. A broker with one directory has nothing to tell:
-the controller assigns that one.
+The controller needs it to elect other leaders when a directory fails. A broker with one directory reports
+nothing: the controller assigns that one.
 """
 
 from __future__ import annotations

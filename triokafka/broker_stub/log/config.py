@@ -13,6 +13,7 @@ __all__ = ["DEFINITIONS", "ConfigType", "LogConfig", "LogConfigDefinition", "def
 
 _MAX_LONG: Final = 2**63 - 1
 _DAY_MS: Final = 86_400_000
+_SEGMENT_OVERRIDE: Final = "internal_segment_bytes"
 
 
 class LogConfig(NamedTuple):
@@ -80,10 +81,30 @@ class LogConfig(NamedTuple):
         known = cls() if base is None else base
         return known.with_values(parse_topic_config(properties)) if properties else known
 
+    @classmethod
+    def of_topic(cls, configs: Mapping[str, str | None], *, base: LogConfig) -> LogConfig:
+        """Return ``base`` with the configuration of an existing topic on top.
+
+        The controller has checked the configuration. Keys that no log uses, such as long lists of throttled replicas,
+        are not parsed again.
+
+        Raises:
+            InvalidConfigurationError: as `from_properties`, for the other keys.
+        """
+        used = {name: text for name, text in configs.items() if name not in _OF_NO_LOG}
+        return cls.from_properties(used, base=base)
+
     def with_values(self, values: Mapping[str, Any]) -> LogConfig:
         """This configuration with parsed ``values`` (dotted names) on top."""
         changes = {DEFINITIONS[name].attribute: value for name, value in values.items()}
-        override = changes.pop("internal_segment_bytes", None)
+        override = changes.pop(_SEGMENT_OVERRIDE, None)
         if override is not None:
             changes["segment_bytes"] = override
         return self._replace(**{name: value for name, value in changes.items() if name in self._fields})
+
+
+_OF_NO_LOG: Final = frozenset(
+    name
+    for name, definition in DEFINITIONS.items()
+    if definition.attribute not in LogConfig._fields and definition.attribute != _SEGMENT_OVERRIDE
+)

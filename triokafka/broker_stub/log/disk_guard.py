@@ -21,7 +21,7 @@ _PASSING: Final = frozenset(
 )
 
 
-def gets_better(error: OSError) -> bool:
+def is_temporary(error: OSError) -> bool:
     """Whether the error is temporary: the same call may succeed once space or file handles are free."""
     return error.errno in _PASSING
 
@@ -93,7 +93,7 @@ class DiskGuard:
     def error(self, action: str, error: OSError) -> KafkaStorageError:
         """Return the exception to raise for ``error``; report ``error`` unless the log is closed."""
         # The files of a closed log may be renamed or removed: such an error is not a disk failure.
-        is_lasting = self.failure is not None or not gets_better(error)
+        is_lasting = self.failure is not None or not is_temporary(error)
         report = self._disk_failed if is_lasting else self._disk_refused
         if report is not None and not self.closed:
             report(error)

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 
 from triokafka.broker_stub.log.cleaner.cleaning_progress import CleaningProgress
-from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.log.disk_guard import is_temporary
 from triokafka.broker_stub.log.log_deletion import LogDeletion
 from triokafka.broker_stub.log.log_directories import HostedLog, LogDirectories
 from triokafka.broker_stub.log.log_directory import (
@@ -85,7 +85,7 @@ class FutureLogPromotion:
             self._deletion.remove_later(gone, config.file_delete_delay_ms)
             self._host_moved(found, hosted)
         for problem in problems:
-            if outcome is MoveOutcome.UNCLEAR or not gets_better(problem.error):
+            if outcome is MoveOutcome.UNCLEAR or not is_temporary(problem.error):
                 directories.fail(old if problem.path == source.directory else target, problem.error)
         if outcome is not MoveOutcome.DONE:
             kind = UnclearMoveError if outcome is MoveOutcome.UNCLEAR else KafkaStorageError

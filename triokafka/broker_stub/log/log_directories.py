@@ -13,7 +13,7 @@ from uuid import UUID
 
 import trio
 
-from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.log.disk_guard import is_temporary
 from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog
 from triokafka.broker_stub.log.log_flusher import LogFlusher
 from triokafka.broker_stub.log.log_listener import LogListener
@@ -133,7 +133,7 @@ class LogDirectories:
         try:
             write()
         except KafkaStorageError as error:
-            if not gets_better(cause_of(error)):
+            if not is_temporary(cause_of(error)):
                 self.fail(directory, cause_of(error))
             raise
 

@@ -21,8 +21,8 @@ class LogFlusher:
     """Flushes one log.
 
     Args:
-        request_flush: called when ``flush.messages`` asks for a flush; returns False when no task runs that will do it,
-            so that the append flushes before it returns. None to flush within every such append.
+        request_flush: called when ``flush.messages`` requires a flush; returns False when no task is running to
+            do it, so that the append flushes before it returns. None to flush within every such append.
     """
 
     def __init__(self, state: LogState, request_flush: Callable[[LogFlusher], bool] | None = None) -> None:
@@ -31,7 +31,7 @@ class LogFlusher:
         self._request_flush = request_flush
 
     def after_append(self, now_ms: int) -> None:
-        """Settle the new records, or have them flushed first when ``flush.messages`` asks for it."""
+        """Settle the new records, or have them flushed first when ``flush.messages`` requires it."""
         state = self._state
         state.durability.appended(now_ms)
         end = state.segments.end_offset

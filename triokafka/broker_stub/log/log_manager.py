@@ -50,7 +50,7 @@ class LogManager:
 
     Args:
         directories: the data directories (``log.dirs``).
-        defaults: the configuration of topics without their own; may be replaced as ``defaults``.
+        defaults: the configuration of topics without their own; `reconfigure` replaces it.
         listener: receives flushes, failures and moves, and returns the high watermarks up to which retention may
             delete. If None, retention may delete up to the end of a log.
 
@@ -72,10 +72,8 @@ class LogManager:
         files_per_thread = max(1, config.max_open_files // 8)
         self.defaults = defaults or LogConfig()
         self.listener = listener
-        self.broker_epoch = -1
-        """The broker epoch for the clean-shutdown marker; the broker sets it."""
-        self.directory_ids: frozenset[UUID] = frozenset()
-        """The ids of the usable data directories, by ``meta.properties``; the reader of that file sets it."""
+        self._broker_epoch = -1
+        self._directory_ids: frozenset[UUID] = frozenset()
         self._world = world
         moves = PendingMoves()
         self._directories = registry = LogDirectories(
@@ -132,9 +130,10 @@ class LogManager:
         """The paths of the directories that get no new logs, without trailing slashes (KIP-1066)."""
         return self._directories.cordoned
 
-    @cordoned.setter
-    def cordoned(self, paths: Collection[str]) -> None:
-        self._directories.cordoned = frozenset(path.rstrip("/") or "/" for path in paths)
+    @property
+    def directory_ids(self) -> frozenset[UUID]:
+        """The ids of the usable data directories in ``meta.properties``."""
+        return self._directory_ids
 
     @property
     def previous_broker_epoch(self) -> int:
@@ -147,18 +146,22 @@ class LogManager:
         """How long the state of an inactive producer is kept (``producer.id.expiration.ms``)."""
         return self._opener.producer_expiration_ms
 
-    @producer_expiration_ms.setter
-    def producer_expiration_ms(self, value: int) -> None:
-        self._opener.producer_expiration_ms = value
+    def reconfigure(self, *, defaults: LogConfig, producer_expiration_ms: int) -> None:
+        """Use another configuration: of topics without their own, and of producers."""
+        self.defaults = defaults
+        self._opener.producer_expiration_ms = producer_expiration_ms
 
-    @property
-    def removed_topics(self) -> frozenset[UUID]:
-        """Ids of deleted topics; see `LogDeletion`. Set before `load`, and emptied after the first image."""
-        return self._deletion.removed_topics
+    def cordon(self, paths: Collection[str]) -> None:
+        """Create new logs only in directories other than ``paths`` from now on (KIP-1066)."""
+        self._directories.cordoned = frozenset(path.rstrip("/") or "/" for path in paths)
 
-    @removed_topics.setter
-    def removed_topics(self, value: frozenset[UUID]) -> None:
-        self._deletion.removed_topics = value
+    def registered(self, broker_epoch: int) -> None:
+        """Use the epoch of the broker's registration in the clean-shutdown marker."""
+        self._broker_epoch = broker_epoch
+
+    def forget_removed_topics(self) -> None:
+        """Forget the removed topics after the first image: their logs are deleted."""
+        self._deletion.removed_topics = frozenset()
 
     # -- start and stop
 
@@ -180,6 +183,9 @@ class LogManager:
         topic_id_of: TopicIds | None = None,
         is_replicated: Callable[[TopicPartition], bool] = lambda topic_partition: False,
         log_opened: Callable[[int], None] = lambda count: None,
+        *,
+        directory_ids: Collection[UUID] = (),
+        removed_topics: Collection[UUID] = (),
     ) -> None:
         """Open all logs in threads, several in parallel, with recovery after a crash.
 
@@ -191,6 +197,8 @@ class LogManager:
                 logs, the one of another topic is put aside.
             is_replicated: returns whether other brokers have replicas of a partition; see `PartitionLog.open`.
             log_opened: called for each log, in the thread that opened it, with the number of all logs.
+            directory_ids: the ids of the usable data directories.
+            removed_topics: the ids of deleted topics, until `forget_removed_topics`; see `LogDeletion`.
 
         Raises:
             ConfigurationError: a partition has logs in two directories, and the topic ids do not decide between them;
@@ -198,6 +206,8 @@ class LogManager:
             KafkaStorageError: no directory is usable. A single log that cannot be opened goes offline; `create` raises
                 the reason.
         """
+        self._directory_ids = frozenset(directory_ids)
+        self._deletion.removed_topics = frozenset(removed_topics)
         await self._loader.load(partial(self._config_of, topic_configs), topic_id_of, is_replicated, log_opened)
 
     def _config_of(self, topic_configs: TopicConfigs | None, topic: str) -> LogConfig:
@@ -233,7 +243,7 @@ class LogManager:
                 try:
                     directory.checkpoint()
                     if directory not in failed:
-                        directory.mark_clean_stop(self.broker_epoch)
+                        directory.mark_clean_stop(self._broker_epoch)
                 except (KafkaError, OSError) as error:
                     logger.error(
                         "%s: clean shutdown failed, so its logs are recovered at the next start: %s",
@@ -282,7 +292,7 @@ class LogManager:
         Raises:
             InvalidConfigurationError: an unknown key or an invalid value.
         """
-        return LogConfig.from_properties(topic_config, base=self.defaults) if topic_config else self.defaults
+        return LogConfig.of_topic(topic_config, base=self.defaults) if topic_config else self.defaults
 
     def create(
         self,

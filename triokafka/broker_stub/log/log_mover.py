@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 from triokafka.broker_stub.log.checkpoints import PARTITION_METADATA, write_topic_id
-from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.log.disk_guard import is_temporary
 from triokafka.broker_stub.log.future_log_promotion import FutureLogPromotion, UnclearMoveError
 from triokafka.broker_stub.log.log_directories import HostedLog, LogDirectories
 from triokafka.broker_stub.log.log_directory import FUTURE_SUFFIX, LogDirectory, renamed_folder
@@ -253,7 +253,7 @@ class LogMover:
             yield
         except (KafkaStorageError, OSError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__
-            if isinstance(cause, OSError) and not gets_better(cause):
+            if isinstance(cause, OSError) and not is_temporary(cause):
                 self._directories.fail(target, cause)
             raise
 

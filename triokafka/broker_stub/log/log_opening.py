@@ -65,7 +65,7 @@ def open_log(
         epochs,
         snapshots,
         known=known,
-        # A directory that was made just now has no remains of an earlier process that would have to be synced away. A
+        # A new directory has no remains of an earlier process that a sync would have to make durable. A
         # topic may have thousands of logs, and the syncs of a recovery delay those of the metadata log.
         clean=clean or is_new,
         refuse_damage=refuse_damage,
@@ -144,9 +144,9 @@ def _report_lost_end(state: LogState, known: KnownOffsets) -> None:
 
 
 def _skip_lost(state: LogState, known: KnownOffsets, now_ms: int, *, refuse: bool) -> None:
-    """Go on at the offset where the checkpoints say that the log ended: consumers may have seen the offsets before it.
+    """Continue at the log end offset in the checkpoints: consumers may have seen the offsets before it.
 
-    Everything before is on disk afterwards, and the recovery point is there.
+    Afterwards everything before that offset is on disk, and the recovery point is there.
     """
     end, known_end, empty = state.segments.end_offset, known.end, not state.segments.size
     what = (

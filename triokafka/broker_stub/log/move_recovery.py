@@ -45,9 +45,9 @@ class UnfinishedMove(NamedTuple):
 class MoveOutcome(enum.Enum):
     """The outcome of an `exchange`."""
 
-    DONE = "the copy is the log"
-    AS_BEFORE = "the log is the log"
-    UNCLEAR = "the next start will find the outcome"
+    DONE = "the copy has replaced the log"
+    AS_BEFORE = "the log is unchanged"
+    UNCLEAR = "the next start determines the outcome"
 
 
 class Problem(NamedTuple):

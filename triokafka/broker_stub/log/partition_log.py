@@ -41,7 +41,7 @@ class PartitionLog:
     A facade: each method is that of the component that does the work, bound at construction. See `LogAppender`,
     `LogReader`, `LogFlusher`, `LogTruncation`, `LogRetention` and `SegmentReplacement`, which share a `LogState`.
 
-    Where ``now_ms`` may be left out, the newest time that any call brought counts.
+    ``now_ms`` defaults to the latest time that any call has passed.
     """
 
     @classmethod
@@ -74,7 +74,7 @@ class PartitionLog:
             high_watermark: from its checkpoint: everything below was committed.
             log_start_offset: from its checkpoint; 0 for the first record in the directory.
             clean: the last stop was clean, so that nothing needs to be recovered.
-            refuse_damage: raise instead of going on without the records that damage took.
+            refuse_damage: raise `DamagedLogError` instead of continuing without the damaged records.
             replicated: other brokers have replicas, from which the records at a lost end come back. Otherwise the log
                 continues behind the lost offsets, which consumers may have seen.
             before_cut: see `LogTruncation`.
@@ -171,11 +171,11 @@ class PartitionLog:
 
     @property
     def config(self) -> LogConfig:
-        """The configuration that the log works with."""
+        """The configuration in use."""
         return self._state.config
 
     def update_config(self, config: LogConfig) -> None:
-        """Work with another configuration from now on."""
+        """Use another configuration from now on."""
         self._state.config = config
         self._segments.update_config(config)
         self._state.settle()

@@ -237,7 +237,7 @@ class ProducerStates:
         """Raise unless a transactional batch continues an open transaction, or has the guard of its verification.
 
         Raises:
-            InvalidTxnStateError: the transaction has ended since, or nobody verified the batch.
+            InvalidTxnStateError: the transaction has ended since, or the batch was not verified.
             OutOfOrderSequenceNumberError: an earlier batch of the producer has to begin the transaction.
         """
         state = self._states.get(batch.producer_id)

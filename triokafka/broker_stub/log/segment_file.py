@@ -1,4 +1,4 @@
-"""The ``.log`` file of a segment: record batches one after another, and where its files lie.
+"""The ``.log`` file of a segment: record batches one after another, and the paths of the segment's files.
 
 Reads batch headers only, where it can, and never past ``size``.
 """

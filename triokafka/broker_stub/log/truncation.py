@@ -1,4 +1,4 @@
-"""Truncating one log: giving up records at its end."""
+"""Truncating one log: dropping the records at its end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class LogTruncation:
     """Truncates one log.
 
     Args:
-        before_cut: called with an offset before records at and after it are given up, to write checkpoints that do not
-            promise them. None while the log is being opened.
+        before_cut: called with an offset before the records at and after it are dropped, to lower the
+            checkpoints first. None while the log is being opened.
     """
 
     def __init__(self, state: LogState, before_cut: Callable[[int], None] | None = None) -> None:
@@ -22,10 +22,10 @@ class LogTruncation:
         self._before_cut = before_cut
 
     def truncate_to(self, offset: int, *, now_ms: int | None = None) -> None:
-        """Give up all records at or after ``offset``. A batch that reaches over it goes as a whole.
+        """Drop all records at or after ``offset``, and the whole batch that contains it.
 
         Raises:
-            KafkaStorageError: the disk failed. Opening the log again shows how far the truncation came.
+            KafkaStorageError: the disk failed. Reopening the log shows how much was dropped.
             CorruptRecordError: a batch is damaged; the same.
         """
         state = self._state
@@ -46,10 +46,10 @@ class LogTruncation:
             self._after_cut(cut_at, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int | None = None) -> None:
-        """Give up all records; the next one gets ``offset``.
+        """Drop all records; the next one gets ``offset``.
 
         Raises:
-            KafkaStorageError: the disk failed. Opening the log again shows how far the truncation came.
+            KafkaStorageError: the disk failed. Reopening the log shows how much was dropped.
         """
         self._state.guard.check()
         with self._state.guard.during("truncation", or_offline=True):

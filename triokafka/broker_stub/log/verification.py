@@ -2,7 +2,7 @@
 
 The broker begins a verification, asks the transaction coordinator whether the partition takes part in the transaction,
 and appends the batch with the guard. If the transaction ends meanwhile, its marker removes the verification, and a
-batch that arrives late no longer has a valid guard: it cannot begin a transaction that nobody would end.
+batch that arrives late no longer has a valid guard: it cannot begin a transaction that would never end.
 """
 
 from __future__ import annotations

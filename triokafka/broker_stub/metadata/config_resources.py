@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from triokafka.errors import InvalidRequestError
 from triokafka.protocol.configuration import ConfigResourceType
+
+_BROKER_ID: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 def check_repeats(times: int, names: Sequence[str]) -> None:
@@ -24,7 +28,7 @@ def check_broker_name(name: str, node_id: int | None = None) -> None:
     Raises:
         InvalidRequestError: the name is of neither.
     """
-    if not name.lstrip("-").isdigit():
+    if not _BROKER_ID.fullmatch(name):
         raise InvalidRequestError(f"Node id must be an integer, but it is: {name}")
     if node_id is not None and int(name) != node_id:
         raise InvalidRequestError(f"Unexpected broker id, expected {node_id}, but received {name}")

@@ -45,11 +45,11 @@ class EffectiveConfiguration:
         """Return a topic's configuration: its overrides over the broker's defaults."""
         base, configs = self.broker_config(image).topic_defaults, image.topic_configs(topic)
         try:
-            return LogConfig.from_properties(configs, base=base)
+            return LogConfig.of_topic(configs, base=base)
         except InvalidConfigurationError as error:
             logger.warning("topic %s: %s", topic, error)
             usable = {name: text for name, text in configs.items() if _parses(name, text)}
-            return LogConfig.from_properties(usable, base=base)
+            return LogConfig.of_topic(usable, base=base)
 
     def topic_config_of(self, image: MetadataImage) -> Callable[[str], LogConfig]:
         """Return a function from a topic's name to its configuration in ``image``."""

@@ -1,8 +1,8 @@
 """Patterns of a subscription's ``match``: matched in linear time, whatever the pattern and the text.
 
-Anybody chooses the text, and the event loop matches it. RE2 matches any pattern in linear time. Without the package
-google-re2, only patterns are allowed that the standard library's ``re`` cannot backtrack in: a sequence of characters
-and classes, and perhaps ``.*`` at the end.
+Any client can choose the text, and the event loop matches it. RE2 matches any pattern in linear time. Without the
+package google-re2, only patterns are allowed that the standard library's ``re`` cannot backtrack in: a sequence of
+characters and classes, and perhaps ``.*`` at the end.
 """
 
 from __future__ import annotations

@@ -59,10 +59,10 @@ _GROUP: Final = (
         "consumer.assignment.interval.ms", _T.INT, 1000, "The least time between two assignments.", between(0)
     ),
     LogConfigDefinition(
-        "consumer.heartbeat.interval.ms", _T.INT, 5000, "How often members say that they are alive.", between(1)
+        "consumer.heartbeat.interval.ms", _T.INT, 5000, "How often members send heartbeats.", between(1)
     ),
     LogConfigDefinition(
-        "consumer.session.timeout.ms", _T.INT, 45_000, "How long a member may be silent before it is out.", between(1)
+        "consumer.session.timeout.ms", _T.INT, 45_000, "How long a member may send no heartbeat.", between(1)
     ),
     LogConfigDefinition(
         "share.assignment.interval.ms", _T.INT, 1000, "The least time between two assignments.", between(0)
@@ -71,9 +71,7 @@ _GROUP: Final = (
         "share.auto.offset.reset", _T.STRING, "latest", "Where a share group begins in a partition.", _offset_reset
     ),
     LogConfigDefinition("share.delivery.count.limit", _T.INT, 5, "How often a record is tried at most.", between(2)),
-    LogConfigDefinition(
-        "share.heartbeat.interval.ms", _T.INT, 5000, "How often members say that they are alive.", between(1)
-    ),
+    LogConfigDefinition("share.heartbeat.interval.ms", _T.INT, 5000, "How often members send heartbeats.", between(1)),
     LogConfigDefinition(
         "share.isolation.level",
         _T.STRING,
@@ -95,13 +93,13 @@ _GROUP: Final = (
         "share.renew.acknowledge.enable", _T.BOOLEAN, True, "Whether a member may ask for a longer lease of a record."
     ),
     LogConfigDefinition(
-        "share.session.timeout.ms", _T.INT, 45_000, "How long a member may be silent before it is out.", between(1)
+        "share.session.timeout.ms", _T.INT, 45_000, "How long a member may send no heartbeat.", between(1)
     ),
     LogConfigDefinition(
         "streams.assignment.interval.ms", _T.INT, 1000, "The least time between two assignments.", between(0)
     ),
     LogConfigDefinition(
-        "streams.heartbeat.interval.ms", _T.INT, 5000, "How often members say that they are alive.", between(1)
+        "streams.heartbeat.interval.ms", _T.INT, 5000, "How often members send heartbeats.", between(1)
     ),
     LogConfigDefinition(
         "streams.initial.rebalance.delay.ms",
@@ -114,7 +112,7 @@ _GROUP: Final = (
         "streams.num.standby.replicas", _T.INT, 0, "Copies of a task's state on other members.", between(0)
     ),
     LogConfigDefinition(
-        "streams.session.timeout.ms", _T.INT, 45_000, "How long a member may be silent before it is out.", between(1)
+        "streams.session.timeout.ms", _T.INT, 45_000, "How long a member may send no heartbeat.", between(1)
     ),
 )
 

@@ -28,6 +28,7 @@ from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
 from triokafka.broker_stub.request.request_metrics import ApiMetrics
+from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import ERRORS
 
@@ -41,7 +42,7 @@ _QUOTAS: Final = {
 def request_samples(dispatcher: Dispatcher) -> Iterator[Sample]:
     """Yield the metrics of the requests of every API that a dispatcher serves."""
     for key in list(dispatcher.handlers):
-        dispatcher.load(key)  # also of APIs that nobody has asked for
+        dispatcher.load(key)  # also of APIs without a request so far
         yield from _api_samples(name := dispatcher.handlers[key].name, dispatcher.metrics.api(name))
     served = {handler.name for handler in dispatcher.handlers.values()}
     for name, metrics in dispatcher.metrics:
@@ -95,6 +96,7 @@ class BrokerMetrics:
     def __init__(
         self,
         dispatcher: Dispatcher,
+        services: BrokerServices,
         sockets: SocketServer,
         cleaner: LogCleaner,
         assignments: DirectoryAssignments,
@@ -103,7 +105,7 @@ class BrokerMetrics:
         broker_state: Callable[[], int],
     ) -> None:
         self._dispatcher = dispatcher
-        self._services = dispatcher.services
+        self._services = services
         self._sockets = sockets
         self._cleaner = cleaner
         self._assignments = assignments

@@ -1,7 +1,7 @@
 """Authentication of a connection, once, before the broker reads its first request.
 
-A plaintext listener authenticates nobody. This is the extension point for TLS and SASL: an implementation may exchange
-messages over the stream, replace the stream, and name the principal of the connection.
+A plaintext listener does not authenticate clients. This is the extension point for TLS and SASL: an implementation may
+exchange messages over the stream, replace the stream, and name the principal of the connection.
 """
 
 from __future__ import annotations

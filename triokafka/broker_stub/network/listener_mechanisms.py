@@ -134,7 +134,7 @@ def jwks_validator(options: ListenerOptions, world: World) -> JwksValidator | No
     if endpoint is None:
         handler = options.get(_HANDLER, mechanism=OAUTHBEARER) or _UNSECURED_HANDLER
         if not handler.endswith(_UNSECURED_HANDLER):
-            # Unsecured tokens instead would let everybody in.
+            # Unsecured tokens instead would admit every client.
             raise ConfigurationError(
                 f"{_HANDLER}={handler}: {OAUTHBEARER} needs {JWKS_URL}; classes of Java are not used"
             )
@@ -166,7 +166,7 @@ def _starter(
             principal_claim=options.get("sasl.oauthbearer.sub.claim.name") or "sub",
             clock_skew_ms=1000 * _number(options, "sasl.oauthbearer.clock.skew.seconds", 0),
         )
-        logger.warning("OAUTHBEARER accepts unsecured tokens, which anybody can make: use it for tests only")
+        logger.warning("OAUTHBEARER accepts unsecured tokens, which any client can make: use it for tests only")
         return lambda: OAuthBearerServer(validate, lambda reason: logger.info("OAUTHBEARER: %s", reason))
     if mechanism == GSSAPI:
         from triokafka.security.sasl.gssapi import GssapiServer  # rarely needed

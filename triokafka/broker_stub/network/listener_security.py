@@ -173,7 +173,7 @@ class ListenerSecurity(Authentication):
 
 
 class _Listener:
-    """What one listener asks of its peers."""
+    """The security settings of one listener."""
 
     def __init__(
         self,

@@ -221,7 +221,7 @@ class ConnectionProcessor:
         await shared.authentication.take_turn(self._stream)
 
     async def _take_sasl(self, step: SaslStep, session: SaslSession, reader: FrameReader) -> None:
-        """Answer a request of the SASL exchange, and let the peer in, or refuse it."""
+        """Answer a request of the SASL exchange, and admit or refuse the peer."""
         if step.evaluate is not None:
             step = session.evaluated(await self._shared.world.run_in_thread(step.evaluate))
         if step.refusal is not None:

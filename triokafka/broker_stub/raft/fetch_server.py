@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 MAX_HELD: Final = 10_000
 """The most Fetch requests that a leader holds; further ones are answered immediately."""
 _PATIENCE_WITH_READS: Final = 1.0
-"""Seconds for which the disk may refuse to read uncommitted records before the leader gives them up."""
+"""Seconds for which reads of uncommitted records may fail before the leader drops them."""
 
 
 @dataclass(slots=True)
@@ -230,7 +230,7 @@ def _possible_holders(quorum: Quorum, offset: int) -> list[int]:
     """
     leader, changed_at = quorum.state, quorum.history.voters_offset
     if not isinstance(leader, Leader) or offset >= leader.epoch_start_offset:
-        return []  # nobody else commits the records of this epoch
+        return []  # no other node commits the records of this epoch
     holders = leader.possible_holders(offset)
     if changed_at is not None and changed_at > offset:
         return holders or sorted(quorum.voters.ids)  # fewer nodes may have been a majority before the voters changed

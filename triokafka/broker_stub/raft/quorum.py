@@ -53,7 +53,7 @@ class Quorum:
     """State, log and voters of one node.
 
     ``high_watermark`` is the offset before which all records are known to be committed, -1 while unknown; it never
-    decreases. ``shutting_down`` is set when the node leaves the quorum for good.
+    decreases. ``shutting_down`` is set when the node leaves the quorum permanently.
 
     Args:
         stored: the election state of an earlier run.
@@ -142,7 +142,7 @@ class Quorum:
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """Epoch and leader for listeners: a leader that has resigned is none."""
+        """Epoch and leader for listeners, without a leader that has resigned."""
         resigned = isinstance(self.state, Resigned)
         return LeaderAndEpoch(None if resigned else self.state.leader_id, self.state.epoch)
 
@@ -176,8 +176,8 @@ class Quorum:
     def may_lead(self) -> bool:
         """Whether this node starts elections.
 
-        A voter whose removal may not be committed does so, too: it may be the only node with the record of it. Nobody
-        does so after the last epoch.
+        A voter whose removal may not be committed does so, too: it may be the only node with the record of it. No
+        node does so after the last epoch.
         """
         if self.epoch >= LAST_EPOCH:
             return False
@@ -205,7 +205,7 @@ class Quorum:
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)
 
     def endpoints_of(self, node_id: int) -> Endpoints:
-        """Return the addresses of a voter; empty if it is none."""
+        """Return the addresses of a voter; empty for another node."""
         voter = self.voters.get(node_id)
         return () if voter is None else voter.endpoints
 
@@ -388,7 +388,7 @@ class Quorum:
     def learn(self, leader_id: int | None, epoch: int, endpoints: Endpoints, now: float) -> bool:
         """Adopt a peer's epoch and leader; return False if they contradict those that this node knows."""
         if not self._is_consistent(leader_id, epoch):
-            if now - self._complained_at >= COMPLAINT_PAUSE:  # any stranger can cause it
+            if now - self._complained_at >= COMPLAINT_PAUSE:  # any client can cause it
                 self._complained_at = now
                 logger.error(
                     "Node %d: a peer names leader %s in epoch %d, but epoch %d has leader %s",

@@ -84,8 +84,8 @@ class QuorumFetcher:
             offset = truncation_offset(log, OffsetAndEpoch(diverging.end_offset, diverging.epoch))
             if offset < quorum.high_watermark:
                 logger.error(
-                    "Node %d: leader %d wants the metadata log truncated to offset %d, but everything before offset %d "
-                    "is committed",
+                    "Node %d: leader %d requires a truncation of the metadata log to offset %d, but everything before "
+                    "offset %d is committed",
                     quorum.config.node_id, state.leader_id, offset, quorum.high_watermark,
                 )  # fmt: skip
                 return False

@@ -411,7 +411,7 @@ class RaftClient:
     def _linger(self) -> float:
         """Return how long a leader of other voters collects records before it syncs them, in seconds.
 
-        Nobody waits at the first append after a pause, and a follower's answer never waits.
+        The first append after a pause is not delayed, and a follower's answer never is.
         """
         if not self.is_leader or len(self.voters) == 1 or self._core.unsaved is not None:
             return 0.0

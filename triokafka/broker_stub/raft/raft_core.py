@@ -185,7 +185,7 @@ class RaftCore:
             quorum.to_resigned(now)
             return now
         if quorum.voters.is_only_voter(self.config.key):
-            return leader.check_quorum_at  # nobody to notify
+            return leader.check_quorum_at  # no node to notify
         if now >= leader.begin_epoch_at:
             from triokafka.broker_stub.raft import messages
 

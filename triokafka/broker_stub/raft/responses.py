@@ -1,4 +1,4 @@
-"""What every answer of a peer has in common: an error code, and the leader and epoch that the peer knows."""
+"""The common part of every response of a peer: an error code, and the leader and epoch that the peer knows."""
 
 from __future__ import annotations
 

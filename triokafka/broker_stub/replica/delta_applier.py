@@ -66,7 +66,7 @@ class DeltaApplier:
         opener.image = image
         if delta.changed_configs:
             for quota in self._quotas:
-                quota.configure(image)
+                quota.configure(image, delta.changed_configs)
         changes: list[LeadershipChange] = []
         local = delta.local_changes(self._node_id)
         fetchers.remove([*local.deleted, *local.leaders])
@@ -96,7 +96,7 @@ class DeltaApplier:
         if delta.changed_brokers:
             fetchers.brokers_changed(image)
         if first:
-            self._logs.removed_topics = frozenset()  # their logs are deleted now
+            self._logs.forget_removed_topics()
         return changes
 
     def _reconfigure(self, topic: TopicImage, image: MetadataImage) -> None:

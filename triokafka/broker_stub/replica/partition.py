@@ -409,7 +409,7 @@ class Partition:
         return True
 
     def isr_refused(self, proposal: IsrProposal) -> None:
-        """Give up a proposal that the controller did not apply, and return to the committed set."""
+        """Drop a proposal that the controller did not apply, and return to the committed set."""
         if self.isr.in_flight is proposal:
             self.isr.withdraw()
 
@@ -452,7 +452,7 @@ class Partition:
         return rose
 
     def truncate_as_follower(self, offset: int, *, leader_epoch: int, now_ms: int) -> int:
-        """Give up the records from ``offset`` on, which the leader does not have; return the new log end offset.
+        """Drop the records from ``offset`` on, which the leader does not have; return the new log end offset.
 
         Raises:
             FencedLeaderEpochError: see `require_following`; nothing was truncated.

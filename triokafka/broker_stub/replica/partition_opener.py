@@ -11,7 +11,7 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.log.disk_guard import is_temporary
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, is_reserved_directory
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
@@ -138,7 +138,7 @@ class PartitionOpener:
         if not isinstance(error, MissedLogError):  # one log line names all of these partitions
             logger.error("%s: opening the log failed, and the partition is offline: %s", topic_partition, error)
         self._hosted.failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
-        if _may_get_better(error):
+        if _may_succeed_later(error):
             self._retryable.add(topic_partition)
             self._became_retryable.set()
 
@@ -214,7 +214,7 @@ class PartitionOpener:
             self._hosted.isr_changed(partition)
         return changed
 
-    # -- trying again
+    # -- retries
 
     async def retry_offline(self) -> None:
         """Retry opening logs that failed because of a full disk or too many open files, until cancelled.
@@ -273,7 +273,7 @@ class PartitionOpener:
         if gone:
             logger.error("no data directory has a log of %s; %s", named, _way_out(gone))
         elif not self._inherited:
-            logger.warning("no data directory has a usable log of %s; they begin anew unless a log is damaged", named)
+            logger.warning("no data directory has a usable log of %s; they start empty unless a log is damaged", named)
 
     def _gone_directory(self, state: PartitionImage | None) -> UUID | None:
         """Return the data directory of a replica according to the metadata if this broker does not have it."""
@@ -299,7 +299,7 @@ class PartitionOpener:
 
         The controller would count its records as present, and they may be the only ones. As with replicas out of sync,
         no broker may lead that partition unless the topic allows unclean elections. A replica that could not be
-        elected anyway begins anew, and copies its leader.
+        elected anyway starts empty, and copies its leader.
         """
         directory = self._gone_directory(state)
         if directory is None or config.unclean_leader_election_enable:
@@ -321,9 +321,9 @@ def _way_out(gone: Iterable[UUID]) -> str:
     )
 
 
-def _may_get_better(error: Exception) -> bool:
+def _may_succeed_later(error: Exception) -> bool:
     """Whether opening the log may succeed later."""
     if isinstance(error, MissedLogError):
         return True
     cause = error if isinstance(error, OSError) else error.__cause__
-    return isinstance(cause, OSError) and gets_better(cause)
+    return isinstance(cause, OSError) and is_temporary(cause)

@@ -71,7 +71,7 @@ class ReplicaReader:
     Args:
         partition: returns a hosted partition or raises; see `PartitionOpener.partition`.
         image: returns the newest metadata that was applied.
-        quota: limits what followers that are not in sync get.
+        quota: limits the bytes for followers that are not in sync.
         selector: chooses the replica that a consumer reads from; None for the leader always.
     """
 

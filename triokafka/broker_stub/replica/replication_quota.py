@@ -9,9 +9,10 @@ once, then nothing until the window has forgotten them. A token bucket with the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.image import ConfigResource, MetadataImage
 from triokafka.broker_stub.quota_rate import QuotaRate
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.metrics.quota import Quota
@@ -38,13 +39,18 @@ class ReplicationQuota:
         self.rate = _NO_LIMIT
         self._side = side
         self._node_id = node_id
+        self._listed: dict[str, str] = {}
         self._topics: dict[str, frozenset[int] | None] = {}  # None: all partitions
         self._measured = QuotaRate(MetricConfig(samples=windows, window_seconds=window_seconds))
         self._bucket = TokenBucket()
         self._burst = MetricConfig(samples=1, window_seconds=window_seconds)
 
-    def configure(self, image: MetadataImage) -> None:
-        """Take the rate and the throttled replicas from the metadata."""
+    def configure(self, image: MetadataImage, changed: Iterable[ConfigResource] | None = None) -> None:
+        """Take the rate and the throttled replicas from the metadata.
+
+        ``changed`` has the resources whose configuration may differ from that of the last call; by default, all have
+        one now, and none had before.
+        """
         name = f"{self._side}.replication.throttled."
         before, self.rate = self.rate, _NO_LIMIT
         for broker_id in (self._node_id, None):
@@ -55,22 +61,28 @@ class ReplicationQuota:
         if self.rate != before:
             self._bucket = TokenBucket()
             self._burst = self._burst.with_quota(Quota.upper_bound(self.rate) if self.rate < _NO_LIMIT else None)
-        self._topics = {}
-        for (kind, topic), configs in image.configs.items():
-            text = configs.get(f"{name}replicas", "") if kind == ConfigResourceType.TOPIC else ""
-            if text.strip():
-                self._topics[topic] = _partitions(text, self._node_id)
+        for kind, topic in image.configs if changed is None else changed:
+            if kind == ConfigResourceType.TOPIC:
+                self._topics.pop(topic, None)
+                text = image.topic_configs(topic).get(f"{name}replicas", "")
+                if text.strip():
+                    self._listed[topic] = text
+                else:
+                    self._listed.pop(topic, None)
 
     @property
     def is_limited(self) -> bool:
         """Whether there is a limit for any partition."""
-        return self.rate < _NO_LIMIT and bool(self._topics)
+        return self.rate < _NO_LIMIT and bool(self._listed)
 
     def applies_to(self, topic_partition: TopicPartition) -> bool:
         """Whether this broker's replica is among the throttled ones."""
-        if not self.is_limited or topic_partition.topic not in self._topics:
+        topic = topic_partition.topic
+        if not self.is_limited or topic not in self._listed:
             return False
-        partitions = self._topics[topic_partition.topic]
+        if topic not in self._topics:  # the list may be long: it is read at its first use
+            self._topics[topic] = _partitions(self._listed[topic], self._node_id)
+        partitions = self._topics[topic]
         return partitions is None or topic_partition.partition in partitions
 
     def record(self, topic_partition: TopicPartition, size: int, now: float) -> None:

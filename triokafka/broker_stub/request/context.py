@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.faults.faults import Faults
@@ -17,7 +17,7 @@ from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.quotas import QuotaKind
-from triokafka.broker_stub.request.services import BrokerServices, ControllerServices
+from triokafka.broker_stub.request.services import BrokerServices, ControllerServices, Services
 from triokafka.errors import IllegalStateError, ThrottlingQuotaExceededError
 from triokafka.protocol.api import API_NAMES
 from triokafka.protocol.frames import RequestHeader
@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # imported when the first group or transactional id is used: 
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class RequestContext:
@@ -39,9 +41,10 @@ class RequestContext:
     size in bytes, header included.
 
     A handler that finds a quota exceeded sets ``throttle_ms``: the response carries it, and the broker does not read
-    from the connection for as long. ``parked_seconds`` is the time that the request waited; where ``counts_time`` is
-    False, all of its time may have been waiting. ``follower`` marks a fetch of another broker. A handler that may
-    answer for very many partitions, groups or keys counts them in ``items``.
+    from the connection for as long. ``parked_seconds`` is the time that the request waited. With ``counts_waits``, the
+    dispatcher counts all waits of the handler; otherwise `park` and `without_slot` count theirs. ``follower`` marks a
+    fetch of another broker. A handler that may answer for very many partitions, groups or keys counts them in
+    ``items``.
 
     ``token_authenticated`` says that the client used a delegation token, and ``forwarded`` that the request came in an
     Envelope.
@@ -51,7 +54,7 @@ class RequestContext:
     """
 
     header: RequestHeader
-    services: BrokerServices
+    services: Services
     principal: str
     listener: str
     peer: tuple[str, int]
@@ -60,7 +63,7 @@ class RequestContext:
     size: int = 0
     throttle_ms: int = 0
     parked_seconds: float = 0.0
-    counts_time: bool = True
+    counts_waits: bool = False
     received_at: float = 0.0
     follower: bool = False
     items: int = 0
@@ -102,13 +105,25 @@ class RequestContext:
         return self.services.metadata
 
     @property
+    def broker(self) -> BrokerServices:
+        """The parts of the broker that serves this listener.
+
+        Raises:
+            IllegalStateError: a controller serves it. The handlers of the broker's own APIs are not in its table.
+        """
+        services = self.services
+        if not isinstance(services, BrokerServices):
+            raise IllegalStateError(f"the listener {self.listener} belongs to a controller")
+        return services
+
+    @property
     def controller(self) -> ControllerServices:
         """The parts of the controller that serves this listener.
 
         Raises:
             IllegalStateError: a broker serves it. The handlers of the controller's own APIs are not in its table.
         """
-        services: object = self.services
+        services = self.services
         if not isinstance(services, ControllerServices):
             raise IllegalStateError(f"the listener {self.listener} belongs to a broker")
         return services
@@ -116,33 +131,32 @@ class RequestContext:
     @property
     def is_on_controller(self) -> bool:
         """Whether a controller serves the listener."""
-        services: object = self.services
-        return isinstance(services, ControllerServices)
+        return isinstance(self.services, ControllerServices)
 
     @property
     def replicas(self) -> ReplicaManager:
         """The partitions that this broker hosts."""
-        return self.services.replicas
+        return self.broker.replicas
 
     @property
     def logs(self) -> LogManager:
         """The logs in this broker's data directories."""
-        return self.services.logs
+        return self.broker.logs
 
     @property
     def groups(self) -> GroupCoordinator:
         """The groups that this broker coordinates."""
-        return self.services.groups.coordinator
+        return self.broker.groups.coordinator
 
     @property
     def transactions(self) -> TransactionCoordinator:
         """The transactional ids that this broker coordinates."""
-        return self.services.transactions.coordinator
+        return self.broker.transactions.coordinator
 
     @property
     def topic_creation(self) -> AutoTopicCreation:
         """Automatic creation of topics."""
-        return self.services.topic_creation
+        return self.broker.topic_creation
 
     @property
     def faults(self) -> Faults:
@@ -253,11 +267,23 @@ class RequestContext:
         yield
         if self.slot is not None:
             await self.slot.resume()
-        self.parked_seconds += self.world.now() - parked_at
+        self._count_wait(parked_at)
 
     async def park(self, operation: DelayedOperation) -> None:
         """Wait until a delayed operation is complete, without holding a handler slot."""
         self.yield_slot()
         parked_at = self.world.now()
         await operation.wait()
-        self.parked_seconds += self.world.now() - parked_at
+        self._count_wait(parked_at)
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a function in a thread, whose time counts as work on the request."""
+        began_at = self.world.now()
+        result = await self.world.run_in_thread(function, *args)
+        if self.counts_waits:
+            self.parked_seconds -= self.world.now() - began_at
+        return result
+
+    def _count_wait(self, since: float) -> None:
+        if not self.counts_waits:
+            self.parked_seconds += self.world.now() - since

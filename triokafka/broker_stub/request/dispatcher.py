@@ -1,7 +1,7 @@
 """The dispatcher: from a request frame to an encoded response.
 
-The dispatcher decodes the frame, refuses unsupported versions, authorizes the request, runs the handler, turns an
-exception into the API's error response, encodes the response, and records metrics. It never touches sockets.
+The dispatcher decodes the frame, refuses unsupported versions, has the handler run (`handler_call`), encodes the
+response, and records metrics. It never touches sockets.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from typing import Any, Final
 import trio
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import denial
-from triokafka.broker_stub.faults.faults import INJECTED
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.deferred_response import DeferredResponse
 from triokafka.broker_stub.request.error_counts import Counter, error_counter
 from triokafka.broker_stub.request.error_messages import cut_error_messages
-from triokafka.broker_stub.request.faulty_items import FaultyItems
+from triokafka.broker_stub.request.handler_call import run_handler
 from triokafka.broker_stub.request.handler_slots import Slot
+from triokafka.broker_stub.request.large_requests import LARGE_BYTES, LargeRequests
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.broker_stub.request.request_memory import RequestMemory
@@ -32,39 +31,30 @@ from triokafka.broker_stub.request.request_metrics import (
     log_request,
     requests_logger,
 )
-from triokafka.broker_stub.request.services import BrokerServices, EnvelopeArrival
-from triokafka.errors import BrokerResponseError, ProtocolError
+from triokafka.broker_stub.request.services import EnvelopeArrival, Services
+from triokafka.errors import ProtocolError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.compiler import carries_records
 from triokafka.protocol.frames import SIZE_BYTES, RequestHeader, decode_request_header, encode_response
-from triokafka.protocol.message import MOST_MEMORY, Request, Response
+from triokafka.protocol.message import Response
 from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.protocol.templates import FilledAnswer
+from triokafka.security.acl import AclOperation
 from triokafka.structs import Buffer
 from triokafka.world import FileSlice
 
 logger = logging.getLogger(__name__)
 
 API_VERSIONS_KEY: Final = 18
-UNKNOWN_SERVER_ERROR: Final = -1
 _PRODUCE_KEY: Final = 0
 _FETCH_KEY: Final = 1
-_LARGE_BYTES: Final = 131_072
-"""A thread decodes larger requests and encodes their responses, since that takes tens of milliseconds or more."""
-_LITTLE_MEMORY: Final = 262_144
-"""The event loop decodes a large request with records if its other elements take at most this much memory."""
-_DECODING_SECONDS: Final = 30
-"""Timeout of a large request that waits for memory to be decoded."""
 _MANY_ITEMS: Final = 1_000
 """A thread encodes responses with more items, whatever the size of the request."""
-_DECODED_TIMES: Final = 4
-"""Limit of the decoded form of a request as a multiple of ``socket.request.max.bytes``, without the frame itself."""
 _NOT_ACTIVE: Final = frozenset({errors.NotControllerError.code, errors.NotLeaderForPartitionError.code})
 """Errors of forwarded requests with which a node says that another one is the active controller, which leads the
 quorum: the second one is that of DescribeQuorum, AddRaftVoter and RemoveRaftVoter."""
-_FAULTS_BY_ITEM: Final = (0, 1, 2)  # the handlers of Produce, Fetch and ListOffsets check each partition
 
 
 @dataclass(slots=True)
@@ -98,26 +88,27 @@ class Dispatcher:
     """Answers the requests of all connections.
 
     Args:
-        services: the parts of the broker that handlers use.
+        services: the parts of the broker, or of the controller, that handlers use.
         handlers: the served APIs by key.
         memory: bounds the memory of requests that are decoded at the same time.
     """
 
     def __init__(
         self,
-        services: BrokerServices,
+        services: Services,
         handlers: Mapping[int, Handler[Any, Any]],
         memory: RequestMemory,
     ) -> None:
         self.services = services
         self.handlers = handlers
-        self._memory = memory
+        self._large_requests = LargeRequests(services.world, services.config, memory)
         self._world = services.world
         self._client_quotas = services.quotas
         self._faults = services.faults
         self.metrics = RequestMetrics()
         self._apis: dict[int, _Api] = {}
-        self._decoding = trio.Semaphore(1)
+        # Threads hold the interpreter in turns: with one for each large response, the event loop had few.
+        self._encoding = trio.Semaphore(1)
 
     @property
     def busy_seconds(self) -> float:
@@ -167,6 +158,7 @@ class Dispatcher:
         now = self._world.now() if started_at is None else started_at
         request: Any
         handler: Handler[Any, Any] | None
+        waited = 0.0
         known = repeated.read(frame) if repeated is not None else None
         if known is not None:
             header, request = known.header, known.request
@@ -176,8 +168,8 @@ class Dispatcher:
                 header, handler = self._route(frame)
                 if handler is None:
                     return self._refuse_api_versions(header, now)
-                if len(frame) > _LARGE_BYTES:
-                    request, memory = await self._decode_large(handler, frame, header, slot)
+                if len(frame) > LARGE_BYTES:
+                    request, memory, waited = await self._large_requests.decode(handler, frame, header, slot)
                     if charge is not None:
                         charge(memory)
                 else:
@@ -199,65 +191,28 @@ class Dispatcher:
             received_at=now if received_at is None else received_at,
             let_go=let_go,
             known=known,
+            parked_seconds=waited,
+            counts_waits=handler.counts_waits,
         )
         del frame  # only the request refers to its records now
         if handler.waits:
             slot.release()
-            context.counts_time = False
         if header.api_key == _FETCH_KEY:
             context.follower = _is_follower(request)
         if self._faults.armed and not context.follower:  # faults are for clients
             return await self._dispatch_faulty(handler, request, context)
         if may_defer and header.api_key == _PRODUCE_KEY and not self._limits_producers:
-            found = await self._work(handler, request, context, faulty=False, may_defer=True)
+            found = await run_handler(handler, request, context, faulty=False, may_defer=True)
             if isinstance(found, DeferredResponse):
                 return Answer(done_at=self._world.now(), context=context, deferred=found)
             response = found
         else:
             response = await self._answer(handler, request, context, faulty=False)
-        large = context.size > _LARGE_BYTES or context.items > _MANY_ITEMS
-        if large and isinstance(response, Response) and not carries_records(type(response)):
+        if isinstance(response, Response) and (
+            context.items > _MANY_ITEMS or (context.size > LARGE_BYTES and not carries_records(type(response)))
+        ):
             return await self._finish_aside(response, context)
         return self._finish(response, context)
-
-    async def _decode_large(
-        self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, slot: Slot
-    ) -> tuple[Any, int]:
-        """Decode a large request in bounded memory; return it and the memory that its elements take.
-
-        The event loop decodes requests that consist mostly of records. A thread decodes all others, one at a time,
-        since each holds the interpreter for long. Waits while the decoded requests in progress take too much memory.
-        """
-        if handler.carries_records:
-            try:
-                return _decode(handler, frame, header, _LITTLE_MEMORY)
-            except ProtocolError:
-                pass  # malformed, or of many elements
-        slot.release()  # small requests can run meanwhile
-        found = await self._decode_in_turn(handler, frame, header)
-        await slot.resume()
-        return found
-
-    async def _decode_in_turn(
-        self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader
-    ) -> tuple[Any, int]:
-        world, memory = self._world, self._memory
-        most = memory.decoded_limit
-        max_memory = max(
-            _DECODED_TIMES * self.services.config.current.socket_request_max_bytes, _LARGE_BYTES * MOST_MEMORY
-        )
-        if not most:
-            async with self._decoding:
-                return await world.run_in_thread(_decode, handler, frame, header, max_memory)
-        with trio.move_on_after(_DECODING_SECONDS):
-            async with self._decoding:
-                while memory.added > most:
-                    await memory.wait_for_release()
-                return await world.run_in_thread(_decode, handler, frame, header, min(most, max_memory))
-        raise CloseConnectionError(
-            f"a request of {len(frame)} bytes waited {_DECODING_SECONDS} s for memory to be decoded, which other large "
-            "requests hold (queued.max.request.bytes); send smaller requests, or raise the limit"
-        )
 
     @property
     def _limits_producers(self) -> bool:
@@ -284,7 +239,8 @@ class Dispatcher:
         answer, world, header = self._finish(response, context, aside=True), self._world, context.header
         api = self._apis[header.api_key]
         counts: dict[int, int] = {}
-        answer.parts = await world.run_in_thread(_count_and_encode, api.count_errors, counts, response, header)
+        async with self._encoding:
+            answer.parts = await world.run_in_thread(_count_and_encode, api.count_errors, counts, response, header)
         seen = api.metrics.errors
         for code, times in counts.items():
             seen[code] = seen.get(code, 0) + times
@@ -361,10 +317,7 @@ class Dispatcher:
         if context is None:
             return
         worked = answer.done_at - context.now
-        # A request without a slot spends almost all of its time waiting.
-        remote = context.parked_seconds if context.counts_time else worked
-        if remote > worked:
-            remote = worked
+        remote = min(max(context.parked_seconds, 0.0), worked)
         throttle = answer.throttle_ms / 1000
         times: Times = (
             context.now - context.received_at,
@@ -389,8 +342,8 @@ class Dispatcher:
     ) -> Answer:
         """Apply the quotas, count errors and encode the response; with ``aside`` the caller does the latter two."""
         world, header = self._world, context.header
-        if self._client_quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
-            busy = world.now() - context.now - context.parked_seconds
+        if self._client_quotas.limits(QuotaKind.REQUEST) and response is not None and not self._is_of_node(context):
+            busy = max(world.now() - context.now - context.parked_seconds, 0.0)
             context.count_towards(QuotaKind.REQUEST, busy * 100)
         throttle_ms = context.throttle_ms
         if response is None:
@@ -436,6 +389,12 @@ class Dispatcher:
         answer.delay_ms = fault.answer_delay_ms
         return answer
 
+    def _is_of_node(self, context: RequestContext) -> bool:
+        """Whether a node of the cluster sent the request. Such requests have no quota."""
+        nodes_since = self._apis[context.header.api_key].handler.nodes_since
+        claims = context.follower or (nodes_since is not None and context.version >= nodes_since)
+        return claims and not context.denied_for_cluster(AclOperation.CLUSTER_ACTION, audit=False)
+
     def _route(self, frame: Buffer) -> tuple[RequestHeader, Handler[Any, Any] | None]:
         """Return header and handler of a frame; the handler is None for ApiVersions in an unknown version."""
         header = decode_request_header(frame)
@@ -464,65 +423,9 @@ class Dispatcher:
     async def _answer(
         self, handler: Handler[Any, Any], request: Any, context: RequestContext, *, faulty: bool
     ) -> Response | FilledAnswer | None:
-        response = await self._work(handler, request, context, faulty=faulty)
+        response = await run_handler(handler, request, context, faulty=faulty)
         assert not isinstance(response, DeferredResponse)
         return response
-
-    async def _work(
-        self,
-        handler: Handler[Any, Any],
-        request: Any,
-        context: RequestContext,
-        *,
-        faulty: bool,
-        may_defer: bool = False,
-    ) -> Response | FilledAnswer | DeferredResponse | None:
-        try:
-            if not self.services.allows_all:
-                _authorize(handler, request, context)
-            if faulty and handler.api_key not in _FAULTS_BY_ITEM:
-                return await self._answer_with_faulty_items(handler, request, context)
-            response: Response | FilledAnswer | DeferredResponse | None = await handler.function(request, context)
-            if type(response) is DeferredResponse and not may_defer:
-                await context.park(response.operation)
-                return response.finish()
-            return response
-        except BrokerResponseError as error:
-            return _error_response(handler, request, context, error.code, str(error))
-        except CloseConnectionError:
-            raise
-        except Exception as error:
-            logger.exception("%s from %s:%d failed", type(request).__name__, *context.peer)
-            return _error_response(handler, request, context, UNKNOWN_SERVER_ERROR, str(error))
-
-    async def _answer_with_faulty_items(
-        self, handler: Handler[Any, Any], request: Any, context: RequestContext
-    ) -> Response | None:
-        """Apply armed faults to the whole request or to some of its items."""
-        faults = self._faults
-        faults.check(handler.api_key)
-        group = getattr(request, "group_id", None)
-        fault = faults.for_named(handler.api_key, None, None, group) if group else None
-        if fault is not None:
-            raise fault.error(INJECTED)
-        items = FaultyItems(faults, handler, context)
-        items.take_out(request)
-        response: Response | None = await handler.function(request, context)
-        items.put_in(response)
-        return response
-
-
-def _decode(
-    handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, max_memory: int
-) -> tuple[Request[Any], int]:
-    found: tuple[Request[Any], int] = handler.request_type.decode_within(
-        frame,
-        header.api_version,
-        header.size,
-        max_memory=max_memory,
-        prefix=not handler.carries_records,
-    )
-    return found
 
 
 def _encode(response: Response, header: RequestHeader) -> list[Buffer]:
@@ -554,33 +457,3 @@ def _count_and_encode(
 
 def _is_follower(request: FetchRequest) -> bool:
     return request.replica_id >= 0 or request.replica_state.replica_id >= 0
-
-
-def _authorize(handler: Handler[Any, Any], request: Any, context: RequestContext) -> None:
-    """Check the accesses whose denial refuses the whole request. The handler checks single items."""
-    for access in handler.accesses:
-        if access.per_item:
-            continue
-        for name in access.names(request):
-            if context.denied(access.operation, access.resource_type, name):
-                raise denial(access.resource_type)(f"{context.principal} may not {access.operation.name} {name}")
-
-
-def _error_response(
-    handler: Handler[Any, Any], request: Any, context: RequestContext, code: int, message: str
-) -> Response | None:
-    """Return the API's response for an error of the whole request."""
-    if handler.on_error is not None:
-        response: Response | None = handler.on_error(request, context, code, message)
-        if response is not None:
-            return response
-    else:
-        response_type = handler.request_type.response_type
-        if hasattr(response_type, "error_code"):
-            fields: dict[str, Any] = {"error_code": code}
-            if hasattr(response_type, "error_message"):
-                fields["error_message"] = message
-            failed: Response = response_type(**fields)
-            return failed
-    name = handler.request_type.__name__
-    raise CloseConnectionError(f"{name} failed with error {code} ({message}), which its response cannot contain")

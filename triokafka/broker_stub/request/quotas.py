@@ -66,6 +66,9 @@ class ClientQuotas:
         self._limited: frozenset[QuotaKind] = frozenset()
         self._found: dict[tuple[QuotaKind, str, str], tuple[float, tuple[QuotaKind, str, str]] | None] = {}
         self._usage: dict[tuple[QuotaKind, str, str], QuotaUsage] = {}
+        # The sizes at which clients without recent usage are forgotten: when twice as many are known as after the last
+        # time, so that a client costs no look at all others.
+        self._most_buckets = self._most_usages = _MANY
 
     def __len__(self) -> int:
         return len(self._usage)
@@ -137,8 +140,9 @@ class ClientQuotas:
     def _bucket(self, key: tuple[QuotaKind, str, str], rate: float, now: float) -> tuple[TokenBucket, MetricConfig]:
         """Return the token bucket of clients, full if it is new, and its configuration with the present quota."""
         bucket, config = self._buckets.get(key, (None, self._mutation_config))
-        if bucket is None and len(self._buckets) >= _MANY:
+        if bucket is None and len(self._buckets) >= self._most_buckets:
             self._buckets = {k: kept for k, kept in self._buckets.items() if not _is_full(*kept, now)}
+            self._most_buckets = max(_MANY, 2 * len(self._buckets))
         if bucket is None or config.quota is None or config.quota.bound != rate:
             config = config.with_quota(Quota.upper_bound(rate))
             bucket = bucket or TokenBucket()
@@ -148,8 +152,9 @@ class ClientQuotas:
     def _used(self, key: tuple[QuotaKind, str, str], limit: float, now: float) -> QuotaUsage:
         usage = self._usage.get(key)
         if usage is None:
-            if len(self._usage) >= _MANY:
+            if len(self._usage) >= self._most_usages:
                 self._usage = {known: used for known, used in self._usage.items() if not used.is_over(now)}
+                self._most_usages = max(_MANY, 2 * len(self._usage))
             usage = self._usage[key] = QuotaUsage(self._config, limit)
         else:
             usage.set_limit(limit)

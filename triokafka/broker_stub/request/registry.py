@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
@@ -16,9 +16,12 @@ from triokafka.errors import KafkaError
 from triokafka.protocol.compiler import carries_records
 from triokafka.protocol.message import Request, Response
 from triokafka.protocol.templates import FilledAnswer
+from triokafka.security.acl import AclOperation
 from triokafka.structs import Buffer
 
 RequestT = TypeVar("RequestT", bound=Request[Any])
+_FREQUENT: Final = (0, 1)
+"""Produce and Fetch."""
 ResponseT = TypeVar("ResponseT", bound=Response | FilledAnswer | DeferredResponse | None)
 
 
@@ -35,6 +38,10 @@ class Handler(Generic[RequestT, ResponseT]):
 
     The handler serves ``versions``; ApiVersions reports ``advertised``. ``waits`` marks a handler that waits for other
     clients or for a timer and therefore holds no slot.
+
+    ``counts_waits`` says that the dispatcher tells the handler's work from its waits. Produce and Fetch are too
+    frequent for that, and count the waits that they know. ``nodes_since`` is the first version that only nodes of the
+    cluster send, which quotas of request time exempt.
     """
 
     request_type: type[RequestT]
@@ -44,13 +51,20 @@ class Handler(Generic[RequestT, ResponseT]):
     accesses: tuple[Access, ...] = ()
     waits: bool = False
     on_error: OnError[RequestT] | None = None
+    nodes_since: int | None = None
     decode: Callable[[Buffer, int, int], RequestT] = field(init=False)
     carries_records: bool = field(init=False)
+    counts_waits: bool = field(init=False)
 
     def __post_init__(self) -> None:
         # librdkafka's Metadata request for all topics has three extra bytes, which Kafka ignores.
         self.carries_records = carries_records(self.request_type)
         self.decode = self.request_type.decode if self.carries_records else self.request_type.decode_prefix
+        self.counts_waits = self.waits or self.api_key not in _FREQUENT
+        if self.nodes_since is None and any(
+            access.operation is AclOperation.CLUSTER_ACTION and not access.per_item for access in self.accesses
+        ):
+            self.nodes_since = 0
 
     @property
     def api_key(self) -> int:
@@ -77,6 +91,7 @@ class Registration(Generic[RequestT]):
     accesses: tuple[Access, ...]
     waits: bool
     on_error: OnError[RequestT] | None
+    nodes_since: int | None
 
     def __call__(
         self, function: Callable[[RequestT, RequestContext], Awaitable[ResponseT]]
@@ -90,6 +105,7 @@ class Registration(Generic[RequestT]):
             accesses=self.accesses,
             waits=self.waits,
             on_error=self.on_error,
+            nodes_since=self.nodes_since,
         )
 
 
@@ -101,6 +117,7 @@ def handles(
     accesses: Iterable[Access] = (),
     waits: bool = False,
     on_error: OnError[RequestT] | None = None,
+    nodes_since: int | None = None,
 ) -> Registration[RequestT]:
     """Register a coroutine as the handler of an API.
 
@@ -111,7 +128,15 @@ def handles(
         waits: the handler may wait for other clients or a timer (a rebalance, for example), and runs without a slot.
         on_error: builds the response for an error of the whole request from request, context, code and message, for
             APIs whose response has no top-level error code. If it returns None, the broker closes the connection.
+        nodes_since: the first version that only nodes of the cluster send. For requests that need ClusterAction on the
+            cluster, it is 0.
     """
     return Registration(
-        request_type, versions, versions if advertised is None else advertised, tuple(accesses), waits, on_error
+        request_type=request_type,
+        versions=versions,
+        advertised=versions if advertised is None else advertised,
+        accesses=tuple(accesses),
+        waits=waits,
+        on_error=on_error,
+        nodes_since=nodes_since,
     )

@@ -40,11 +40,10 @@ if TYPE_CHECKING:  # imported when first used: a broker starts without them
 
 
 @dataclass(slots=True, kw_only=True)
-class BrokerServices:
-    """The parts of one broker that its dispatcher and API handlers use.
+class Services:
+    """The parts that the handlers of every listener use, on a broker and on a controller.
 
-    ``cluster_id``, ``fetch_sessions`` and ``partition_markers`` are functions: the cluster's id is known once the
-    metadata log was read, and the others are imported with the first request that needs them. ``advertised`` has the
+    ``cluster_id`` is a function: the cluster's id is known once the metadata log was read. ``advertised`` has the
     versions that ApiVersions reports, by API key. ``allows_all`` is True without access control, which makes
     `RequestContext.denied` fast.
     """
@@ -56,6 +55,28 @@ class BrokerServices:
     metadata: MetadataCache
     configuration: EffectiveConfiguration
     gateway: ControllerGateway
+    quotas: ClientQuotas
+    authorizer: Authorizer
+    faults: Faults
+    advertised: Mapping[int, range]
+    audit: AuthorizationAudit = field(init=False)
+    allows_all: bool = field(init=False)
+    telemetry: ClientTelemetry = field(init=False, default_factory=ClientTelemetry)
+
+    def __post_init__(self) -> None:
+        self.allows_all = isinstance(self.authorizer, AllowAll)
+        self.audit = AuthorizationAudit(self.world.now)
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerServices(Services):
+    """The parts that only the handlers of a broker's listeners use.
+
+    ``fetch_sessions`` and ``partition_markers`` are functions: they are imported with the first request that needs
+    them. ``check_stores`` checks that the listeners could use the key stores and trust stores of a configuration; None
+    without TLS. ``telemetry_reader`` is held while a thread reads a push of a client.
+    """
+
     replicas: ReplicaManager
     logs: LogManager
     prevalidation_slots: PrevalidationSlots
@@ -65,25 +86,10 @@ class BrokerServices:
     transaction_verifier: TransactionVerifier
     partition_markers: Callable[[], PartitionMarkers]
     coordinators: CoordinatorRegistry
-    quotas: ClientQuotas
     producer_ids: ProducerIds
     topic_creation: AutoTopicCreation
-    authorizer: Authorizer
-    faults: Faults
-    advertised: Mapping[int, range]
     check_stores: Callable[[BrokerConfig], None] | None = None
-    """Checks that the listeners could use the key stores and trust stores of a configuration; None without TLS."""
-    audit: AuthorizationAudit = field(init=False)
-    allows_all: bool = field(init=False)
-    telemetry: ClientTelemetry = field(init=False)
-    telemetry_reader: trio.Lock = field(init=False)
-    """Held while a thread reads a push of a client."""
-
-    def __post_init__(self) -> None:
-        self.allows_all = isinstance(self.authorizer, AllowAll)
-        self.audit = AuthorizationAudit(self.world.now)
-        self.telemetry = ClientTelemetry()
-        self.telemetry_reader = trio.Lock()
+    telemetry_reader: trio.Lock = field(init=False, default_factory=trio.Lock)
 
 
 class EnvelopeArrival(Protocol):
@@ -111,32 +117,12 @@ class EnvelopeArrival(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class ControllerServices:
-    """The parts of a controller that its dispatcher and API handlers use.
+class ControllerServices(Services):
+    """The parts that only the handlers of a controller's listeners use.
 
-    The handlers of administrative requests serve both kinds of listeners. They use the parts whose names are those of
-    `BrokerServices`. ``quorum`` returns the node's client of the metadata quorum, which exists once the node has opened
-    its metadata log. ``answer_envelope`` answers the requests that brokers forward.
+    ``quorum`` returns the node's client of the metadata quorum, which exists once the node has opened its metadata log.
+    ``answer_envelope`` answers the requests that brokers forward.
     """
 
-    node_id: int
-    world: World
-    config: DynamicBrokerConfig
-    cluster_id: Callable[[], str]
-    metadata: MetadataCache
-    configuration: EffectiveConfiguration
-    gateway: ControllerGateway
-    quotas: ClientQuotas
-    authorizer: Authorizer
-    faults: Faults
-    advertised: Mapping[int, range]
-    audit: AuthorizationAudit = field(init=False)
     quorum: Callable[[], RaftClient]
     answer_envelope: Callable[[EnvelopeRequest, EnvelopeArrival], Awaitable[EnvelopeResponse]]
-    allows_all: bool = field(init=False)
-    telemetry: ClientTelemetry = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.allows_all = isinstance(self.authorizer, AllowAll)
-        self.audit = AuthorizationAudit(self.world.now)
-        self.telemetry = ClientTelemetry()

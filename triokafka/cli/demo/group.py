@@ -61,7 +61,7 @@ class GroupLog:
                 self._give_up(at, partition)
 
     def killed(self, at: float, member: str) -> None:
-        """Record that a member has ended and that nobody handles its partitions."""
+        """Record that a member has ended and that no member handles its partitions."""
         self.revoked(at, member, list(self._owners))
 
     def _give_up(self, at: float, partition: int) -> None:

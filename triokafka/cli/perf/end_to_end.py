@@ -152,7 +152,7 @@ async def _create(admin: Any, topic: str) -> None:
 
 
 async def _assign(consumer: Any, topic: str) -> None:
-    """Assign all partitions, and wait until the consumer stands at their ends."""
+    """Assign all partitions, and wait until the consumer has reached their ends."""
     from triokafka.structs import TopicPartition
 
     partitions = [TopicPartition(topic, number) for number in await consumer.partitions_for_topic(topic) or (0,)]

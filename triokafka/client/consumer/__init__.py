@@ -6,7 +6,8 @@ from triokafka.client.consumer.batches import Batches, FetchedBatch
 from triokafka.client.consumer.consumer import Consumer
 from triokafka.client.consumer.deserialization import UndeserializedBytes
 from triokafka.client.consumer.health import ConsumerHealth, PartitionHealth
-from triokafka.client.consumer.listener import ConsumerInterceptor, ConsumerRebalanceListener
+from triokafka.client.consumer.interceptors import ConsumerInterceptor
+from triokafka.client.consumer.rebalance_listener import ConsumerRebalanceListener
 from triokafka.client.consumer.subscription import SubscriptionPattern
 
 __all__ = [

@@ -15,7 +15,7 @@ import trio
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
-from triokafka.client.consumer.listener import intercept_commit
+from triokafka.client.consumer.interceptors import intercept_commit
 from triokafka.client.consumer.membership.group_membership import GroupMembership
 from triokafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError, StaleMemberEpochError
 from triokafka.hooks import HookChain

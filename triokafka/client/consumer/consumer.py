@@ -22,7 +22,7 @@ from triokafka.client.consumer.arguments import checked_limit, checked_offset, c
 from triokafka.client.consumer.batches import Batches, FetchedBatch
 from triokafka.client.consumer.engine import Engine
 from triokafka.client.consumer.health import ConsumerHealth, take_health, take_metrics
-from triokafka.client.consumer.listener import Records
+from triokafka.client.consumer.interceptors import Records
 from triokafka.client.consumer.lookups import Lookups
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionPattern
 from triokafka.client.keywords import ConsumerKeywords

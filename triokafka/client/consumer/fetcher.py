@@ -137,12 +137,12 @@ class Fetcher:
                 if node_id < 0:
                     self._network.request_metadata_update()
                     why = LeaderNotAvailableError(f"{partition} has no leader now")
-                    self._stands_still(partition, state, why, leaderless=True)
+                    self._note_no_progress(partition, state, why, leaderless=True)
                 elif node_id not in self._served:
                     self._served[node_id] = FetchSessionHandler()
                     self._tasks.start(self._serve, node_id, name=f"kafka fetcher for broker {node_id}")
 
-    def _stands_still(
+    def _note_no_progress(
         self, partition: TopicPartition, state: PartitionState, why: KafkaError, *, leaderless: bool = False
     ) -> None:
         """Note that a partition brings nothing, although no request fails: the user gets an error if that continues."""
@@ -332,7 +332,7 @@ class Fetcher:
                 self._goes_on(partition)
             elif room >= target.max_bytes:
                 where = f"from offset {target.fetch_offset} on, though the log ends at {end}"
-                self._stands_still(partition, state, KafkaError(f"the broker sends nothing {where}"))
+                self._note_no_progress(partition, state, KafkaError(f"the broker sends nothing {where}"))
             return False
         self._planner.served(partition)
         self.counters.bytes += len(records)
@@ -363,7 +363,7 @@ class Fetcher:
         if data.ends_before(target.fetch_offset) or (data.end is None and is_cut(records)):
             what = "batches before it" if data.end is not None else "a part of a batch"
             why = KafkaError(f"the broker sends only {what} from offset {target.fetch_offset} on")
-            self._stands_still(partition, state, why)
+            self._note_no_progress(partition, state, why)
             return False
         self._goes_on(partition)
         self.buffer.add(data)

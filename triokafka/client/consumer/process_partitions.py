@@ -12,7 +12,7 @@ import trio
 
 from triokafka.client.consumer.consumer import Consumer
 from triokafka.client.consumer.finished_prefix import FinishedPrefix
-from triokafka.client.consumer.listener import Records
+from triokafka.client.consumer.interceptors import Records
 from triokafka.client.consumer.rebalance.listener_calls import call_listener
 from triokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from triokafka.records import ConsumerRecord

@@ -128,12 +128,20 @@ class BatchOpener:
         return self._begin(queue, buffer, self._world.now())
 
     def next_queue(
-        self, full: PartitionQueue, known: TopicState | None, key: Buffer | None, value: Buffer | None, headers: Headers
+        self,
+        full: PartitionQueue,
+        known: TopicState | None,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+        *,
+        may_yield: bool = True,
     ) -> PartitionQueue | None:
         """Open a batch for a record that does not fit into the open batch of ``full``; return the batch's queue.
 
         With ``known`` the record goes to the sticky partition of that topic, which may change now. None when the caller
-        must wait or yield: then it calls `open_batch`. Raises the errors of `record_bytes` and ``check_usable``.
+        must wait, or (with ``may_yield``) yield: then it calls `open_batch`. Raises the errors of `record_bytes` and
+        ``check_usable``.
         """
         self._check_usable()
         if full.batches:
@@ -143,7 +151,7 @@ class BatchOpener:
         if queue.open is not None:
             return queue
         now = self._world.now()
-        if not self._wakeup.is_held and self._should_yield(now):  # the caller that holds the sender cannot yield
+        if may_yield and not self._wakeup.is_held and self._should_yield(now):  # a caller that holds the sender cannot
             return None
         size = self.record_bytes(queue, key, value, headers)
         buffer = self._pool.try_allocate(self._accumulator.buffer_size_for(queue.topic_partition.topic, size))

@@ -84,22 +84,45 @@ class BulkSender:
         columns = Columns(values, keys, partition, timestamp_ms, headers, wall_ms=self.wall_ms, as_objects=as_objects)
         if as_objects:
             return await _one_by_one(send_one, topic, columns, on_delivery)
+        self._check_common(topic, columns)
+        known = await self.topics.learn(topic, columns.partition, self.opener.give_up_at())
+        bulk = _Bulk(self, topic, columns, known, self._spreads(columns))
+        try:
+            while not bulk.fill():
+                await bulk.make_way()
+        except Exception as error:
+            raise bulk.explained(error) from error.__cause__
+        return bulk.deliveries
+
+    def send_nowait(
+        self, topic: str, values: Any, keys: Any, partition: Any, timestamp_ms: Any, headers: Any
+    ) -> Deliveries:
+        """Send the records before the first one that needs a wait or another check; see `Producer.send_many_nowait`."""
+        self._check_usable()
+        if self._needs_objects:
+            return Deliveries()
+        columns = Columns(values, keys, partition, timestamp_ms, headers, wall_ms=self.wall_ms, as_objects=False)
+        self._check_common(topic, columns)
+        known = self.topics.known_now(topic, columns.partition)
+        bulk = _Bulk(self, topic, columns, known, self._spreads(columns), may_yield=False)
+        try:
+            bulk.fill()
+        except Exception as error:
+            raise bulk.explained(error) from error.__cause__
+        return bulk.deliveries
+
+    def _check_common(self, topic: str, columns: Columns) -> None:
+        """Raise for arguments with which no record can be sent."""
         if columns.timestamp is not None or columns.same_headers != ():
             same = ProducerRecord(topic, headers=columns.same_headers, timestamp_ms=columns.timestamp)
             same = self.serializer.prepared(same)
-            self.serializer.serialize(same)  # raises for arguments with which no record can be sent
+            self.serializer.serialize(same)
             columns.same_headers = same.headers
-        known = await self.topics.learn(topic, columns.partition, self.opener.give_up_at())
-        by_key = keys is not None and not self._ignores_keys
-        spread = columns.partition is None and (columns.partitions is not None or by_key)
-        bulk = _Bulk(self, topic, columns, known, spread)
-        try:
-            await bulk.run()
-        except Exception as error:
-            again = _with_number(error, bulk.position, len(columns))
-            again.accepted = bulk.deliveries  # type: ignore[attr-defined]
-            raise again from error.__cause__
-        return bulk.deliveries
+
+    def _spreads(self, columns: Columns) -> bool:
+        """Return whether each record has its own partition."""
+        by_key = columns.keys is not None and not self._ignores_keys
+        return columns.partition is None and (columns.partitions is not None or by_key)
 
 
 async def _one_by_one(
@@ -131,7 +154,17 @@ class _Bulk:
     """One call. ``position`` is the first record that is in no batch yet. With ``spread`` each record has its own
     partition; without it all records go to one partition, or to the sticky ones."""
 
-    def __init__(self, sender: BulkSender, topic: str, columns: Columns, known: TopicState, spread: bool) -> None:
+    def __init__(
+        self,
+        sender: BulkSender,
+        topic: str,
+        columns: Columns,
+        known: TopicState,
+        spread: bool,
+        *,
+        may_yield: bool = True,
+    ) -> None:
+        self._may_yield = may_yield
         self.position = 0
         # The kernel fills these columns with the properties of each record, for its delivery.
         count = len(columns)
@@ -151,97 +184,129 @@ class _Bulk:
         self._opener = sender.opener
         self._wall_ms = sender.wall_ms
         self._now = sender.now
+        self._records: RecordColumns | None = None
+        self._queue = known.queues[0] if spread else known.queue_for(columns.partition, None, None)
+        self._batches: list[ProducerBatch | None] = []
+        self._appenders: list[RecordAppender | None] = []
+        self._has_failed = False
 
-    async def run(self) -> None:
-        """Send all."""
-        records = self._columns.records(self._key_sizes, self._value_sizes)
+    def fill(self) -> bool:
+        """Append records to batches. Return False before the end if the next one needs `make_way`."""
+        records = self._records
+        if records is None:
+            records = self._records = self._columns.records(self._key_sizes, self._value_sizes)
         if self._partitions is None:
-            await self._to_one_queue(records)
-        else:
-            await self._to_many_queues(records, self._partitions)
+            return self._fill_one(records)
+        return self._fill_many(records, self._partitions)
 
-    async def _to_one_queue(self, records: RecordColumns) -> None:
-        known, partition = self._known, self._columns.partition
+    async def make_way(self) -> None:
+        """Wait until there is a batch for the next record, or send it by itself if the kernel failed on it."""
+        if self._has_failed:
+            self._has_failed = False
+            if self._partitions is None:
+                await self._send_alone()
+                self._queue = self._known.queue_for(self._columns.partition, None, None)
+            else:
+                position = self.position
+                self._partitions[position] = await self._send_alone(self._partitions[position])
+            return
+        queue = self._queue
+        if self._partitions is None:
+            queue.close_open()
+            if self._columns.partition is None:
+                queue = self._queue = self._known.queues[self._known.switch_if_due()]
+            if queue.open is not None:
+                return
+        await self._open_batch(queue)
+        if self._partitions is not None and queue.open is not None:
+            self._use(queue.topic_partition.partition, queue.open)
+
+    def explained(self, error: Exception) -> Exception:
+        """Return the error for the caller: with the number of its record, and the deliveries of those before it."""
+        again = _with_number(error, self.position, len(self._columns))
+        again.accepted = self.deliveries  # type: ignore[attr-defined]
+        return again
+
+    def _fill_one(self, records: RecordColumns) -> bool:
         count = len(self._columns)
-        queue = known.queue_for(partition, None, None)
+        known = self._known if self._columns.partition is None else None
         while self.position < count:
+            queue = self._queue
             batch = queue.open
             if batch is not None and batch.builder is not None:
                 builder = batch.builder
                 timestamp = self._timestamp()
                 first = builder.count
-                failed = False
                 try:
                     records.append_to(builder, self.position, timestamp)
                 except Exception:
-                    failed = True  # `_send_alone` raises the reason
+                    self._has_failed = True  # `_send_alone` raises the reason
                 added = builder.count - first
                 if added:
                     self._note(batch, first, added, timestamp)
-                if failed:
-                    await self._send_alone()
-                    queue = known.queue_for(partition, None, None)
-                    continue
+                if self._has_failed:
+                    return False
                 if self.position == count:
-                    return
-            queue = await self._next_queue(queue, known if partition is None else None)
+                    return True
+            following = self._next_queue(queue, known)
+            if following is None:
+                return False
+            self._queue = following
+        return True
 
-    async def _to_many_queues(self, records: RecordColumns, partitions: array[int]) -> None:
+    def _fill_many(self, records: RecordColumns, partitions: array[int]) -> bool:
         """Append each record to its own partition, to that of its key, or (without either) to the sticky one."""
         known, count = self._known, len(self._columns)
-        batches: list[ProducerBatch | None] = []
-        appenders: list[RecordAppender | None] = []
+        batches, appenders = self._batches, self._appenders
         while self.position < count:
             missing = len(known.queues) - len(batches)
             batches += [None] * missing
             appenders += [None] * missing
             timestamp = self._timestamp()
-            failed = False
             try:
                 records.append_among(appenders, partitions, self.position, timestamp, known.sticky)
             except Exception:
-                failed = True  # `_send_alone` raises the reason
+                self._has_failed = True  # `_send_alone` raises the reason
             for partition, first in records.touched:
                 batch = batches[partition]
                 assert batch is not None, "the kernel appends only to open batches"
                 self._note(batch, first, batch.count - first, timestamp)
-            position = self.position
-            if failed:
-                partitions[position] = await self._send_alone(partitions[position])
-            elif position < count:
-                place = records.place(position, partitions, len(batches), known.sticky)
-                batch = await self._next_batch(known.queues[place], batches[place], partitions[position] >= 0)
-                if batch is not None:
-                    batches[place], appenders[place] = batch, batch.builder
+            if self._has_failed:
+                return False
+            if self.position < count:
+                place = records.place(self.position, partitions, len(batches), known.sticky)
+                if not self._find_batch(place, is_given=partitions[self.position] >= 0):
+                    return False
+        return True
 
-    async def _next_batch(
-        self, queue: PartitionQueue, full: ProducerBatch | None, is_given: bool
-    ) -> ProducerBatch | None:
-        """Return the batch for the next record of a queue whose batch ``full`` is full; None to choose again."""
+    def _find_batch(self, place: int, *, is_given: bool) -> bool:
+        """Find a batch for the next record, or let the kernel choose another place. Return False if it must wait."""
+        queue, full = self._known.queues[place], self._batches[place]
         batch = queue.open
         if batch is not None and batch is not full and batch.builder is not None:
-            return batch  # another task has opened it
+            self._use(place, batch)  # another task has opened it
+            return True
         queue.close_open()
-        partition = queue.topic_partition.partition
-        if not is_given and partition == self._known.sticky and partition != self._known.switch_if_due():
-            return None
-        await self._open_batch(queue)
-        return queue.open
+        if not is_given and place == self._known.sticky and place != self._known.switch_if_due():
+            return True
+        self._queue = queue
+        if self._next_queue(queue, None) is None:
+            return False
+        if queue.open is not None:
+            self._use(place, queue.open)
+        return True
 
-    async def _next_queue(self, full: PartitionQueue, known: TopicState | None) -> PartitionQueue:
-        """Do as `BatchOpener.next_queue` for the next record, but wait if necessary."""
+    def _use(self, place: int, batch: ProducerBatch) -> None:
+        self._batches[place], self._appenders[place] = batch, batch.builder
+
+    def _next_queue(self, full: PartitionQueue, known: TopicState | None) -> PartitionQueue | None:
+        """Do as `BatchOpener.next_queue` for the next record. None if the record needs `make_way`."""
         columns, position = self._columns, self.position
         key = None if columns.keys is None else columns.keys[position]
         value = columns.values[position]
-        if columns.headers is None and type(key) in _UNCHANGING and type(value) in _UNCHANGING:
-            next_one = self._opener.next_queue(full, known, key, value, columns.same_headers)
-            if next_one is not None:
-                return next_one
-        full.close_open()
-        queue = full if known is None else known.queues[known.switch_if_due()]
-        if queue.open is None:
-            await self._open_batch(queue)
-        return queue
+        if columns.headers is not None or type(key) not in _UNCHANGING or type(value) not in _UNCHANGING:
+            return None
+        return self._opener.next_queue(full, known, key, value, columns.same_headers, may_yield=self._may_yield)
 
     async def _open_batch(self, queue: PartitionQueue) -> None:
         """Open a batch for the next record."""

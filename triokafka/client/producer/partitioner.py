@@ -126,6 +126,8 @@ class StickyPartitioner:
 
     def switch_if_due(self) -> int:
         """Return the partition for the next record without key: another one after a batch's worth of bytes."""
+        if len(self._queues) == 1:
+            return self.current
         limit = self._accumulator.settings.batch_limit
         produced = self._surplus[self.current] + self._queues[self.current].filled - self._filled_before
         # A turn ends with the batch that brings it nearest to the limit.

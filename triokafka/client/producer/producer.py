@@ -456,6 +456,34 @@ class Producer:
             topic, values, keys, partition, timestamp_ms, headers, on_delivery, self.send
         )
 
+    def send_many_nowait(
+        self,
+        topic: str,
+        values: Sequence[Any] | Any,
+        *,
+        keys: Sequence[Any] | Any | None = None,
+        partition: int | Sequence[int | None] | Any | None = None,
+        timestamp_ms: int | Sequence[int | None] | Any | None = None,
+        headers: Headers | Sequence[Headers] | Any = (),
+    ) -> Deliveries:
+        """Do as `send_many`, but never wait and never yield to other tasks: send the first records only, if necessary.
+
+        The length of the deliveries is the number of accepted records. The rest is for `send_many`: buffer space is
+        missing, or a record cannot be sent, for which `send_many` raises the reason. A producer with serializers,
+        interceptors, a partitioner or a callback accepts none. Requests that are due are sent before this returns, not
+        when the event loop runs the next time.
+
+        Raises:
+            MetadataNotReadyError: the topic's partitions are not known yet; the producer is requesting them.
+            Others: as for `send_many`.
+        """
+        is_held = self._wakeup.hold()
+        try:
+            return self._bulk_sender.send_nowait(topic, values, keys, partition, timestamp_ms, headers)
+        finally:
+            if is_held and self._wakeup.let_go():
+                self._sender.step_now()
+
     async def bind(self, topic: str, partition: int) -> PartitionStream:
         """Resolve a partition once, and return the fastest way to send single records to it.
 

@@ -82,172 +82,149 @@ def join(
     effects: GroupEffects,
 ) -> None:
     """Handle a JoinGroup on ``group``. ``new_id`` returns the random part of a member id."""
-    request = joiner.request
-    if group.state is GroupState.DEAD:
-        _refuse(reply, UnknownMemberIdError, request.member_id, effects)
-    elif not _has_room(group, request, config):
-        # Drop the sender if it was a member that rejoined too late for a place; no timer would end it otherwise.
-        rebalance.drop_member(group, request.member_id, effects)
-        _refuse(reply, GroupMaxSizeReachedError, "", effects)
-        rebalance.maybe_complete_join(group, effects)
-    elif not group.supports(request.protocol_type, joiner.protocols):
-        _refuse(reply, InconsistentGroupProtocolError, request.member_id, effects)
-    elif request.member_id:
-        _join_known(group, joiner, reply, config, effects)
-    else:
-        _join_unknown(group, joiner, joiner.member_id(new_id()), reply, config, effects)
+    _Join(group, joiner, reply, config, effects).run(new_id)
 
 
-def _has_room(group: ClassicGroup, request: JoinGroupRequest, config: GroupCoordinatorConfig) -> bool:
-    """Whether the group has a place for the sender.
+class _Join(NamedTuple):
+    """One JoinGroup on one group."""
 
-    During a rebalance, the members that rejoin first get the places. Static members keep theirs, under any member id.
-    """
-    if len(group.members) < config.group_max_size:
-        return True
-    known_as = request.member_id
-    if request.group_instance_id is not None:
-        known_as = group.static_members.get(request.group_instance_id, known_as)
-    member = group.members.get(known_as)
-    if group.state is GroupState.PREPARING_REBALANCE:
-        if member is not None and (member.awaits_join or member.is_static):
+    group: ClassicGroup
+    joiner: Joiner
+    reply: Reply[JoinGroupResponse]
+    config: GroupCoordinatorConfig
+    effects: GroupEffects
+
+    def run(self, new_id: Callable[[], str]) -> None:
+        group, request, effects = self.group, self.joiner.request, self.effects
+        if group.state is GroupState.DEAD:
+            self._refuse(UnknownMemberIdError, request.member_id)
+        elif not self._has_room():
+            # Drop the sender if it was a member that rejoined too late for a place; no timer would end it otherwise.
+            rebalance.drop_member(group, request.member_id, effects)
+            self._refuse(GroupMaxSizeReachedError, "")
+            rebalance.maybe_complete_join(group, effects)
+        elif not group.supports(request.protocol_type, self.joiner.protocols):
+            self._refuse(InconsistentGroupProtocolError, request.member_id)
+        elif request.member_id:
+            self._join_known()
+        else:
+            self._join_unknown(self.joiner.member_id(new_id()))
+
+    def _has_room(self) -> bool:
+        """Whether the group has a place for the sender.
+
+        During a rebalance, the members that rejoin first get the places. Static members keep theirs, under any member
+        id.
+        """
+        group, request, max_size = self.group, self.joiner.request, self.config.group_max_size
+        if len(group.members) < max_size:
             return True
-        absent = [m for m in group.static_members.values() if not group.members[m].awaits_join]
-        return group.joins_waiting + len(absent) < config.group_max_size
-    return member is not None
+        known_as = request.member_id
+        if request.group_instance_id is not None:
+            known_as = group.static_members.get(request.group_instance_id, known_as)
+        member = group.members.get(known_as)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            if member is not None and (member.awaits_join or member.is_static):
+                return True
+            absent = [m for m in group.static_members.values() if not group.members[m].awaits_join]
+            return group.joins_waiting + len(absent) < max_size
+        return member is not None
 
+    def _join_unknown(self, member_id: str) -> None:
+        group, request, effects = self.group, self.joiner.request, self.effects
+        if self.joiner.requires_known_id:
+            # A parked join whose connection breaks would leave a member whose id no client knows. So a new member gets
+            # its id first, and only a join with an id is parked (KIP-394).
+            if len(group.pending_members) >= self.config.group_max_promised_members:
+                rebalance.drop_member(group, next(iter(group.pending_members)), effects)
+            group.pending_members[member_id] = None
+            rebalance.set_session(group, member_id, request.session_timeout_ms, effects)
+            self._refuse(MemberIdRequiredError, member_id)
+            return
+        instance_id = request.group_instance_id
+        if instance_id is not None and instance_id in group.static_members:
+            self._replace_static(group.members[group.static_members[instance_id]], member_id)
+        else:
+            self._add_member(member_id)
 
-def _join_unknown(
-    group: ClassicGroup,
-    joiner: Joiner,
-    member_id: str,
-    reply: Reply[JoinGroupResponse],
-    config: GroupCoordinatorConfig,
-    effects: GroupEffects,
-) -> None:
-    request = joiner.request
-    if joiner.requires_known_id:
-        # A parked join whose connection breaks would leave a member whose id no client knows. So a new member gets its
-        # id first, and only a join with an id is parked (KIP-394).
-        if len(group.pending_members) >= config.group_max_promised_members:
-            rebalance.drop_member(group, next(iter(group.pending_members)), effects)
-        group.pending_members[member_id] = None
-        rebalance.set_session(group, member_id, request.session_timeout_ms, effects)
-        _refuse(reply, MemberIdRequiredError, member_id, effects)
-        return
-    instance_id = request.group_instance_id
-    if instance_id is not None and instance_id in group.static_members:
-        _replace_static(
-            group, group.members[group.static_members[instance_id]], joiner, member_id, reply, config, effects
+    def _join_known(self) -> None:
+        group, request, effects = self.group, self.joiner.request, self.effects
+        if request.member_id in group.pending_members and request.group_instance_id is None:
+            self._add_member(request.member_id)
+            return
+        try:
+            member = group.member_for(request.member_id, request.group_instance_id)
+        except BrokerResponseError as error:
+            self._refuse(type(error), request.member_id)
+            return
+        is_leader = member.member_id == group.leader_id
+        unchanged = member.protocols == self.joiner.protocols
+        lost_its_response = group.state is GroupState.COMPLETING_REBALANCE
+        if unchanged and (lost_its_response or (group.state is GroupState.STABLE and not is_leader)):
+            roster = rebalance.member_roster(group) if is_leader else []
+            effects.answer(self.reply, rebalance.joined(group, member.member_id, roster))
+            rebalance.start_session(group, member, effects)
+            return
+        self._update(member)
+        reason = "the leader rejoined" if is_leader and unchanged else "the metadata of a member changed"
+        self._rebalance(f"{reason} ({member.member_id}{_reason_suffix(request)})")
+
+    def _add_member(self, member_id: str) -> None:
+        group, joiner, request = self.group, self.joiner, self.joiner.request
+        member = Member(
+            member_id,
+            instance_id=request.group_instance_id,
+            client_id=joiner.client_id,
+            client_host=joiner.client_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=joiner.rebalance_timeout_ms,
+            protocols=joiner.protocols,
         )
-    else:
-        _add_member(group, joiner, member_id, reply, config, effects)
+        member.is_new = True
+        if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay is not None:
+            group.member_arrived = True
+        group.add(member, request.protocol_type, self.reply)
+        # A member cannot heartbeat while its first join is parked; this bounds how long a dead client delays the
+        # rebalance.
+        rebalance.set_session(group, member_id, self.config.new_member_join_timeout_ms, self.effects)
+        self._rebalance(f"{member_id} joins{_reason_suffix(request)}")
 
+    def _update(self, member: Member) -> None:
+        self.group.update(
+            member,
+            protocols=self.joiner.protocols,
+            session_timeout_ms=self.joiner.request.session_timeout_ms,
+            rebalance_timeout_ms=self.joiner.rebalance_timeout_ms,
+        )
+        rebalance.park_join(self.group, member, self.reply, self.effects)
 
-def _join_known(
-    group: ClassicGroup,
-    joiner: Joiner,
-    reply: Reply[JoinGroupResponse],
-    config: GroupCoordinatorConfig,
-    effects: GroupEffects,
-) -> None:
-    request = joiner.request
-    if request.member_id in group.pending_members and request.group_instance_id is None:
-        _add_member(group, joiner, request.member_id, reply, config, effects)
-        return
-    try:
-        member = group.member_for(request.member_id, request.group_instance_id)
-    except BrokerResponseError as error:
-        _refuse(reply, type(error), request.member_id, effects)
-        return
-    is_leader = member.member_id == group.leader_id
-    unchanged = member.protocols == joiner.protocols
-    if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
-        # The member did not receive its response.
-        roster = rebalance.member_roster(group) if is_leader else []
-        effects.answer(reply, rebalance.joined(group, member.member_id, roster))
+    def _replace_static(self, member: Member, member_id: str) -> None:
+        """Give a static member's place to its restarted process and fence the old one. A stable group stays stable
+        unless the protocol changes."""
+        group, joiner, effects = self.group, self.joiner, self.effects
+        old_id, old_leader, before = member.member_id, group.leader_id, _Traits.of(member)
+        replaced = Member(
+            old_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            session_timeout_ms=member.session_timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            protocols=member.protocols,
+        )
+        replaced.join_reply, replaced.sync_reply = group.take_join(member), member.sync_reply
+        member.sync_reply = None
+        rebalance.answer_waiting(group, replaced, FencedInstanceIdError.code, effects)
+        effects.timers.cancel(rebalance.session_timer(group, old_id))
+        group.rename_static(member, member_id)
+        member.client_id, member.client_host = joiner.client_id, joiner.client_host
+        self._update(member)
         rebalance.start_session(group, member, effects)
-        return
-    if group.state is GroupState.STABLE and unchanged and not is_leader:
-        effects.answer(reply, rebalance.joined(group, member.member_id, []))
-        rebalance.start_session(group, member, effects)
-        return
-    _update(group, member, joiner, reply, effects)
-    reason = "the leader rejoined" if is_leader and unchanged else "the metadata of a member changed"
-    rebalance.rebalance_or_complete(group, f"{reason} ({member.member_id}{_reason_suffix(request)})", config, effects)
-
-
-def _add_member(
-    group: ClassicGroup,
-    joiner: Joiner,
-    member_id: str,
-    reply: Reply[JoinGroupResponse],
-    config: GroupCoordinatorConfig,
-    effects: GroupEffects,
-) -> None:
-    request = joiner.request
-    member = Member(
-        member_id,
-        instance_id=request.group_instance_id,
-        client_id=joiner.client_id,
-        client_host=joiner.client_host,
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=joiner.rebalance_timeout_ms,
-        protocols=joiner.protocols,
-    )
-    member.is_new = True
-    if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay is not None:
-        group.member_arrived = True
-    group.add(member, request.protocol_type, reply)
-    # A member cannot heartbeat while its first join is parked; this bounds how long a dead client delays the rebalance.
-    rebalance.set_session(group, member_id, config.new_member_join_timeout_ms, effects)
-    rebalance.rebalance_or_complete(group, f"{member_id} joins{_reason_suffix(request)}", config, effects)
-
-
-def _update(
-    group: ClassicGroup, member: Member, joiner: Joiner, reply: Reply[JoinGroupResponse], effects: GroupEffects
-) -> None:
-    group.update(
-        member,
-        protocols=joiner.protocols,
-        session_timeout_ms=joiner.request.session_timeout_ms,
-        rebalance_timeout_ms=joiner.rebalance_timeout_ms,
-    )
-    rebalance.park_join(group, member, reply, effects)
-
-
-def _replace_static(
-    group: ClassicGroup,
-    member: Member,
-    joiner: Joiner,
-    member_id: str,
-    reply: Reply[JoinGroupResponse],
-    config: GroupCoordinatorConfig,
-    effects: GroupEffects,
-) -> None:
-    """Give a static member's place to its restarted process and fence the old one. A stable group stays stable unless
-    the protocol changes."""
-    old_id, old_leader, before = member.member_id, group.leader_id, _Traits.of(member)
-    replaced = Member(
-        old_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        session_timeout_ms=member.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        protocols=member.protocols,
-    )
-    replaced.join_reply, replaced.sync_reply = group.take_join(member), member.sync_reply
-    member.sync_reply = None
-    rebalance.answer_waiting(group, replaced, FencedInstanceIdError.code, effects)
-    effects.timers.cancel(rebalance.session_timer(group, old_id))
-    group.rename_static(member, member_id)
-    member.client_id, member.client_host = joiner.client_id, joiner.client_host
-    _update(group, member, joiner, reply, effects)
-    rebalance.start_session(group, member, effects)
-    reason = f"static member {member.instance_id} restarted as {member_id}{_reason_suffix(joiner.request)}"
-
-    if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
+        reason = f"static member {member.instance_id} restarted as {member_id}{_reason_suffix(joiner.request)}"
+        if group.state is not GroupState.STABLE or group.select_protocol() != group.protocol:
+            # The leader is assigning partitions to the old member id, so the group must rebalance.
+            self._rebalance(reason)
+            return
         effects.note(f"group {group.group_id!r}: {reason}")
         generation = group.generation
 
@@ -269,9 +246,12 @@ def _replace_static(
 
         effects.write(group_change(group, {m.member_id: m.assignment for m in group.members.values()}))
         effects.on_committed, effects.on_failed = stored, not_stored
-    else:
-        # The leader is assigning partitions to the old member id, so the group must rebalance.
-        rebalance.rebalance_or_complete(group, reason, config, effects)
+
+    def _rebalance(self, reason: str) -> None:
+        rebalance.rebalance_or_complete(self.group, reason, self.config, self.effects)
+
+    def _refuse(self, error: type[BrokerResponseError], member_id: str) -> None:
+        self.effects.answer(self.reply, JoinGroupResponse(error_code=error.code, member_id=member_id))
 
 
 def _answer_replaced(
@@ -320,12 +300,6 @@ class _Traits(NamedTuple):
             rebalance_timeout_ms=self.rebalance_timeout_ms,
         )
         member.client_id, member.client_host = self.client_id, self.client_host
-
-
-def _refuse(
-    reply: Reply[JoinGroupResponse], error: type[BrokerResponseError], member_id: str, effects: GroupEffects
-) -> None:
-    effects.answer(reply, JoinGroupResponse(error_code=error.code, member_id=member_id))
 
 
 def _reason_suffix(request: JoinGroupRequest) -> str:

@@ -51,7 +51,7 @@ class Circumstances(NamedTuple):
     def of(
         cls, shard: GroupShard, group_id: str, effects: GroupEffects, may_describe: TopicFilter = any_topic
     ) -> Circumstances:
-        """Collect the circumstances of a effects."""
+        """Collect the circumstances of an operation."""
         config = shard.config
         return cls(
             topics=shard.topics,
@@ -64,7 +64,7 @@ class Circumstances(NamedTuple):
         )
 
 
-class Speaker(NamedTuple):
+class RequestingMember(NamedTuple):
     """The requesting member as it was before the request. ``known_as`` is its id in the group; None if it is new."""
 
     known_as: str | None
@@ -73,10 +73,10 @@ class Speaker(NamedTuple):
     target: Partitions
     starts_over: bool = False
     free_holders: frozenset[str | None] = frozenset({None})
-    """Holders whose partitions are free for this member: None (nobody), and its own id once it starts over."""
+    """Holders whose partitions are free for this member: None (no member), and its own id once it starts over."""
 
     @classmethod
-    def of(cls, group: ConsumerGroup, member_id: str, known_as: str | None) -> Speaker:
+    def of(cls, group: ConsumerGroup, member_id: str, known_as: str | None) -> RequestingMember:
         """Return the state of a new member, of a known one, or of a static member that returned under a new id. The
         last keeps its state but must enter its epoch again."""
         if known_as is None:
@@ -86,9 +86,9 @@ class Speaker(NamedTuple):
             progress = progress._replace(epoch=JOINING, previous_epoch=JOINING)
         return cls(known_as, group.profiles[known_as], progress, group.target_of(known_as))
 
-    def starting_over(self) -> Speaker:
+    def starting_over(self) -> RequestingMember:
         """Return the same member after it gave up everything and starts over."""
-        return Speaker(
+        return RequestingMember(
             self.known_as, self.profile, MemberProgress(), self.target, True, frozenset({None, self.known_as})
         )
 
@@ -104,12 +104,12 @@ class Step(NamedTuple):
 def advance(
     group: ConsumerGroup,
     member_id: str,
-    speaker: Speaker,
+    requester: RequestingMember,
     profile: MemberProfile,
     owned: Partitions | None,
     at: Circumstances,
 ) -> Step:
-    """Decide the consequences when ``speaker``, as member ``member_id``, reports ``profile`` and owned partitions.
+    """Decide the consequences when ``requester``, as member ``member_id``, reports ``profile`` and owned partitions.
 
     ``owned`` is None when the request does not report owned partitions.
 
@@ -118,28 +118,28 @@ def advance(
         InvalidRegularExpressionError: see `look_up`.
     """
     changes: list[ConsumerGroupChange] = []
-    if speaker.known_as is not None and speaker.known_as != member_id:
-        changes += removal_of(group, speaker.known_as)
-        if speaker.target:
-            changes.append(TargetChange(group.group_id, member_id, speaker.target))
-        changes.append(ProgressChange(group.group_id, member_id, speaker.progress))
-    if profile != speaker.profile or speaker.known_as != member_id:
+    if requester.known_as is not None and requester.known_as != member_id:
+        changes += removal_of(group, requester.known_as)
+        if requester.target:
+            changes.append(TargetChange(group.group_id, member_id, requester.target))
+        changes.append(ProgressChange(group.group_id, member_id, requester.progress))
+    if profile != requester.profile or requester.known_as != member_id:
         changes.append(ProfileChange(group.group_id, member_id, profile))
-    subscription_changed = speaker.profile is None or not profile.has_same_subscription(speaker.profile)
-    found = look_up(group, speaker.profile, profile, at.topics, at.wall_ms, at.pattern_refresh_ms, at.may_describe)
+    subscription_changed = requester.profile is None or not profile.has_same_subscription(requester.profile)
+    found = look_up(group, requester.profile, profile, at.topics, at.wall_ms, at.pattern_refresh_ms, at.may_describe)
     changes += found
-    wants = _Subscriptions(group, member_id, speaker, profile, found)
+    wants = _Subscriptions(group, member_id, requester, profile, found)
     target_epoch, target = _target(
-        group, member_id, speaker.target, wants, subscription_changed or bool(found), at, changes
+        group, member_id, requester.target, wants, subscription_changed or bool(found), at, changes
     )
     progress = reconcile(
-        speaker.progress,
+        requester.progress,
         target_epoch=target_epoch,
         target=target,
         owned=owned,
-        is_held=lambda topic_id, number: group.holder_of(topic_id, number) not in speaker.free_holders,
+        is_held=lambda topic_id, number: group.holder_of(topic_id, number) not in requester.free_holders,
     )
-    if progress != speaker.progress or speaker.starts_over:
+    if progress != requester.progress or requester.starts_over:
         changes = [c for c in changes if not isinstance(c, ProgressChange) or c.member_id != member_id]
         changes.append(ProgressChange(group.group_id, member_id, progress))
     return Step(changes, profile, progress)
@@ -152,13 +152,13 @@ class _Subscriptions:
         self,
         group: ConsumerGroup,
         member_id: str,
-        speaker: Speaker,
+        requester: RequestingMember,
         profile: MemberProfile,
         found: Iterable[PatternChange],
     ) -> None:
         self._group = group
         self._member_id = member_id
-        self._speaker = speaker
+        self._requester = requester
         self._profile = profile
         found_now = {change.pattern: change.value for change in found if change.value is not None}
         self._patterns = {**group.patterns, **found_now} if found_now else group.patterns
@@ -166,10 +166,10 @@ class _Subscriptions:
     @cached_property
     def profiles(self) -> Mapping[str, MemberProfile]:
         """The profiles of all members, collected when a target assignment is computed."""
-        speaker = self._speaker
-        if self._profile == speaker.profile and speaker.known_as == self._member_id:
+        requester = self._requester
+        if self._profile == requester.profile and requester.known_as == self._member_id:
             return self._group.profiles
-        others = {known: profile for known, profile in self._group.profiles.items() if known != speaker.known_as}
+        others = {known: profile for known, profile in self._group.profiles.items() if known != requester.known_as}
         return others | {self._member_id: self._profile}
 
     def by_member(self) -> dict[str, tuple[str | None, frozenset[str]]]:
@@ -181,7 +181,7 @@ class _Subscriptions:
 
     def all_topics(self) -> set[str]:
         """Return the subscribed topics of all members."""
-        before = self._speaker.profile
+        before = self._requester.profile
         return self._group.wanted_topics(
             without=() if before is None else (before,), also=self._profile, patterns=self._patterns
         )

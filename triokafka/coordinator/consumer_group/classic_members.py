@@ -15,7 +15,7 @@ from triokafka.coordinator.classic_group.join import Joiner
 from triokafka.coordinator.classic_group.stored_group import NEEDS_REBALANCE
 from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.consumer_group import sessions
-from triokafka.coordinator.consumer_group.advance import Circumstances, Speaker, Step, advance, hash_of_topics
+from triokafka.coordinator.consumer_group.advance import Circumstances, RequestingMember, Step, advance, hash_of_topics
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.embedded import owned_by, write_assignment
 from triokafka.coordinator.consumer_group.leaving import depart
@@ -74,18 +74,18 @@ def join(
     if joiner.requires_known_id and not request.member_id:
         effects.answer(reply, JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=member_id))
         return
-    speaker = Speaker.of(group, member_id, known_as)
-    if speaker.progress.epoch < JOINING:  # a static member that had left temporarily
-        speaker = speaker._replace(progress=speaker.progress._replace(epoch=JOINING, previous_epoch=JOINING))
+    requester = RequestingMember.of(group, member_id, known_as)
+    if requester.progress.epoch < JOINING:  # a static member that had left temporarily
+        requester = requester._replace(progress=requester.progress._replace(epoch=JOINING, previous_epoch=JOINING))
     # The join response is the member's only news of its partitions, so it must not wait for the assignment interval.
     at = Circumstances.of(shard, group.group_id, effects)._replace(assignment_interval_ms=0)
-    step = advance(group, member_id, speaker, asked.profile(speaker.profile), asked.owned, at)
+    step = advance(group, member_id, requester, asked.profile(requester.profile), asked.owned, at)
     if (
         known_as is not None
         and group.profiles[known_as].classic is None
         and must_downgrade(group, shard.config, without=[known_as], joining=1)
     ):
-        _downgrade_with(shard, group, member_id, joiner, speaker, step, reply, effects)
+        _downgrade_with(shard, group, member_id, joiner, requester, step, reply, effects)
         return
     for change in step.changes:
         effects.write(change)
@@ -153,7 +153,7 @@ def _known_as(group: ConsumerGroup, member_id: str, instance_id: str | None) -> 
         return member_id if member_id in group.profiles else None
     known = group.static_members.get(instance_id)
     if member_id:
-        return group.speaker(member_id, instance_id)
+        return group.requesting_member(member_id, instance_id)
     return known
 
 
@@ -162,7 +162,7 @@ def _downgrade_with(
     group: ConsumerGroup,
     member_id: str,
     joiner: Joiner,
-    speaker: Speaker,
+    requester: RequestingMember,
     step: Step,
     reply: Reply[JoinGroupResponse],
     effects: GroupEffects,
@@ -172,11 +172,11 @@ def _downgrade_with(
     If every member owns its target and no subscription changed, the new member takes over its instance's assignment at
     once. Otherwise its join is parked until the others rejoin.
     """
-    profiles = {known: profile for known, profile in group.profiles.items() if known != speaker.known_as}
+    profiles = {known: profile for known, profile in group.profiles.items() if known != requester.known_as}
     settled = group.epoch == group.target_epoch and all(group.progress_of(m).is_at(group.epoch) for m in profiles)
     profiles[member_id] = step.profile
     at_rest = settled and step.progress.is_at(group.epoch)
-    progress = {**group.progress, member_id: step.progress if at_rest else speaker.progress}
+    progress = {**group.progress, member_id: step.progress if at_rest else requester.progress}
     owned = {known: progress[known].held_partitions for known in profiles if known in progress}
     since_ms = effects.at.wall_ms if at_rest else NEEDS_REBALANCE
     classic = classic_group(group, profiles, owned, shard.topics, stable_since_ms=since_ms)
@@ -278,7 +278,7 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
         FencedInstanceIdError: another member now has the instance id.
         IllegalGenerationError: the member is in another epoch.
     """
-    traits = group.profiles[group.speaker(member_id, instance_id)].classic
+    traits = group.profiles[group.requesting_member(member_id, instance_id)].classic
     if traits is None:
         raise UnknownMemberIdError(f"member {member_id} of group {group.group_id!r} uses the consumer protocol")
     epoch = group.progress_of(member_id).epoch
@@ -302,7 +302,7 @@ def leave(
             member_id = leaver.member_id
             if not member_id and leaver.group_instance_id is not None:
                 member_id = group.static_members.get(leaver.group_instance_id, "")
-            gone[group.speaker(member_id, leaver.group_instance_id)] = None
+            gone[group.requesting_member(member_id, leaver.group_instance_id)] = None
         except BrokerResponseError as error:
             error_code = error.code
         responses.append(

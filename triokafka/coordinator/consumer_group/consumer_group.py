@@ -275,7 +275,7 @@ class ConsumerGroup:
         """
         if member_epoch < 0 and not self.profiles:
             return
-        progress = self._progress_of_speaker(member_id, instance_id)
+        progress = self._progress_of_requester(member_id, instance_id)
         if not knows_epochs and self.profiles[member_id].classic is None:
             raise UnsupportedVersionError("members of a consumer group must use OffsetCommit v9 or later")
         if member_epoch == progress.epoch:
@@ -295,11 +295,11 @@ class ConsumerGroup:
         """
         if member_epoch < 0 and not member_id:
             return
-        progress = self._progress_of_speaker(member_id or "", None)
+        progress = self._progress_of_requester(member_id or "", None)
         if member_epoch != progress.epoch:
             self._refuse_epoch(member_id or "", member_epoch, progress)
 
-    def speaker(self, member_id: str, instance_id: str | None) -> str:
+    def requesting_member(self, member_id: str, instance_id: str | None) -> str:
         """Return the id of the member that a request names, after checking its instance id.
 
         Raises:
@@ -316,7 +316,7 @@ class ConsumerGroup:
             raise UnknownMemberIdError(f"group {self.group_id!r} has no member {member_id!r}")
         return member_id
 
-    def _progress_of_speaker(self, member_id: str, instance_id: str | None) -> MemberProgress:
+    def _progress_of_requester(self, member_id: str, instance_id: str | None) -> MemberProgress:
         if member_id not in self.profiles:
             raise UnknownMemberIdError(f"group {self.group_id!r} has no member {member_id!r}")
         if instance_id is not None and self.static_members.get(instance_id, member_id) != member_id:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from triokafka.coordinator.consumer_group.advance import Circumstances, Speaker, advance
+from triokafka.coordinator.consumer_group.advance import Circumstances, RequestingMember, advance
 from triokafka.coordinator.consumer_group.assign import STRATEGIES
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import (
@@ -138,12 +138,12 @@ def heartbeat(group: ConsumerGroup, beat: Beat, at: Circumstances) -> HeartbeatO
         GroupMaxSizeReachedError: the group is full.
         InvalidRegularExpressionError: see `look_up`.
     """
-    speaker = Speaker.of(group, beat.member_id, _known_as(group, beat, at.max_size))
-    if speaker.known_as == beat.member_id and beat.is_joining and speaker.progress.previous_epoch != JOINING:
-        speaker = speaker.starting_over()
-    profile = _updated(speaker.profile, beat)
-    step = advance(group, beat.member_id, speaker, profile, beat.owned, at)
-    tells = beat.is_full or step.progress.assigned_partitions != speaker.progress.assigned_partitions
+    requester = RequestingMember.of(group, beat.member_id, _known_as(group, beat, at.max_size))
+    if requester.known_as == beat.member_id and beat.is_joining and requester.progress.previous_epoch != JOINING:
+        requester = requester.starting_over()
+    profile = _updated(requester.profile, beat)
+    step = advance(group, beat.member_id, requester, profile, beat.owned, at)
+    tells = beat.is_full or step.progress.assigned_partitions != requester.progress.assigned_partitions
     return HeartbeatOutcome(step.changes, profile, step.progress, tells)
 
 

@@ -38,7 +38,7 @@ def leave(
         UnknownMemberIdError: the group has no such member or instance.
         FencedInstanceIdError: another member now has the instance id.
     """
-    group.speaker(member_id, instance_id)
+    group.requesting_member(member_id, instance_id)
     if member_epoch == LEAVING_FOR_NOW:
         progress = group.progress_of(member_id)._replace(epoch=LEAVING_FOR_NOW, state=MemberState.STABLE, revoking={})
         effects.write(ProgressChange(group.group_id, member_id, progress))

@@ -13,10 +13,16 @@ from triokafka.coordinator.group.topics_view import TopicFilter, any_topic
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import fetch as fetches
+from triokafka.coordinator.runtime.coordinator_log import TransactionalProducer
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.waiting import answer_to, checkpoint, run_steps
 from triokafka.errors import KafkaError
-from triokafka.protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from triokafka.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponseTopic,
+)
 from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from triokafka.protocol.api.offset_fetch import (
     OffsetFetchRequest,
@@ -26,6 +32,49 @@ from triokafka.protocol.api.offset_fetch import (
 )
 
 _GROUPS_AT_ONCE: Final = 100
+
+
+async def store_offsets(
+    shards: GroupShards,
+    request: OffsetCommitRequest,
+    known: list[tuple[OffsetCommitRequestTopic, OffsetCommitResponseTopic]],
+    response: OffsetCommitResponse,
+    *,
+    version: int,
+    topics_at: int,
+    producer: TransactionalProducer | None = None,
+) -> OffsetCommitResponse:
+    """Store the offsets that `commits.resolve_topics` found, and wait until they are committed.
+
+    Args:
+        topics_at: the version of the topics at which ``known`` was looked up.
+        producer: the offsets become part of its transaction.
+
+    Raises:
+        KafkaError: the offsets were not stored.
+    """
+    prepared = await run_steps(
+        commits.prepare(
+            request,
+            known,
+            metadata_max_bytes=shards.config.offset_metadata_max_bytes,
+            now_ms=shards.world.wall_ms(),
+        )
+    )
+    if shards.topics.version != topics_at:
+        commits.leave_out_deleted(prepared, version, shards.topics)
+    reply: Reply[OffsetCommitResponse] = Reply()
+    operation = partial(
+        commits.commit,
+        request=request,
+        known=known,
+        prepared=prepared,
+        response=response,
+        reply=reply,
+        version=version,
+        producer=producer,
+    )
+    return await shards.ask(request.group_id, operation, reply)
 
 
 class OffsetRequests:
@@ -48,27 +97,7 @@ class OffsetRequests:
         if not known:
             return response
         try:
-            prepared = await run_steps(
-                commits.prepare(
-                    request,
-                    known,
-                    metadata_max_bytes=self._shards.config.offset_metadata_max_bytes,
-                    now_ms=self._shards.world.wall_ms(),
-                )
-            )
-            if self._topics.version != topics_at:
-                commits.leave_out_deleted(prepared, version, self._topics)
-            reply: Reply[OffsetCommitResponse] = Reply()
-            operation = partial(
-                commits.commit,
-                request=request,
-                known=known,
-                prepared=prepared,
-                response=response,
-                reply=reply,
-                version=version,
-            )
-            return await self._shards.ask(request.group_id, operation, reply)
+            return await store_offsets(self._shards, request, known, response, version=version, topics_at=topics_at)
         except KafkaError as error:
             return commits.commit_failed(request, offsets_append_error(error))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from triokafka.coordinator.group.append_errors import offsets_append_error
 from triokafka.coordinator.group.group_shards import GroupShards, check_group_id
+from triokafka.coordinator.group.offset_requests import store_offsets
 from triokafka.coordinator.group.topics_view import TopicFilter, any_topic
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.runtime.coordinator_log import TransactionalProducer, TransactionMarker
@@ -45,33 +45,17 @@ class TransactionRequests:
         Args:
             guard: proves that the group's partition takes part in the transaction; see `TransactionalProducer`.
         """
-        asked = _as_offset_commit(request)
+        asked, topics_at = _as_offset_commit(request), self._topics.version
         known, response = await run_steps(commits.resolve_topics(asked, _BY_NAME, self._topics, may_read))
         if not known:
             return _as_response(response)
         try:
             check_group_id(request.group_id)
-            prepared = await run_steps(
-                commits.prepare(
-                    asked,
-                    known,
-                    metadata_max_bytes=self._shards.config.offset_metadata_max_bytes,
-                    now_ms=self._shards.world.wall_ms(),
-                )
+            producer = TransactionalProducer(request.producer_id, request.producer_epoch, guard)
+            stored = await store_offsets(
+                self._shards, asked, known, response, version=_BY_NAME, topics_at=topics_at, producer=producer
             )
-            commits.leave_out_deleted(prepared, _BY_NAME, self._topics)
-            reply: Reply[OffsetCommitResponse] = Reply()
-            operation = partial(
-                commits.commit,
-                request=asked,
-                known=known,
-                prepared=prepared,
-                response=response,
-                reply=reply,
-                version=_BY_NAME,
-                producer=TransactionalProducer(request.producer_id, request.producer_epoch, guard),
-            )
-            return _as_response(await self._shards.ask(request.group_id, operation, reply))
+            return _as_response(stored)
         except StaleMemberEpochError:
             return commit_failed(request, IllegalGenerationError.code)
         except KafkaError as error:

@@ -365,7 +365,7 @@ class CoordinatorRuntime(Generic[S, C]):
     def _carry_out(self, context: ShardContext[S, C], effects: Effects[C], *, committed: bool = False) -> None:
         """Append and replay the records, and release or hold the answers.
 
-        ``committed``: the effects depends on committed state only, so without records its answers need not wait.
+        ``committed``: the effects depend on committed state only, so without records its answers need not wait.
         """
         if effects.records or effects.marker is not None:
             context.appending = True

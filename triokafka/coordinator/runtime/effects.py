@@ -47,11 +47,11 @@ class Effects(Generic[C]):
     on_failed: Callable[[KafkaError, Effects[C]], None] | None = None
 
     def write(self, record: C) -> None:
-        """Add a change. The changes of a effects are appended together or not at all."""
+        """Add a change. The changes of one operation are appended together or not at all."""
         self.records.append(record)
 
     def write_encoded(self, changes: Sequence[C], encoded: Sequence[CoordinatorRecord]) -> None:
-        """Add changes whose records were encoded before the effects. They must come before all other changes.
+        """Add changes whose records were encoded before the operation. They must come before all other changes.
 
         Raises:
             IllegalStateError: `write` was called before; the records would be paired with the wrong changes.

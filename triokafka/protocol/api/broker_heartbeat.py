@@ -25,9 +25,9 @@ class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"], api_key=63, ver
     current_metadata_offset: int = field(
         Int64, doc="The offset of the last metadata record that the broker has applied."
     )
-    want_fence: bool = field(Boolean, doc="Whether the broker wants to be fenced.")
+    want_fence: bool = field(Boolean, doc="Whether the broker asks to be fenced.")
     want_shut_down: bool = field(
-        Boolean, doc="Whether the broker wants to shut down, which begins the move of its leaderships."
+        Boolean, doc="Whether the broker asks to shut down, which begins the move of its leaderships."
     )
     offline_log_dirs: list[UUID] = field(
         Array(Uuid), versions="1+", tag=0, tagged="1+", doc="The ids of log directories that failed."

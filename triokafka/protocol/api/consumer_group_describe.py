@@ -46,9 +46,9 @@ class Member(Struct):
     member_epoch: int = field(Int32, doc="The member's epoch.")
     client_id: str = field(String, doc="Its client id.")
     client_host: str = field(String, doc="The host that it talks from.")
-    subscribed_topic_names: list[str] = field(Array(String), doc="Topics that it wants by name.")
+    subscribed_topic_names: list[str] = field(Array(String), doc="Topics that it subscribes to by name.")
     subscribed_topic_regex: str | None = field(
-        String, nullable="0+", default=None, doc="The pattern of topics that it wants; null for none."
+        String, nullable="0+", default=None, doc="The pattern of topics that it subscribes to; null for none."
     )
     assignment: Assignment = field(Assignment, doc="The partitions that the member owns.")
     target_assignment: Assignment = field(Assignment, doc="The target assignment of the member.")

@@ -40,14 +40,14 @@ class ConsumerGroupHeartbeatRequest(
         Int32, default=-1, doc="How long it may take to give up partitions, in milliseconds; -1 for unchanged."
     )
     subscribed_topic_names: list[str] | None = field(
-        Array(String), nullable="0+", default=None, doc="Topics that it wants; null for unchanged."
+        Array(String), nullable="0+", default=None, doc="Topics that it subscribes to; null for unchanged."
     )
     subscribed_topic_regex: str | None = field(
         String,
         versions="1+",
         nullable="1+",
         default=None,
-        doc="A pattern (RE2 syntax) of topics that it wants; null for unchanged.",
+        doc="A pattern (RE2 syntax) of topics that it subscribes to; null for unchanged.",
     )
     server_assignor: str | None = field(
         String, nullable="0+", default=None, doc="The assignor that it would like; null for none, or unchanged."

@@ -1,4 +1,4 @@
-"""CreateDelegationToken (API key 38): a token with which somebody else can act as its owner (KIP-48).
+"""CreateDelegationToken (API key 38): a token with which another client can act as its owner (KIP-48).
 
 Versions 1–3; flexible from 2. v3: tokens for other owners (KIP-373).
 """
@@ -45,7 +45,7 @@ class CreateDelegationTokenResponse(Response, api_key=38, versions="1-3", flexib
     token_requester_principal_type: str = field(String, versions="3+", doc="The type of the caller.")
     token_requester_principal_name: str = field(String, versions="3+", doc="The name of the caller.")
     issue_timestamp_ms: int = field(Int64, doc="When the token was created, in milliseconds since 1970.")
-    expiry_timestamp_ms: int = field(Int64, doc="When the token expires unless somebody renews it.")
+    expiry_timestamp_ms: int = field(Int64, doc="When the token expires unless it is renewed.")
     max_timestamp_ms: int = field(Int64, doc="When the token expires in any case.")
     token_id: str = field(String, doc="The token's id, the user name of a login with it.")
     hmac: bytes = field(Bytes, doc="The token's secret; in base64, the password of a login with it.")

@@ -23,7 +23,7 @@ class DeleteAclsFilter(Struct):
         default=3,
         doc="The pattern type of the resource name: 3 literal, 4 prefix, 1 any, 2 every pattern that matches the name.",
     )
-    principal_filter: str | None = field(String, nullable="0+", doc="Whom the rule is about; null matches everybody.")
+    principal_filter: str | None = field(String, nullable="0+", doc="The ACL's principal; null for every principal.")
     host_filter: str | None = field(String, nullable="0+", doc="The client's address; null matches every address.")
     operation: int = field(Int8, doc="The operation, by Kafka's number; 1 in a filter matches every operation.")
     permission_type: int = field(Int8, doc="Whether the rule denies (2) or allows (3); 1 in a filter matches both.")

@@ -44,7 +44,7 @@ class DescribedDelegationToken(Struct):
     token_requester_principal_type: str = field(String, versions="3+", doc="The type of the token's requester.")
     token_requester_principal_name: str = field(String, versions="3+", doc="The name of the token's requester.")
     issue_timestamp: int = field(Int64, doc="When the token was created, in milliseconds since 1970.")
-    expiry_timestamp: int = field(Int64, doc="When the token expires unless somebody renews it.")
+    expiry_timestamp: int = field(Int64, doc="When the token expires unless it is renewed.")
     max_timestamp: int = field(Int64, doc="When the token expires in any case.")
     token_id: str = field(String, doc="The token's id.")
     hmac: bytes = field(Bytes, doc="The token's secret.")

@@ -42,7 +42,7 @@ class LeaveGroupRequest(Request["LeaveGroupResponse"], api_key=13, versions="0-5
 class MemberResponse(Struct):
     """The outcome for one member."""
 
-    member_id: str = field(String, versions="3+", doc="The member's id as it was given.")
+    member_id: str = field(String, versions="3+", doc="The id of the member.")
     group_instance_id: str | None = field(
         String,
         versions="3+",

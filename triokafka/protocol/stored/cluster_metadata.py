@@ -1,6 +1,6 @@
 """Records of ``__cluster_metadata``, from which every broker and controller builds its picture of the cluster.
 
-Each stands in the frame of ``metadata_record.py`` and is read by its ``decode_record``. Records between
+Each is in the frame of ``metadata_record.py``, whose ``decode_record`` reads it. Records between
 ``BeginTransactionRecord`` and ``EndTransactionRecord`` take effect together.
 """
 

@@ -87,9 +87,9 @@ class ConsumerGroupMemberMetadataValue(VersionedMessage, versions="0", flexible=
     rack_id: str | None = field(String, nullable="0+", doc="Its rack; null when unknown.")
     client_id: str = field(String, doc="Its client id.")
     client_host: str = field(String, doc="The host that it talks from.")
-    subscribed_topic_names: list[str] = field(Array(String), doc="Topics that it wants by name.")
+    subscribed_topic_names: list[str] = field(Array(String), doc="Topics that it subscribes to by name.")
     subscribed_topic_regex: str | None = field(
-        String, nullable="0+", doc="The pattern of topics that it wants; null for none."
+        String, nullable="0+", doc="The pattern of topics that it subscribes to; null for none."
     )
     rebalance_timeout_ms: int = field(
         Int32, default=-1, doc="How long it may take to give up partitions, in milliseconds."

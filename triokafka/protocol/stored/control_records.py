@@ -35,12 +35,12 @@ class Voter(Struct):
 
 
 class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
-    """A leader took office, and who voted for it."""
+    """A leader was elected, and by which voters."""
 
     version: int = field(Int16, doc="The version of this record.")
     leader_id: int = field(Int32, doc="The new leader's id.")
     voters: list[Voter] = field(Array(Voter), doc="The voters.")
-    granting_voters: list[Voter] = field(Array(Voter), doc="Those who voted for the leader.")
+    granting_voters: list[Voter] = field(Array(Voter), doc="The voters that voted for the leader.")
 
 
 class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):

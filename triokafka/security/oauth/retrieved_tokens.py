@@ -2,7 +2,7 @@
 
 There is no background task. The connection that logs in after the time of replacement retrieves the next token, and
 the others wait for it. Connections log in again before their session ends (KIP-368), so a client in use stays ahead of
-the expiry, and an idle one asks nobody.
+the expiry, and an idle one sends no request.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The only module that verifies signatures, with the package joserfc. Only signatures with a key pair count: ``none`` is
 refused, and so is every HMAC, because its key would be the provider's secret. A key is used only with algorithms of its
-own kind, so that nobody can sign with the text of a public key.
+own kind, so that the text of a public key is no key for signatures.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class VerificationKeys:
 
         Raises:
             UnknownKeyError: no key fits.
-            InvalidTokenError: the token is malformed, not signed, or signed by somebody else.
+            InvalidTokenError: the token is malformed, not signed, or signed with another key.
         """
         from joserfc import jwt
         from joserfc.errors import JoseError

@@ -140,7 +140,7 @@ class ScramClient:
 class ScramServer:
     """The server's end.
 
-    An unknown user gets a made-up salt and fails at the end, as with a wrong password, so that nobody can find out
+    An unknown user gets a made-up salt and fails at the end, as with a wrong password, so that a client cannot find out
     which users exist.
 
     Args:

@@ -10,5 +10,5 @@ def test_every_round_has_all_clients_and_begins_with_another() -> None:
     assert rounds == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"], ["a", "b", "c"]]
 
 
-def test_nobody_takes_no_turns() -> None:
+def test_no_clients_take_no_turns() -> None:
     assert turns([], 3) == []

@@ -62,7 +62,7 @@ async def described(node: Node, version: int = 3, **wanted: Any) -> set[tuple[in
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-async def test_created_acls_are_described_by_what_a_filter_asks_for(version: int) -> None:
+async def test_created_acls_are_described_by_filter(version: int) -> None:
     async with running_node(**_OPTIONS) as node:
         made = [
             creation(),

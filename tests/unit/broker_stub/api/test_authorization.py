@@ -293,7 +293,7 @@ TRANSACTIONS: Final = {
 
 
 @pytest.mark.parametrize("name", [name for name in HANDLERS if name not in ASKED_OF_NOTHING])
-async def test_what_an_api_asks_about_is_what_it_declares(name: str) -> None:
+async def test_handler_checks_exactly_the_permissions_that_it_declares(name: str) -> None:
     """So that who reads the registration knows."""
     handler = HANDLERS[name]
     declared = {(access.operation, access.resource_type) for access in handler.accesses}
@@ -340,7 +340,7 @@ async def test_pattern_of_a_member_matches_only_topics_that_it_may_describe() ->
         ]
 
 
-async def test_operations_on_the_cluster_are_told_to_who_may_describe_it() -> None:
+async def test_cluster_operations_are_returned_only_with_describe_permission() -> None:
     """Nothing to the others."""
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
     for authorizer, told in ((Deny(), True), (Deny(cluster(Op.DESCRIBE)), False)):

@@ -83,7 +83,7 @@ async def test_election_says_for_each_partition_why_nothing_changed(version: int
         assert await elect(node, version, asked) == {"t": [NOT_NEEDED, NOT_NEEDED, UNKNOWN], "none": [UNKNOWN]}
 
 
-async def test_election_of_everything_leaves_out_what_is_led_as_wanted() -> None:
+async def test_election_of_all_partitions_omits_those_with_the_preferred_leader() -> None:
     """Partitions, not topics: so does Kafka."""
     async with running_node() as node:
         await node.create("t", 2)
@@ -182,7 +182,7 @@ async def test_feature_that_is_not_known_or_level_out_of_range_changes_nothing(v
         assert (dict(node.broker.image.features), node.broker.image.offset) == (features, offset)
 
 
-async def test_log_directories_say_what_they_hold() -> None:
+async def test_log_directories_report_their_partitions() -> None:
     """(KIP-113, KIP-827)"""
     for version in range(1, 6):
         async with running_node(log_dirs=("/one", "/two")) as node:
@@ -240,7 +240,7 @@ async def test_replica_stays_where_it_is_wanted_and_directories_must_exist() -> 
         assert await move("/one", "none") == errors.ReplicaNotAvailableError.code
 
 
-async def test_a_log_is_moved_under_those_who_use_it() -> None:
+async def test_log_moves_while_clients_use_it() -> None:
     """Who waits for records is served by the moved log; a restart finds it (KIP-113)."""
     world = MemoryWorld()
     async with running_node(world=world, log_dirs=("/one", "/two")) as node:
@@ -387,7 +387,7 @@ async def test_resources_that_have_a_configuration_are_listed() -> None:
         assert wrong.error_code == errors.UnsupportedVersionError.code
 
 
-async def test_who_may_not_touch_the_cluster_is_told_so() -> None:
+async def test_cluster_operations_without_permission_are_refused() -> None:
     async with running_node(world=memory_world(), authorizer=DenyCluster()) as node:
         for name in ("open", "shut"):
             await node.create(name)

@@ -116,7 +116,7 @@ async def test_change_of_the_brokers_default_reaches_every_topic_without_an_own_
         assert [log and log.config.retention_ms for log in logs] == [5, 11]
 
 
-async def test_broker_works_with_what_was_changed_and_goes_back() -> None:
+async def test_broker_applies_changed_configurations_and_their_removal() -> None:
     """The default of all brokers gives way to a broker's own."""
     async with running_node() as node:
         await node.create("t")

@@ -62,7 +62,7 @@ def entry(result: DescribeConfigsResult, name: str) -> DescribeConfigsResourceRe
     return found
 
 
-def test_topic_override_shows_what_else_would_have_applied() -> None:
+def test_topic_override_lists_the_synonyms_it_overrides() -> None:
     shown = entry(described(TOPIC, "t"), "retention.ms")
     assert (shown.value, shown.config_source, shown.read_only, shown.is_sensitive) == ("5", 1, False, False)
     assert [(s.name, s.value, s.source) for s in shown.synonyms] == [
@@ -112,7 +112,7 @@ def test_value_without_override_comes_from_the_broker_or_the_default() -> None:
     assert not any(config.name.startswith("internal.") for config in shown.configs)
 
 
-def test_what_is_shown_is_what_applies() -> None:
+def test_described_values_are_the_effective_ones() -> None:
     control = EffectiveConfiguration(CONFIG)
     for name in ("t", "u"):
         effective = control.topic_config(IMAGE, name)
@@ -151,7 +151,7 @@ def test_secrets_are_never_shown() -> None:
     assert entry(described(BROKER, "1"), "rsm.config.s3.secret.access.key").is_sensitive
 
 
-def test_cluster_wide_default_shows_only_what_was_set() -> None:
+def test_cluster_wide_default_shows_only_configured_values() -> None:
     assert [(config.name, config.value, config.config_source) for config in described(BROKER, "").configs] == [
         ("log.retention.ms", "2", 3)
     ]

@@ -14,7 +14,7 @@ from tests.unit.broker_stub.test_many_partitions import HeldThreads
 from triokafka import errors
 from triokafka.broker_stub.request.registry import CloseConnectionError
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
-from triokafka.protocol.api.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
+from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 from triokafka.records import decode_records, iter_batches
 from triokafka.structs import Buffer
 
@@ -25,7 +25,7 @@ def values(records: Buffer | None) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-async def test_every_version_reads_what_was_produced(version: int) -> None:
+async def test_every_version_reads_the_produced_records(version: int) -> None:
     """From version 13 topics are named by id (`protocol` Fetch)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
@@ -36,6 +36,19 @@ async def test_every_version_reads_what_was_produced(version: int) -> None:
         assert (second.error_code, second.high_watermark) == (0, 0)
         assert second.records is not None and len(second.records) == 0
         assert first.aborted_transactions is None
+
+
+async def test_partition_that_a_request_names_twice_is_read_once_from_the_last_offset() -> None:
+    """As by Apache Kafka: no request makes the broker watch more partitions than there are."""
+    async with running_node() as node:
+        await node.create("t")
+        await node.produce("t", batch(b"a", b"b"))
+        for offsets, code in (((5, 0), 0), ((0, 5), errors.OffsetOutOfRangeError.code)):
+            asked = [FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000) for offset in offsets]
+            topics = [FetchTopic(topic="t", partitions=asked)]
+            request = FetchRequest(replica_id=-1, max_wait_ms=0, max_bytes=1000, session_epoch=-1, topics=topics)
+            (topic,) = (await node.call(request, 11)).responses
+            assert [partition.error_code for partition in topic.partitions] == [code]
 
 
 @pytest.mark.parametrize(("key", "first"), [(0, 3), (1, 4), (2, 1)])
@@ -83,7 +96,7 @@ async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
         assert (topic.topic_id, topic.partitions[0].error_code) == (UUID(int=99), errors.UnknownTopicIdError.code)
 
 
-async def test_one_partition_in_trouble_is_told_at_once_beside_others_without_data(autojump_clock: object) -> None:
+async def test_failed_partition_is_answered_at_once_although_others_have_no_data(autojump_clock: object) -> None:
     """Though there would be time to wait for those."""
     async with running_node() as node:
         await node.create("t")
@@ -374,7 +387,7 @@ async def test_more_bytes_than_an_answer_may_have_are_not_waited_for(autojump_cl
 
 
 @pytest.mark.parametrize("version", [12, 13, 18])
-async def test_a_topic_made_anew_while_a_fetch_waits_is_another_one(version: int) -> None:
+async def test_topic_recreated_while_a_fetch_waits_is_another_one(version: int) -> None:
     """By its id nothing of it is asked for (KIP-516); by name, the offset is out of its range."""
     world = HeldThreads("run")
     world.go.set()

@@ -49,7 +49,7 @@ def context(leaders: list[int], *, brokers: dict[int, BrokerImage] | None = None
         listener=listener,
         denied=lambda *_: False,
         topic_creation=SimpleNamespace(ensure=ensure),
-        services=SimpleNamespace(coordinators=SimpleNamespace(for_key_type={KeyType.GROUP: entry}.get)),
+        broker=SimpleNamespace(coordinators=SimpleNamespace(for_key_type={KeyType.GROUP: entry}.get)),
         metadata=SimpleNamespace(image=SimpleNamespace(brokers=brokers)),
         node_id=0,
         replicas=SimpleNamespace(check_online=lambda _: None),
@@ -101,7 +101,7 @@ async def test_coordinator_is_named_by_the_listener_that_the_client_uses() -> No
     ],
 )
 @pytest.mark.parametrize("version", [0, 4])
-async def test_group_without_a_coordinator_is_told_to_come_again(found: Any, version: int) -> None:
+async def test_group_without_a_coordinator_gets_a_retriable_error(found: Any, version: int) -> None:
     """COORDINATOR_NOT_AVAILABLE with an empty node."""
     found.version = version
     response = await find_coordinator(FindCoordinatorRequest(key="g", coordinator_keys=["g"]), found)

@@ -182,7 +182,7 @@ async def test_describe_in_every_version(version: int) -> None:
         assert nobody.authorized_operations == (group.authorized_operations if version < 6 else NOT_ASKED)
 
 
-async def test_of_a_group_that_is_not_there_nobody_is_told_what_one_may_do() -> None:
+async def test_missing_group_has_no_authorized_operations() -> None:
     """ConsumerGroupDescribe, as Kafka's KafkaApis answers it (KIP-430, KIP-848)."""
     async with running_node(**FAST) as node:
         await node.create("t")
@@ -234,7 +234,7 @@ async def test_list_is_filtered_by_state_and_type(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 8, 9, 10])
-async def test_stable_positions_are_asked_for_on_the_wire(version: int) -> None:
+async def test_stable_positions_are_requested_on_the_wire(version: int) -> None:
     """KIP-447: nothing is pending here, so they are what they are."""
     async with running_node(**FAST) as node:
         await node.create("t")

@@ -40,7 +40,7 @@ async def test_ids_are_never_given_twice_over_restarts_and_blocks() -> None:
     assert given == sorted(given)
 
 
-async def test_who_names_its_id_gets_a_new_one() -> None:
+async def test_request_with_a_producer_id_gets_a_new_one() -> None:
     """Without a transactional id there is nothing to bump an epoch in (KIP-360)."""
     async with running_node() as node:
         first = await ask(node)
@@ -62,7 +62,7 @@ async def test_empty_transactional_id_is_refused() -> None:
         assert (await ask(node, transactional_id="")).error_code == errors.InvalidRequestError.code
 
 
-async def test_who_may_write_to_some_topic_needs_no_permission_for_the_cluster() -> None:
+async def test_permission_to_write_to_any_topic_suffices() -> None:
     """KIP-679."""
 
     class NotTheCluster(Authorizer):

@@ -62,7 +62,7 @@ async def test_every_version_names_brokers_and_partitions(version: int) -> None:
             assert topic.topic_authorized_operations == NOT_ASKED
 
 
-async def test_no_topics_and_all_topics_are_told_apart() -> None:
+async def test_no_topics_and_all_topics_are_distinct_requests() -> None:
     """An empty list means all in version 0, and none from version 1, where null means all."""
     async with running_node() as node:
         for name in ("b", "a"):
@@ -74,7 +74,7 @@ async def test_no_topics_and_all_topics_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("version", range(0, 14))
-async def test_unknown_topic_is_created_and_described_to_who_asks_again(version: int) -> None:
+async def test_unknown_topic_is_created_and_described_in_the_next_response(version: int) -> None:
     """With the broker's defaults; who asks first is told that there is none (AutoTopicCreationManager
     of Kafka 4)."""
     async with running_node(num_partitions=3) as node:
@@ -209,7 +209,7 @@ class DenyCreation(Authorizer):
         return operation is not AclOperation.CREATE
 
 
-async def test_who_may_not_create_is_told_so_only_where_a_topic_would_be_created() -> None:
+async def test_client_without_create_permission_is_refused_only_where_a_topic_would_be_created() -> None:
     async with running_node(authorizer=DenyCreation()) as node:
         answer = await node.call(named("new"), 9)
         assert summary(answer) == {"new": errors.TopicAuthorizationFailedError.code}

@@ -235,7 +235,7 @@ async def test_records_of_a_transaction_without_a_transactional_id_are_refused()
 
 
 @pytest.mark.parametrize("version", [9, 10, 12, 13])
-async def test_who_asks_the_wrong_broker_is_told_the_leader_and_its_address(version: int) -> None:
+async def test_wrong_broker_answers_with_the_leader_and_its_address(version: int) -> None:
     """From version 10 on (KIP-951); the other partitions are served."""
     async with running_node() as node:
         await node.create("t", partitions=2)

@@ -75,7 +75,7 @@ async def test_acks_0_has_no_answer_and_an_error_closes_the_connection() -> None
                 await node.send(node.produce_request("t", batch(b"a"), acks=0, partition=7), 9, repeated=repeated)
 
 
-async def test_a_topic_that_is_gone_and_what_the_log_refuses_are_errors_as_ever() -> None:
+async def test_deleted_topics_and_refused_batches_are_errors_in_repeated_requests() -> None:
     async with running_node() as node:
         await node.create("t")
         repeated = RepeatedRequests()

@@ -39,7 +39,7 @@ async def test_both_are_advertised_on_every_listener() -> None:
         assert (named[17], named[36]) == ((0, 1), (0, 2))
 
 
-async def test_the_connection_stays_open_and_serves_what_is_asked_next() -> None:
+async def test_connection_stays_open_and_serves_the_next_request() -> None:
     """Tokens that come out of order harm nobody."""
     async with running_broker() as broker:
         asker = Asker(broker.bootstrap_servers)

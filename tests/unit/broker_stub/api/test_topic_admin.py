@@ -88,20 +88,20 @@ async def test_denied_topics_fail_alone_and_in_their_place() -> None:
         assert set(node.broker.image.topics) == {"a", "b"}
 
 
-async def test_configuration_is_left_out_for_who_may_not_see_it() -> None:
+async def test_configuration_is_omitted_without_describe_configs_permission() -> None:
     async with running_node(authorizer=Denying([AclOperation.DESCRIBE_CONFIGS], ["t"])) as node:
         (made,) = (await node.call(CreateTopicsRequest(topics=[wanted("t")], timeout_ms=1000), 7)).topics
         assert (made.error_code, made.topic_config_error_code, made.configs) == (0, DENIED, [])
 
 
-async def test_request_whose_time_is_over_says_so_for_every_topic() -> None:
+async def test_expired_request_reports_a_timeout_for_every_topic() -> None:
     async with running_node() as node:
         request = CreateTopicsRequest(topics=[wanted("a"), wanted("b")], timeout_ms=0)
         response = await node.call(request, 7)
         assert [topic.error_code for topic in response.topics] == [errors.RequestTimedOutError.code] * 2
 
 
-async def test_full_disk_is_an_error_for_every_topic_and_the_broker_goes_on() -> None:
+async def test_full_disk_is_an_error_for_every_topic_and_the_broker_continues() -> None:
     world = MemoryWorld()
     async with running_node(world=world) as node:
         heal = world.disk.inject(DiskFault("write", "*/__cluster_metadata-0/*.log", errno.ENOSPC))

@@ -67,7 +67,7 @@ async def test_many_transactions_follow_each_other(version: int) -> None:
         assert await committed_values(node, "t") == wanted
 
 
-async def test_open_transaction_bounds_what_read_committed_sees() -> None:
+async def test_open_transaction_bounds_read_committed() -> None:
     async with running_node() as node:
         await node.create("t")
         first, second = await Transactional(node, "1").start(), await Transactional(node, "2").start()
@@ -134,7 +134,7 @@ async def test_new_producer_fences_the_old_one_and_its_transaction_is_aborted(ve
         assert await committed_values(node, "t") == [b"successor"]
 
 
-async def test_producer_may_go_on_after_an_error_with_its_id_and_epoch() -> None:
+async def test_producer_may_continue_after_an_error_with_its_id_and_epoch() -> None:
     """KIP-360; a repeated request gets the same answer."""
     async with running_node() as node:
         producer = await Transactional(node).start()

@@ -98,7 +98,7 @@ def test_names_that_only_kafka_uses_are_kept_with_one_warning(caplog: pytest.Log
     assert "hunter2" not in repr(config) + caplog.text
 
 
-def test_names_that_kafka_had_before_are_passed_over_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_names_that_kafka_had_before_are_skipped_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     """A file that began with Kafka 3 still starts."""
     with caplog.at_level(logging.WARNING):
         config = BrokerConfig.from_properties(

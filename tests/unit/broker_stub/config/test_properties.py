@@ -44,5 +44,5 @@ def test_malformed_escape_names_file_and_line() -> None:
         st.text(st.characters(exclude_categories=["Cs"])),
     )
 )
-def test_what_is_written_is_read_back(values: dict[str, str]) -> None:
+def test_written_properties_are_read_back(values: dict[str, str]) -> None:
     assert parse_properties(format_properties(values, comment="x")) == values

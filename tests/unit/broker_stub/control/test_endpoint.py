@@ -114,7 +114,7 @@ async def test_faults_are_armed_listed_and_disarmed() -> None:
         7,
     ],
 )
-async def test_what_is_no_fault_is_refused_with_a_sentence(wrong: object) -> None:
+async def test_invalid_fault_is_refused_with_a_message(wrong: object) -> None:
     async with control() as c:
         status, answer = await c.ask("POST", body=wrong)
         assert status == 400
@@ -141,13 +141,13 @@ async def test_other_requests_are_refused() -> None:
         b"\x16\x03\x01\x02\x00\r\n\r\n",
     ],
 )
-async def test_malformed_requests_are_refused_and_the_endpoint_goes_on(request_bytes: bytes) -> None:
+async def test_malformed_requests_are_refused_and_the_endpoint_continues(request_bytes: bytes) -> None:
     async with control() as c:
         assert await c.status_of(request_bytes) == 400
         assert await c.ask("GET") == (200, [])
 
 
-async def test_what_nobody_foresaw_is_answered_and_the_endpoint_goes_on() -> None:
+async def test_unexpected_error_is_answered_and_the_endpoint_continues() -> None:
     def broken() -> Iterable[Sample]:
         raise ZeroDivisionError("in the metrics")
 
@@ -165,7 +165,7 @@ async def test_what_nobody_foresaw_is_answered_and_the_endpoint_goes_on() -> Non
         RequestFault(api_key=3, client_id="c", lose_answer=True, throttle_ms=5),
     ],
 )
-def test_a_fault_is_what_its_json_says(fault: Fault | RequestFault) -> None:
+def test_fault_survives_its_json_form(fault: Fault | RequestFault) -> None:
     again = from_json(as_json(fault))
     assert asdict(again) == asdict(fault)
 

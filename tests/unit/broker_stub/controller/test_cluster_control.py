@@ -131,7 +131,7 @@ def test_broker_that_lacks_a_feature_level_is_refused() -> None:
         control().register(cluster(brokers=()), old, now=0.0, next_offset=1)
 
 
-def test_heartbeats_of_strangers_and_of_old_epochs_are_refused() -> None:
+def test_heartbeats_of_unknown_brokers_and_old_epochs_are_refused() -> None:
     rig = Rig()
     rig.register()
     with pytest.raises(errors.BrokerIdNotRegisteredError):
@@ -165,7 +165,7 @@ def test_heartbeat_that_changes_nothing_writes_nothing() -> None:
     assert rig.image.offset == offset
 
 
-def test_broker_that_wants_to_be_fenced_gives_up_what_it_leads() -> None:
+def test_broker_that_asks_to_be_fenced_loses_its_leaderships() -> None:
     rig = Rig()
     rig.register()
     rig.beat()
@@ -175,7 +175,7 @@ def test_broker_that_wants_to_be_fenced_gives_up_what_it_leads() -> None:
     assert rig.image.topics["t"].partitions[0].leader == -1
 
 
-def test_stopping_broker_waits_until_everybody_knows_the_new_leaders() -> None:
+def test_stopping_broker_waits_until_all_brokers_know_the_new_leaders() -> None:
     rig = Rig()
     for broker_id in (1, 2):
         rig.register(broker_id=broker_id, incarnation=broker_id)
@@ -237,7 +237,7 @@ def test_fence_record_comes_last_and_names_the_epoch() -> None:
     assert len(records) == 2
 
 
-def test_controller_that_was_stopped_gives_everybody_a_new_session() -> None:
+def test_resumed_controller_gives_every_broker_a_new_session() -> None:
     rig = Rig()
     rig.register()
     rig.beat()
@@ -257,7 +257,7 @@ def test_new_controller_gives_every_broker_a_session_and_lets_its_own_register_a
         control_.register(image, registration(2, 9), now=5.0, next_offset=50)
 
 
-def test_broker_that_will_not_come_back_is_forgotten_and_others_lead() -> None:
+def test_broker_that_will_not_return_is_forgotten_and_others_lead() -> None:
     control_ = control()
     image = cluster(topic("t", [1, 2]), brokers=(1, 2))
     outcome = control_.unregister(image, UnregisterBrokerRequest(broker_id=1))

@@ -199,7 +199,7 @@ class TestAlterConfigs:
         outcome = done(control().alter_configs(IMAGE, replacing({"retention.bytes": "7"})))
         assert replayed(outcome.records, IMAGE).topic_configs("t") == {"retention.bytes": "7"}
 
-    def test_nothing_is_written_for_what_stays(self) -> None:
+    def test_unchanged_values_yield_no_record(self) -> None:
         outcome = done(control().alter_configs(IMAGE, replacing({"retention.ms": "5", "cleanup.policy": "compact"})))
         assert outcome.records == []
 

@@ -221,7 +221,7 @@ class TestStart:
         with pytest.raises(errors.ConfigurationError, match="belongs to the node 1"):
             await new_controller(world, BrokerConfig.for_tests(node_id=2, log_dirs=(DATA,))).open()
 
-    async def test_what_was_answered_survives_the_power_cut(self) -> None:
+    async def test_answered_changes_survive_a_power_cut(self) -> None:
         for seed in range(20):
             world = MemoryWorld()
             async with running(world) as controller:
@@ -288,7 +288,7 @@ class TestFailedAppend:
             assert set(controller.image.topics) == {"kept", "next", "lost"}
             assert same(controller.image, after)
 
-    async def test_only_controller_with_a_full_disk_refuses_each_change_at_once_and_goes_on_when_there_is_room(
+    async def test_only_controller_with_a_full_disk_refuses_each_change_at_once_and_continues_when_there_is_room(
         self,
     ) -> None:
         world = MemoryWorld()
@@ -374,7 +374,7 @@ class TestFailedAppend:
 
 
 class TestQueue:
-    async def test_publishers_hear_every_change_in_order_and_before_the_answer(self) -> None:
+    async def test_publishers_receive_every_change_in_order_and_before_the_answer(self) -> None:
         heard: list[tuple[int, set[str]]] = []
 
         def publisher(delta: MetadataDelta, image: MetadataImage) -> None:
@@ -414,7 +414,7 @@ class TestQueue:
             assert codes(await local(controller).create_topics(creation(wanted("t")))) == [0]
         assert len(heard) == 2
 
-    async def test_operations_that_wait_are_committed_with_one_sync_each_on_what_the_other_left(self) -> None:
+    async def test_waiting_operations_build_on_each_other_and_share_one_sync(self) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
             syncs: list[str] = []
@@ -458,14 +458,14 @@ class TestQueue:
                 runner.cancel_scope.cancel()
         assert len(begun) == MAX_WAITING + 20
 
-    async def test_request_whose_time_is_over_changes_nothing(self) -> None:
+    async def test_expired_request_changes_nothing(self) -> None:
         async with running(MemoryWorld()) as controller:
             late = CreateTopicsRequest(topics=[wanted("t")], timeout_ms=0)
             with pytest.raises(errors.RequestTimedOutError):
                 await local(controller).create_topics(late)
             assert not controller.image.topics
 
-    async def test_operation_whose_caller_gave_up_before_its_turn_is_left_out(self) -> None:
+    async def test_operation_whose_caller_was_cancelled_is_skipped(self) -> None:
         world = MemoryWorld()
         controller = new_controller(world)
         await controller.open()
@@ -513,7 +513,7 @@ class TestQueue:
             world.gate.set()
         assert answers == [0] and set(controller.image.topics) == {"t"}
 
-    async def test_everyone_who_waits_is_told_when_the_controller_stops(self) -> None:
+    async def test_pending_calls_fail_when_the_controller_stops(self) -> None:
         """(resignation fails pending calls)"""
         controller = new_controller(MemoryWorld())
         await controller.open()

@@ -39,7 +39,7 @@ def test_leader_that_stays_in_sync_is_kept_without_a_new_epoch() -> None:
     assert partition.partition_epoch == 1
 
 
-def test_last_member_stays_in_sync_and_nobody_leads() -> None:
+def test_fenced_last_replica_stays_in_sync_without_a_leader() -> None:
     image = cluster(topic("t", [1, 2], isr=[1]), brokers=(1, 2))
     partition = after_fencing(image, 1)
     assert (partition.leader, partition.isr, partition.leader_epoch) == (-1, (1,), 1)
@@ -51,7 +51,7 @@ def test_unclean_leader_is_all_that_is_in_sync() -> None:
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (3, (3,), 1)
 
 
-def test_eligible_leader_leads_when_nobody_is_in_sync_and_is_then_in_sync_alone() -> None:
+def test_eligible_leader_leads_an_empty_in_sync_set_and_becomes_its_only_member() -> None:
     """Kafka 4 empties the in-sync set of a stopped cluster (KIP-966)."""
     records = topic("t", [1, 2], isr=[], leader=-1)
     partition = records[-1]
@@ -85,7 +85,7 @@ def test_fenced_replica_in_sync_is_no_candidate() -> None:
     assert after_fencing(image, 1).leader == 3
 
 
-def test_broker_that_comes_leads_what_nobody_leads() -> None:
+def test_unfenced_broker_leads_partitions_without_a_leader() -> None:
     image = cluster(topic("t", [1, 2], isr=[1], leader=-1), broker(1, fenced=True), brokers=(2,))
     partition = after_unfencing(image, 1)
     assert (partition.leader, partition.leader_epoch) == (1, 1)
@@ -102,13 +102,13 @@ def test_partitions_of_others_are_left_alone() -> None:
     assert list(broker_unfenced(image, 3, clean)) == []
 
 
-def test_records_hold_only_what_changes() -> None:
+def test_records_have_only_changed_fields() -> None:
     image = cluster(topic("t", [1, 2], isr=[1]), brokers=(1, 2))
     (record,) = broker_fenced(image, 1, clean)
     assert (record.isr, record.leader, record.replicas, record.directories) == (None, -1, None, None)
 
 
-def test_eligible_leader_waits_while_somebody_is_in_sync() -> None:
+def test_eligible_leader_is_not_elected_while_a_replica_is_in_sync() -> None:
     """(KIP-966: election order)"""
     records = topic("t", [1, 2, 3], isr=[2, 3], leader=3)
     partition = records[-1]

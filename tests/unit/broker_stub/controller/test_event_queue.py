@@ -211,7 +211,7 @@ async def test_loss_of_an_earlier_epoch_does_not_end_the_present_one() -> None:
         assert rig.answers == {"a": []}
 
 
-async def test_dropped_records_fail_their_callers_and_the_queue_goes_on() -> None:
+async def test_dropped_records_fail_their_callers_and_the_queue_continues() -> None:
     async with running() as rig:
         await rig.create("a", "b")
         rig.log.drop()
@@ -279,7 +279,7 @@ async def test_log_that_takes_no_more_records_is_named_to_every_caller() -> None
         assert rig.answers == {"a": errors.KafkaStorageError}
 
 
-async def test_stopped_queue_answers_what_was_appended_before_it_ends() -> None:
+async def test_stopped_queue_answers_appended_operations_before_it_ends() -> None:
     async with trio.open_nursery() as nursery:
         rig = Rig(nursery)
         nursery.start_soon(rig.queue.run)

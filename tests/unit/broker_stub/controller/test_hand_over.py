@@ -56,7 +56,7 @@ def test_a_single_broker_leads_on_in_a_new_epoch() -> None:
     assert (state.leader, state.leader_epoch) == (1, 1)
 
 
-def test_nobody_leads_who_is_not_there() -> None:
+def test_unavailable_broker_cannot_become_leader() -> None:
     for nobody in (2, 9):
         with pytest.raises(errors.BrokerNotAvailableError):
             hand_over(cluster(1, 2, 3, gone=2), "t", 0, nobody)

@@ -68,7 +68,7 @@ def test_in_sync_set_shrinks_and_grows_in_the_same_leader_epoch(isr: list[int]) 
     assert (answer.error_code, answer.isr, answer.leader_epoch, answer.partition_epoch) == (0, isr, 0, 1)
 
 
-def test_what_is_so_already_is_answered_without_a_record() -> None:
+def test_unchanged_in_sync_set_is_answered_without_a_record() -> None:
     answer, image = ask([1, 2])
     assert (answer.error_code, answer.partition_epoch) == (0, 0)
     assert image.topics == IMAGE.topics

@@ -78,7 +78,7 @@ class TestReassignment:
         (found,) = listed.topics[0].partitions
         assert (found.replicas, found.adding_replicas, found.removing_replicas) == ([3, 4, 5, 1, 2], [4, 5], [1, 2])
 
-    def test_dropping_replicas_needs_nobody_to_catch_up(self) -> None:
+    def test_removing_replicas_completes_at_once(self) -> None:
         """(who leads on does so in a new epoch)"""
         image = cluster(topic("t", [1, 2, 3], leader=2), brokers=(1, 2, 3))
         code, partition = reassign(image, [2, 3])
@@ -90,7 +90,7 @@ class TestReassignment:
         _, partition = reassign(image, [3, 2])
         assert (partition.replicas, partition.leader, partition.isr) == ((3, 2), 3, (2, 3))
 
-    def test_other_order_only_changes_who_is_preferred(self) -> None:
+    def test_reordered_replicas_only_change_the_preferred_leader(self) -> None:
         image = cluster(topic("t", [1, 2]), brokers=(1, 2))
         code, partition = reassign(image, [2, 1])
         assert (code, partition.replicas, partition.leader, partition.leader_epoch) == (0, (2, 1), 1, 0)
@@ -105,7 +105,7 @@ class TestReassignment:
         (listed,) = list_reassignments(image, ListPartitionReassignmentsRequest(topics=[some])).topics
         assert [partition.partition_index for partition in listed.partitions] == [0]
 
-    def test_what_cannot_be_is_refused(self) -> None:
+    def test_invalid_combinations_are_refused(self) -> None:
         image = cluster(topic("t", [1, 2]), brokers=(1, 2, 3))
         invalid = errors.InvalidReplicationAssignmentError.code
         assert reassign(image, [])[0] == invalid
@@ -132,14 +132,14 @@ class TestElection:
             assert codes == {0: errors.PreferredLeaderNotAvailableError.code}
             assert after.topics["t"].partitions[0].leader == 2
 
-    def test_preferred_election_of_a_partition_without_a_leader_takes_whoever_is_in_sync(self) -> None:
+    def test_preferred_election_without_a_leader_elects_any_in_sync_replica(self) -> None:
         """As Kafka: the election that was asked for is not the one that was needed."""
         image = cluster(topic("t", [1, 2], leader=-1), broker(1, fenced=True), brokers=(2,))
         codes, after = elect(image, PREFERRED)
         assert (codes, after.topics["t"].partitions[0].leader) == ({0: 0}, 2)
         assert preferred_leaders(image, clean) == []
 
-    def test_unclean_election_takes_who_is_alive_only_where_nobody_leads(self) -> None:
+    def test_unclean_election_elects_a_live_replica_only_without_a_leader(self) -> None:
         """(SEL)"""
         image = cluster(topic("t", [1, 2], isr=[1], leader=-1), broker(1, fenced=True), brokers=(2,))
         codes, after = elect(image, UNCLEAN)

@@ -120,7 +120,6 @@ class TestCreateTopics:
             (wanted("t", 1, 0), errors.InvalidReplicationFactorError),
             (wanted("t", 1, -2), errors.InvalidReplicationFactorError),
             (wanted("t", 1, 3), errors.InvalidReplicationFactorError),
-            (wanted("t", 10_001), errors.PolicyViolationError),
             (wanted("t", configs={"retention.mss": "5"}), errors.InvalidConfigurationError),
             (wanted("t", configs={"retention.ms": "soon"}), errors.InvalidConfigurationError),
             (wanted("t", configs={"retention.ms": None}), errors.InvalidConfigurationError),
@@ -141,6 +140,19 @@ class TestCreateTopics:
         assert outcome.response.topics[0].error_message
         assert outcome.response.topics[0].configs == []
         assert set(replayed(outcome.records, image).topics) == {"old", "o_l", "good"}
+
+    @pytest.mark.parametrize("topics", [(wanted("t", 10_001), wanted("a b")), (wanted("t", 6_000), wanted("u", 4_001))])
+    def test_request_for_too_many_partitions_is_refused_as_a_whole_and_before_other_checks(
+        self, topics: Sequence[CreatableTopic]
+    ) -> None:
+        steps = replication().create_topics(cluster(), creation(*topics))
+        with pytest.raises(errors.PolicyViolationError, match="Excessively large number of partitions per request"):
+            next(steps)
+
+    def test_request_that_needs_too_many_records_is_refused_as_a_whole(self) -> None:
+        request = creation(wanted("t", 9_990), wanted("u", 10))
+        with pytest.raises(errors.PolicyViolationError, match="more than 10000 metadata records"):
+            done(replication().create_topics(cluster(), request))
 
     def test_assignment_beside_counts_is_refused(self) -> None:
         both = wanted("t", assignments={0: (1,)})

@@ -105,7 +105,7 @@ def test_owner_and_renewers_renew_until_the_maximum_and_others_may_not() -> None
     assert cluster.renew(b"unknown")[0] == errors.DelegationTokenNotFoundError.code
 
 
-def test_token_expires_when_told_and_is_removed_at_once_or_by_the_sweep() -> None:
+def test_token_expires_on_request_and_is_removed_at_once_or_by_the_sweep() -> None:
     cluster = Cluster()
     token, other = cluster.create(), cluster.create()
     assert cluster.expire(token.hmac, period=100) == 0

@@ -25,7 +25,7 @@ async def end_of(node: Node, topic: str) -> int:
     return partition.high_watermark
 
 
-def test_a_fault_matches_what_it_names_and_is_used_up() -> None:
+def test_fault_matches_its_conditions_and_is_used_up() -> None:
     """Also after some were let pass."""
     faults = Faults()
     fault = Fault(errors.NotLeaderForPartitionError, PRODUCE, "t", 1, times=2, skip=1)
@@ -36,7 +36,7 @@ def test_a_fault_matches_what_it_names_and_is_used_up() -> None:
     assert not faults.armed
 
 
-def test_a_fault_without_limit_goes_on_until_it_is_disarmed() -> None:
+def test_a_fault_without_limit_continues_until_it_is_disarmed() -> None:
     """``times=-1``."""
     faults = Faults()
     fault = RequestFault(times=-1, delay_ms=1)
@@ -165,7 +165,7 @@ async def test_a_lost_answer_leaves_the_connection_as_it_is() -> None:
         stream.close()
 
 
-async def test_a_throttled_client_is_told_how_long_to_stay_silent() -> None:
+async def test_throttled_client_receives_its_throttle_time() -> None:
     """KIP-219; that the connection is not read meanwhile is the processor's affair."""
     async with running_node() as node:
         await node.create("t")

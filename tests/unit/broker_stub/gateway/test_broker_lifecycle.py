@@ -32,7 +32,7 @@ def core() -> Lifecycle:
 
 
 class TestLifecycle:
-    def test_broker_catches_up_and_is_let_in(self) -> None:
+    def test_broker_catches_up_and_is_admitted(self) -> None:
         life = core()
         life.start()
         assert not life.registered
@@ -55,7 +55,7 @@ class TestLifecycle:
         assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 9.0, 9.0]
         assert state_of(life) is LifecycleState.STARTING
 
-    def test_broker_that_is_not_known_any_more_registers_anew(self) -> None:
+    def test_broker_that_is_not_known_any_more_registers_again(self) -> None:
         life = core()
         life.start()
         life.registration_answered(5)
@@ -148,7 +148,7 @@ def someone() -> BrokerRegistration:
 
 
 class TestBrokerLifecycle:
-    async def test_start_goes_on_until_the_broker_is_let_in(self, autojump_clock: MockClock) -> None:
+    async def test_start_continues_until_the_broker_is_admitted(self, autojump_clock: MockClock) -> None:
         channel = Channel(errors.DuplicateBrokerRegistrationError("still there"), 17, FENCED, SERVING)
         life, epochs = life_of(channel)
         await life.start(someone(), timeout_ms=60_000)
@@ -166,7 +166,7 @@ class TestBrokerLifecycle:
             await life.start(someone(), timeout_ms=1_000)
         assert trio.current_time() < 1.1
 
-    async def test_heartbeats_go_on_and_failures_are_repeated(self, autojump_clock: MockClock) -> None:
+    async def test_heartbeats_continue_and_failures_are_repeated(self, autojump_clock: MockClock) -> None:
         channel = Channel(17, SERVING, SERVING, errors.NotControllerError("x"), SERVING, *[SERVING] * 3)
         life, _ = life_of(channel)
         await life.start(someone(), timeout_ms=1_000)
@@ -215,7 +215,7 @@ class TestBrokerLifecycle:
             await life.leave()
         assert trio.current_time() == pytest.approx(300.0)
 
-    async def test_heartbeat_comes_early_when_somebody_waits_for_it(self, autojump_clock: MockClock) -> None:
+    async def test_heartbeat_is_sent_early_when_a_caller_waits_for_it(self, autojump_clock: MockClock) -> None:
         channel = Channel(17, SERVING, *[SERVING] * 10)
         life, _ = life_of(channel)
         await life.start(someone(), timeout_ms=1_000)
@@ -238,7 +238,7 @@ class TestSessions:
         log_dirs=CONFIG.log_dirs, broker_session_timeout_ms=100, broker_heartbeat_interval_ms=10
     )
 
-    async def test_broker_that_falls_silent_is_fenced_and_comes_back_with_its_next_heartbeat(self) -> None:
+    async def test_broker_that_falls_silent_is_fenced_and_returns_with_its_next_heartbeat(self) -> None:
         world = MemoryWorld()
         with trio.fail_after(10):
             async with running(world, self.CONFIG, register=False) as controller:

@@ -97,7 +97,7 @@ def test_no_room_to_keep_damage_aside_takes_the_log_offline_and_cuts_nothing() -
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("lost", ["last segment", "last batches", "all segments"])
-def test_log_that_ends_before_its_checkpoints_goes_on_at_the_known_end(
+def test_log_that_ends_before_its_checkpoints_continues_at_the_known_end(
     clean: bool, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Consumers may have seen the offsets that are lost: other records do not get them."""

@@ -112,7 +112,7 @@ def test_a_killed_broker_recovers_from_the_recovery_point() -> None:
     assert append(again, from_producer(b"p", sequence=0)).duplicate
 
 
-def test_a_directory_that_cannot_be_locked_says_what_to_do() -> None:
+def test_error_of_an_unlockable_directory_names_the_remedy() -> None:
     class Locked(MemoryStorage):
         def lock(self, path: str) -> Callable[[], None]:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
@@ -174,7 +174,7 @@ def test_a_partition_in_two_directories_is_refused() -> None:
 
 
 @pytest.mark.parametrize("gone", [True, False])
-async def test_a_topic_that_was_made_anew_while_a_directory_was_missing_has_one_log(gone: bool) -> None:
+async def test_topic_recreated_while_a_directory_was_missing_has_one_log(gone: bool) -> None:
     """The one of the former topic is put aside when its directory is back: nobody needs to lend a hand."""
     world = DiskWorld()
     logs = started(world, "/one", "/two")
@@ -210,7 +210,7 @@ def test_two_logs_of_one_topic_are_refused_whatever_its_id_is() -> None:
         manager(world, "/one", "/two").start(topic_id_of=lambda topic_partition: TOPIC_ID)
 
 
-async def test_a_former_log_that_cannot_be_put_aside_takes_its_directory_offline() -> None:
+async def test_a_former_log_that_cannot_be_set_aside_takes_its_directory_offline() -> None:
     world = DiskWorld()
     for path, topic_id in (("/one", uuid.UUID(int=5)), ("/two", TOPIC_ID)):
         logs = started(world, path)
@@ -226,7 +226,7 @@ async def test_a_former_log_that_cannot_be_put_aside_takes_its_directory_offline
     assert list(logs.offline_directories()) == ["/one"]
 
 
-def test_what_is_not_a_log_is_left_alone() -> None:
+def test_other_files_and_folders_are_left_alone() -> None:
     """Also the controller's log, and plain files."""
     world = DiskWorld()
     for name in ("lost+found", "__cluster_metadata-0", "a-0.123-stray", "b-x"):
@@ -316,7 +316,7 @@ def test_a_deleted_log_can_be_made_again_at_once() -> None:
     assert logs.create(A0).log_end_offset == 0
 
 
-def test_a_log_of_an_earlier_topic_of_the_name_is_put_aside() -> None:
+def test_a_log_of_an_earlier_topic_of_the_name_is_set_aside() -> None:
     world = DiskWorld()
     logs = started(world)
     fill(logs.create(A0, TOPIC_ID), 3)
@@ -368,7 +368,7 @@ def test_topic_id_is_on_disk_when_a_log_that_lost_its_end_is_hosted_again(left: 
     assert (newer.log_start_offset, newer.log_end_offset) == (0, 0)
 
 
-def test_topic_id_that_cannot_be_written_is_tried_again() -> None:
+def test_topic_id_that_cannot_be_written_is_retried() -> None:
     world = DiskWorld()
     logs = started(world)
     log = logs.create(A0, TOPIC_ID)
@@ -428,7 +428,7 @@ async def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve() -> 
     ("suffix", "clean"),
     [(".log", True), (".log", False), (".index", False), (".timeindex", False), (".txnindex", False)],
 )
-async def test_what_is_no_file_takes_its_log_offline(tmp_path: Path, suffix: str, clean: bool, kind: str) -> None:
+async def test_special_file_takes_its_log_offline(tmp_path: Path, suffix: str, clean: bool, kind: str) -> None:
     """Nobody waits for the other end of a pipe; here there is one, so that waiting would show."""
     logs = LogManager(RealWorld(), [str(tmp_path)], config(retention_ms=-1))
     logs.start()
@@ -455,7 +455,7 @@ async def test_what_is_no_file_takes_its_log_offline(tmp_path: Path, suffix: str
         again.abandon()
 
 
-def test_a_folder_that_is_no_log_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_folder_that_is_not_a_log_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     """It is left alone."""
     world = DiskWorld()
     world.storage.make_dirs("/one/y")
@@ -625,9 +625,7 @@ async def test_checkpoints_that_would_say_the_same_are_not_written_again(
 
 
 @pytest.mark.parametrize("name", ["flush_due", "flush_sealed", "_expire_producers"])
-async def test_others_have_their_turn_while_very_many_logs_are_looked_at(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_other_tasks_run_while_very_many_logs_are_checked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_maintenance, "_SEEN_AT_ONCE", 5)
     logs, bystander = started(DiskWorld()), Bystander()
     for number in range(60):
@@ -639,7 +637,7 @@ async def test_others_have_their_turn_while_very_many_logs_are_looked_at(
     assert bystander.turns >= 10, f"{bystander.turns} turns"
 
 
-async def test_what_is_appended_while_others_are_looked_at_is_not_flushed_before_its_time(
+async def test_records_appended_during_a_flush_scan_are_not_flushed_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_maintenance, "_SEEN_AT_ONCE", 1)
@@ -693,7 +691,7 @@ async def test_few_files_are_open_however_many_logs_there_are() -> None:
     assert all(offsets(log) == list(range(90)) for log in started(world).all().values())
 
 
-def test_retention_asks_what_is_committed() -> None:
+def test_retention_respects_the_high_watermark_of_the_host() -> None:
     world, listener = DiskWorld(), Listener(high_watermark=0)
     logs = started(world, listener=listener)
     log = logs.create(A0, config=config(retention_ms=0))
@@ -798,7 +796,7 @@ async def test_a_directory_that_was_offline_is_whole_after_a_restart() -> None:
     ("operation", "code"),
     [("write", errno.ENOSPC), ("open", errno.ENOSPC), ("rename", errno.ENOSPC), ("write", errno.EFBIG)],
 )
-def test_a_full_disk_refuses_what_does_not_fit_and_goes_on(operation: str, code: int) -> None:
+def test_full_disk_refuses_appends_and_the_broker_continues(operation: str, code: int) -> None:
     """Nothing is offline, and what was there is there. So with files that may not grow (EFBIG)."""
     world = DiskWorld()
     logs, made = spread(world)
@@ -818,7 +816,7 @@ def test_a_full_disk_refuses_what_does_not_fit_and_goes_on(operation: str, code:
         assert offsets(log) == list(range(log.log_end_offset))
 
 
-def test_a_full_disk_is_told_of_when_it_begins_and_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_full_disk_is_logged_at_its_start_and_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """Not for each record that is refused, and each directory for itself."""
     world = DiskWorld()
     _, made = spread(world)
@@ -890,7 +888,7 @@ async def test_records_wait_for_their_flush_and_not_the_appending_task(
 
 
 @pytest.mark.parametrize(("path", "code"), [("*/leader-epoch-*.tmp", errno.ENOSPC), ("*.log", errno.EMFILE)])
-async def test_a_flush_that_was_asked_for_is_tried_again_when_the_disk_has_room(
+async def test_a_flush_that_was_requested_is_retried_when_the_disk_has_room(
     path: str, code: int, autojump_clock: trio.testing.MockClock
 ) -> None:
     """Also when nothing else is appended: producers wait for it."""
@@ -907,7 +905,7 @@ async def test_a_flush_that_was_asked_for_is_tried_again_when_the_disk_has_room(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_sync_that_was_asked_for_and_fails_takes_the_directory_offline() -> None:
+async def test_a_sync_that_was_requested_and_fails_takes_the_directory_offline() -> None:
     world = DiskWorld()
     logs = started(world)
     log = logs.create(A0, config=config(flush_messages=1))
@@ -1030,10 +1028,10 @@ async def test_silent_producers_are_looked_for_in_their_own_interval(autojump_cl
         nursery.start_soon(logs.run)
         await trio.sleep(1)
         world.wall += 6_000
-        logs.producer_expiration_ms = 60_000
+        logs.reconfigure(defaults=logs.defaults, producer_expiration_ms=60_000)
         await trio.sleep(10)
         assert len(log.producers) == 1
-        logs.producer_expiration_ms = 5_000
+        logs.reconfigure(defaults=logs.defaults, producer_expiration_ms=5_000)
         await trio.sleep(10)
         assert len(log.producers) == 0
         nursery.cancel_scope.cancel()

@@ -174,7 +174,7 @@ async def test_offsets_without_records_at_the_end_are_not_given_again() -> None:
     assert append(moved, batch(b"x")).first_offset == 75
 
 
-async def test_what_is_committed_of_a_log_is_known_where_it_has_moved_to() -> None:
+async def test_moved_log_keeps_its_high_watermark() -> None:
     """Also when the process dies before high watermarks are checkpointed again, and not what was known before."""
     world, listener = DiskWorld(), Listener(high_watermark=40)
     logs = filled(world, listener=listener)
@@ -253,7 +253,7 @@ async def test_other_wishes_and_deletions_end_a_move() -> None:
     assert folders(world, "/two") == []
 
 
-def test_what_cannot_be_moved_says_why() -> None:
+def test_refused_move_names_its_reason() -> None:
     world = DiskWorld()
     logs = filled(world)
     with pytest.raises(LogDirNotFoundError):
@@ -430,7 +430,7 @@ async def test_moves_begin_again_whatever_other_disk_fails_at_the_start() -> Non
     assert [(copy.topic_partition, copy.directory) for copy in again.mover.future_logs()] == [(TP, "/two")]
 
 
-async def test_a_move_to_a_disk_that_fails_later_in_the_start_is_given_up() -> None:
+async def test_a_move_to_a_disk_that_fails_later_in_the_start_is_abandoned() -> None:
     """The broker starts without that disk."""
     world = DiskWorld()
     await filled(world).close()

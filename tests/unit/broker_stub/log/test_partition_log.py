@@ -280,7 +280,7 @@ def test_the_first_batch_of_the_first_producer_counts_as_any_other(clean: bool) 
     append(log, from_producer(b"b", sequence=0, producer_id=0, epoch=1))
 
 
-def test_an_unknown_producer_may_go_on_with_any_sequence() -> None:
+def test_an_unknown_producer_may_continue_with_any_sequence() -> None:
     """Its records were deleted, or it was silent for long; modern Kafka accepts it (KIP-360)."""
     log = open_log(MemoryStorage())
     assert append(log, from_producer(b"a", sequence=500)).first_offset == 0
@@ -444,7 +444,7 @@ def test_nothing_is_read_that_is_not_appended_yet() -> None:
     assert rolling > 3
 
 
-def test_what_was_read_to_be_sent_stays_as_it_was(tmp_path: Path) -> None:
+def test_slice_read_for_sending_does_not_change(tmp_path: Path) -> None:
     """A piece of one segment's file, whatever is appended meanwhile."""
     storage, folder = RealWorld().storage, str(tmp_path / "orders-3")
     log = PartitionLog.open(storage, folder, TP, config(segment_bytes=10**6), now_ms=NOW)
@@ -462,7 +462,7 @@ def test_what_was_read_to_be_sent_stays_as_it_was(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_read_goes_on_in_the_next_segment_where_its_own_has_nothing_left() -> None:
+def test_a_read_continues_in_the_next_segment_where_its_own_has_nothing_left() -> None:
     """Offsets may be missing anywhere."""
     log = open_log(MemoryStorage(), config(cleanup_policy=("compact",)))
     for offset in (0, 7, 20):
@@ -496,7 +496,7 @@ def test_the_place_of_the_tail_is_remembered() -> None:
     assert calls == ["read"]
 
 
-def test_bytes_between_counts_what_a_read_would_find() -> None:
+def test_bytes_between_equals_the_size_of_a_read() -> None:
     log = open_log(MemoryStorage())
     fill(log, 40)
     everything = log.size
@@ -551,7 +551,7 @@ def test_truncation_gives_up_everything_from_the_offset_on() -> None:
     assert offsets(open_log(storage, recovery_point=17)) == list(range(18))
 
 
-def test_a_segment_that_was_cut_to_nothing_begins_anew() -> None:
+def test_a_segment_that_was_cut_to_nothing_starts_over() -> None:
     """Records without a time count from the cut on."""
     log = open_log(MemoryStorage(), config(segment_ms=60_000))
     append(log, batch(b"a", timestamp=-1), now_ms=NOW)
@@ -590,7 +590,7 @@ def test_an_epoch_that_began_at_the_cut_is_gone() -> None:
     assert log.leader_epochs.end_offset_for(1, log.log_end_offset) == (1, 1)
 
 
-def test_truncation_takes_back_what_producers_wrote() -> None:
+def test_truncation_restores_the_producer_state() -> None:
     log = open_log(MemoryStorage())
     append(log, from_producer(b"a", sequence=0))
     append(log, from_producer(b"b", sequence=1))
@@ -674,7 +674,7 @@ def test_records_without_a_timestamp_are_as_old_as_their_file() -> None:
     assert (log.log_start_offset, log.log_end_offset, log.size) == (60, 60, 0)
 
 
-def test_one_record_with_a_timestamp_is_what_the_age_of_its_segment_goes_by() -> None:
+def test_age_of_a_segment_uses_its_only_timestamp() -> None:
     storage = MemoryStorage()
     storage.wall_ms = lambda: NOW
     log = open_log(storage, config(retention_ms=10_000))
@@ -732,7 +732,7 @@ def test_a_segment_that_compaction_has_emptied_does_not_keep_those_behind_it() -
     assert offsets(log) == [101]
 
 
-def test_retention_keeps_what_is_not_committed() -> None:
+def test_retention_keeps_uncommitted_records() -> None:
     log = open_log(MemoryStorage(), config(retention_ms=0))
     fill(log, 60)
     middle = log.segments[1].base_offset

@@ -93,7 +93,7 @@ async def test_little_work_is_done_at_once() -> None:
         assert not world.checks
 
 
-async def test_a_topic_that_changed_meanwhile_gets_what_it_wants_now() -> None:
+async def test_batch_is_validated_again_after_a_change_of_the_topic() -> None:
     """The check holds for the configuration that it was made with."""
     world = HeldThreads()
     async with running_node(world=world) as node, trio.open_nursery() as nursery:
@@ -112,7 +112,7 @@ async def test_a_topic_that_changed_meanwhile_gets_what_it_wants_now() -> None:
         assert found == [("lz4", much())]
 
 
-async def test_what_the_thread_refuses_is_the_answer() -> None:
+async def test_refusal_of_the_validation_thread_is_the_answer() -> None:
     """As without one: only the partition with that batch fails, and nothing of it is written."""
     world = HeldThreads()
     world.go.set()
@@ -125,7 +125,7 @@ async def test_what_the_thread_refuses_is_the_answer() -> None:
         assert await stored(node, "t") == []
 
 
-async def test_a_topic_made_anew_meanwhile_gets_nothing_that_was_sent_to_the_earlier_one() -> None:
+async def test_recreated_topic_gets_no_record_that_was_sent_to_the_earlier_one() -> None:
     """The client named it by its id (KIP-516); by name, the new one is as good."""
     world = HeldThreads()
     async with running_node(world=world) as node, trio.open_nursery() as nursery:

@@ -85,7 +85,7 @@ def test_a_tail_of_zeros_is_cut() -> None:
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("content", [None, b"\xff" * 24, b"\0" * 24, b"\0\0\0"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_missing_or_senseless_index_is_made_anew(suffix: str, content: bytes | None, clean: bool) -> None:
+def test_a_missing_or_senseless_index_is_rebuilt(suffix: str, content: bytes | None, clean: bool) -> None:
     storage, bases = stored()
     for base in bases:
         storage.remove(path(base, suffix))
@@ -98,7 +98,7 @@ def test_a_missing_or_senseless_index_is_made_anew(suffix: str, content: bytes |
     ]
 
 
-def test_an_index_of_another_log_is_made_anew() -> None:
+def test_an_index_of_another_log_is_rebuilt() -> None:
     """Plausible in itself, but it does not point to the starts of batches."""
     storage, bases = stored()
     content = storage.read_file(path(bases[-2], ".index"))
@@ -232,7 +232,7 @@ def test_damage_in_the_middle_of_a_log_that_was_closed_takes_nothing_behind_it()
 
 
 @pytest.mark.parametrize("left", [5, 40])
-def test_reading_goes_on_behind_a_segment_whose_end_is_cut(left: int) -> None:
+def test_reading_continues_behind_a_segment_whose_end_is_cut(left: int) -> None:
     """Also from where a reader has come to, which is remembered."""
     storage, bases = stored()
     log = open_log(storage, clean=True, recovery_point=COUNT)
@@ -258,7 +258,7 @@ def test_damage_at_the_end_of_an_old_segment_does_not_keep_it_from_getting_too_o
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_what_lies_beyond_the_reach_of_an_index_is_found_without(monkeypatch: pytest.MonkeyPatch, clean: bool) -> None:
+def test_batches_beyond_the_offset_index_are_found(monkeypatch: pytest.MonkeyPatch, clean: bool) -> None:
     """Compaction may make a segment longer, where a topic wants another codec than its batches have."""
     monkeypatch.setattr("triokafka.broker_stub.log.index._MAX_POSITION", 700)
     storage, _ = stored()
@@ -280,7 +280,7 @@ def test_offsets_that_go_back_end_the_log() -> None:
     assert offsets(open_log(storage)) == list(range(COUNT))
 
 
-def test_a_snapshot_of_what_was_lost_is_not_believed() -> None:
+def test_producer_snapshot_beyond_the_log_end_is_ignored() -> None:
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, from_producer(b"a", sequence=0))
@@ -395,7 +395,7 @@ def test_a_start_offset_beyond_the_end_starts_the_log_there() -> None:
     assert append(log, batch(b"a")).first_offset == 9
 
 
-def test_what_was_flushed_survives_the_power_cut() -> None:
+def test_flushed_records_survive_a_power_cut() -> None:
     for seed in range(30):
         storage = MemoryStorage()
         storage.make_dirs("data")
@@ -410,7 +410,7 @@ def test_what_was_flushed_survives_the_power_cut() -> None:
         assert offsets(log) == list(range(log.log_end_offset))
 
 
-def test_an_epoch_file_that_a_power_cut_has_emptied_is_made_anew() -> None:
+def test_an_epoch_file_that_a_power_cut_has_emptied_is_rebuilt() -> None:
     """Also from what is below the recovery point."""
     storage, _ = stored()
     file = storage.open(f"{DIRECTORY}/leader-epoch-checkpoint")

@@ -52,7 +52,7 @@ def replace(storage: MemoryStorage, log: PartitionLog, *, split: bool) -> list[i
     return [*(offset for part in kept for offset in part), *range(end, COUNT)]
 
 
-def test_making_a_new_segment_tells_nobody_of_a_bad_disk() -> None:
+def test_disk_error_during_segment_creation_is_not_reported_from_the_cleaner_thread() -> None:
     """It is done in the thread of the cleaner, where nothing of the broker may be touched."""
     storage = MemoryStorage()
     told: list[OSError] = []
@@ -149,7 +149,7 @@ def test_segments_that_are_gone_meanwhile_are_not_replaced() -> None:
     assert log.log_end_offset == COUNT
 
 
-def test_what_a_failed_replacement_left_is_not_taken_for_a_later_one() -> None:
+def test_remains_of_a_failed_replacement_do_not_join_a_later_one() -> None:
     """Its `.cleaned` files would make a later, complete replacement look unfinished."""
     storage, log = stored()
     cleaned(log, 0, [1], storage).sync()

@@ -73,7 +73,7 @@ async def test_a_start_after_a_clean_stop_reads_the_same_however_much_there_is(r
 
 
 @pytest.mark.parametrize("mebibytes", [1, 20])
-def test_a_start_after_a_crash_reads_what_was_not_flushed_and_no_more(mebibytes: int) -> None:
+def test_start_after_a_crash_reads_only_unflushed_batches(mebibytes: int) -> None:
     """Also what producers have written before is known without reading it again."""
     world = DiskWorld()
     logs = filled(world, 2, mebibytes, 1_024)

@@ -171,7 +171,7 @@ def test_transactions_are_known_again_after_a_restart(clean: bool, recovery_poin
     assert knowledge(open_log(storage, clean=clean, recovery_point=recovery_point)) == known
 
 
-def test_a_power_cut_leaves_what_the_batches_say() -> None:
+def test_state_after_a_power_cut_agrees_with_the_batches() -> None:
     for seed in range(30):
         storage = MemoryStorage()
         storage.make_dirs("data")
@@ -222,7 +222,7 @@ def test_a_cut_takes_markers_back() -> None:
 
 
 @pytest.mark.parametrize("content", [b"\0" * 33, b"\0\1" + b"\0" * 32, b"\0" * 68])
-def test_a_damaged_index_is_made_anew(content: bytes) -> None:
+def test_a_damaged_index_is_rebuilt(content: bytes) -> None:
     storage = MemoryStorage()
     log = open_log(storage)
     history(log)

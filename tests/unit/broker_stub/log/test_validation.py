@@ -109,7 +109,7 @@ def test_counts_must_agree(position: int, code: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_records_must_be_what_the_header_counts(compression: str) -> None:
+def test_record_count_must_match_the_header(compression: str) -> None:
     data = batch(b"a", b"b", compression=compression)
     struct.pack_into(">i", data, 23, 2)
     struct.pack_into(">i", data, 57, 3)
@@ -240,7 +240,7 @@ def test_a_codec_that_the_topic_wants_and_is_not_installed_is_an_answer(monkeypa
 
 
 @pytest.mark.parametrize(("topic", "from_client"), [("producer", True), ("gzip", True), ("producer", False)])
-def test_what_was_compressed_stays_as_whoever_compressed_it_has_left_it(topic: str, from_client: bool) -> None:
+def test_compressed_batch_is_stored_unchanged(topic: str, from_client: bool) -> None:
     """Kept and served to the byte, but for what is outside of the checksum."""
     data = batch(b"a" * 100, b"b" * 100)
     packed = gzip.compress(data[HEADER_SIZE:], compresslevel=1, mtime=4711)  # as no compressor of the broker does

@@ -139,7 +139,7 @@ def test_time_of_the_last_published_record_is_known() -> None:
     assert other.loader.snapshots == 1
 
 
-def test_failing_subscribers_are_counted_and_others_hear_of_the_change() -> None:
+def test_failing_subscribers_are_counted_and_others_receive_the_change() -> None:
     def fail(delta: MetadataDelta, image: MetadataImage) -> None:
         raise ValueError("a subscriber's bug")
 

@@ -21,7 +21,7 @@ from triokafka.records import RecordDecoder
 DIRECTORY = uuid.UUID(int=9)
 
 
-def test_batch_of_records_comes_back_with_its_offsets_and_epoch() -> None:
+def test_batch_is_decoded_with_its_offsets_and_epoch() -> None:
     records = [
         *feature_updates.initial_records(),
         broker(1, rack="r"),

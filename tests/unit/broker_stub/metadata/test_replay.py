@@ -70,7 +70,7 @@ class TestLogReplay:
         result = replay(batch(0, BeginTransactionRecord(), name("t", 7), AbortTransactionRecord(), name("u", 8)))
         assert set(result.image.topics) == {"u"}
 
-    def test_records_without_a_meaning_here_are_passed_over(self) -> None:
+    def test_records_without_a_meaning_here_are_skipped(self) -> None:
         result = replay(batch(0, RegisterControllerRecord(), ClearElrRecord(topic_name="t"), name("t", 7)))
         assert set(result.image.topics) == {"t"}
 
@@ -85,7 +85,7 @@ class TestLogReplay:
             [broker(1), UnfenceBrokerRecord(id=1, epoch=5)],
         ],
     )
-    def test_records_that_do_not_fit_what_was_before_are_refused(self, records: Sequence[MetadataRecord]) -> None:
+    def test_records_that_contradict_the_image_are_refused(self, records: Sequence[MetadataRecord]) -> None:
         with pytest.raises(ValueError, match="metadata record"):
             replay(batch(0, *records))
 
@@ -106,14 +106,14 @@ class TestDelta:
         after = (dict(base.topics), dict(base.configs), dict(base.brokers), dict(base.topics["t"].partitions))
         assert before == after
 
-    def test_what_did_not_change_is_shared_with_the_image_before(self) -> None:
+    def test_unchanged_parts_are_shared_with_the_previous_image(self) -> None:
         base = cluster(topic("t", [1]), topic("u", [1], number=8))
         after = replayed([PartitionChangeRecord(topic_id=ID, partition_id=0, leader=-1)], base)
         assert after.topics["u"] is base.topics["u"]
         assert after.configs is base.configs and after.brokers is base.brokers
         assert after.topics["t"] is not base.topics["t"]
 
-    def test_local_changes_say_what_to_stop_lead_and_follow(self) -> None:
+    def test_local_changes_list_replicas_to_stop_lead_and_follow(self) -> None:
         base = cluster(topic("gone", [1], [2]), topic("moved", [1, 2], number=8), brokers=(1, 2, 3))
         delta = MetadataDelta(base)
         delta.replay(RemoveTopicRecord(topic_id=ID))
@@ -127,7 +127,7 @@ class TestDelta:
         assert set(local.followers) == {TopicPartition("new", 1)}
         assert local.leaders[TopicPartition("new", 0)][0] == uuid.UUID(int=9)
 
-    def test_topic_made_again_under_its_name_is_deleted_and_led(self) -> None:
+    def test_recreated_topic_is_deleted_and_led(self) -> None:
         delta = MetadataDelta(cluster(topic("t", [1])))
         for record in (RemoveTopicRecord(topic_id=ID), *topic("t", [1], number=8)):
             delta.replay(record)

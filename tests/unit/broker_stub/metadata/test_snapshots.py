@@ -131,7 +131,7 @@ class TestFiles:
         assert files.ids() == [written]
         assert files.size(written) == len(snapshot_bytes(image))
 
-    def test_snapshot_that_is_damaged_or_not_whole_is_passed_over(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_snapshot_that_is_damaged_or_not_whole_is_skipped(self, caplog: pytest.LogCaptureFixture) -> None:
         storage, files = self.files()
         good = write(storage, full_image())
         whole = storage.read_file(f"{DIRECTORY}/{good.file_name}")
@@ -230,7 +230,7 @@ class TestController:
             assert set(controller.image.topics) == {"early", "late"}
         assert starts[0] == end
 
-    async def test_log_that_lost_what_the_snapshot_has_begins_after_it(self) -> None:
+    async def test_log_without_the_records_of_its_snapshot_begins_after_it(self) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
             await local(controller).create_topics(creation(wanted("t")))

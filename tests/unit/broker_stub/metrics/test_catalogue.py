@@ -121,7 +121,7 @@ async def test_groups_and_positions_are_counted() -> None:
     assert f"{manager}offsets 0" in after
 
 
-async def test_waiting_requests_time_outs_and_sessions_are_told(autojump_clock: object) -> None:
+async def test_delayed_operations_timeouts_and_sessions_are_exported(autojump_clock: object) -> None:
     async with running_node(max_incremental_fetch_session_cache_slots=1) as node:
         await node.create("t", partitions=2)
         await node.call(node.fetch_request("t", [0], session_epoch=0), 11)

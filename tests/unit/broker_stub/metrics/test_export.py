@@ -128,7 +128,7 @@ def every_name() -> set[str]:
     return names
 
 
-def test_dashboard_shows_only_what_is_exported() -> None:
+def test_dashboard_uses_only_exported_metrics() -> None:
     board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     expressions.append(board["templating"]["list"][1]["query"])

@@ -21,7 +21,7 @@ class PerTurn(trio.abc.Instrument):
 
 
 @pytest.mark.parametrize(("others", "expected"), [(0, [1] * 8), (1, [1] * 8), (3, [1, 3, 1, 1, 1, 1]), (90, [1, 7])])
-async def test_as_many_go_on_as_others_were_served_and_at_least_one(others: int, expected: list[int]) -> None:
+async def test_as_many_continue_as_others_were_served_and_at_least_one(others: int, expected: list[int]) -> None:
     """So those who send ahead have their share where there are many others."""
     turns, done = FairScheduler(), list[str]()
     for _ in range(others):
@@ -42,7 +42,7 @@ async def test_as_many_go_on_as_others_were_served_and_at_least_one(others: int,
 
 
 @pytest.mark.parametrize("cancelled", [slice(1), slice(2), slice(1, 3), slice(1, 4), slice(3, 4)])
-async def test_who_is_cancelled_leaves_its_turn_to_the_next(cancelled: slice) -> None:
+async def test_cancelled_connection_passes_its_turn_on(cancelled: slice) -> None:
     """Whether it was about to go on or waited; Trio may begin with the first of them or the last."""
     turns = FairScheduler()
     for _ in range(5):
@@ -65,7 +65,7 @@ async def test_who_is_cancelled_leaves_its_turn_to_the_next(cancelled: slice) ->
         await turns.step_back()
 
 
-async def test_who_sends_ahead_has_no_need_to_wait_among_its_kind() -> None:
+async def test_pipelining_connections_alone_need_not_wait() -> None:
     """Only while others were served not long ago, does one that has waited for more wait for its turn, too."""
     turns = FairScheduler()
 

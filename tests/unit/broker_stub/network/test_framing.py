@@ -72,7 +72,7 @@ async def test_peer_that_closes_within_a_frame_is_a_protocol_error(data: bytes) 
         (b"\x7f\xff\xff\xff", r"b'\\x7f\\xff\\xff\\xff'\)"),
     ],
 )
-async def test_who_speaks_something_else_is_refused_with_a_guess_at_what_it_is(sent: bytes, what: str) -> None:
+async def test_foreign_protocol_is_refused_and_guessed(sent: bytes, what: str) -> None:
     """The log names the first bytes, and the commonest mistakes."""
     with pytest.raises(ProtocolError, match=rf"\(first bytes {what} is outside 0 to 1000"):
         await FrameReader(ScriptedStream(sent, end=False), max_bytes=1000).read()
@@ -124,7 +124,7 @@ def test_no_more_buffers_are_kept_than_the_limit_says() -> None:
 
 
 @pytest.mark.parametrize("buffers", [None, FrameBuffers()], ids=["plain", "pooled"])
-async def test_frame_that_was_announced_large_occupies_no_more_than_a_few_times_what_has_come(
+async def test_announced_frame_occupies_memory_only_for_received_bytes(
     buffers: FrameBuffers | None,
 ) -> None:
     """A hundred megabytes announced and nothing sent are sixteen kilobytes."""

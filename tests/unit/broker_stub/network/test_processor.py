@@ -94,6 +94,7 @@ class Bench:
         handlers: dict[int, Handler[Any, Any]] = {12: heartbeat, 18: api_versions}
         services = SimpleNamespace(
             world=self.world,
+            config=None,
             faults=Faults(),
             quotas=ClientQuotas(),
             authorizer=authorizer,
@@ -239,7 +240,7 @@ async def test_handler_may_close_the_connection_instead_of_answering() -> None:
     assert stream.closed and not stream.sent
 
 
-async def test_parked_request_holds_no_slot_and_others_go_on() -> None:
+async def test_parked_request_holds_no_slot_and_others_continue() -> None:
     bench = Bench(slots=1)
     purgatory = Purgatory("test", now_ms=0)
     operation = Parked(10_000)
@@ -414,7 +415,7 @@ class Louder(ScriptedStream):
         self._below.close()
 
 
-async def test_connection_says_who_it_is_before_its_first_request() -> None:
+async def test_connection_authenticates_before_its_first_request() -> None:
     """Requests then come over the stream that the stage made, with the name that it found."""
     bench = Bench(authentication=Doorkeeper())
     seen: list[str] = []
@@ -425,7 +426,7 @@ async def test_connection_says_who_it_is_before_its_first_request() -> None:
     assert stream.sent.count(b"!") == 2
 
 
-async def test_who_is_not_let_in_is_told_so_late_and_served_nothing(
+async def test_failed_authentication_is_answered_late_and_serves_nothing(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     """``connection.failed.authentication.delay.ms`` (KIP-306)."""
@@ -438,7 +439,7 @@ async def test_who_is_not_let_in_is_told_so_late_and_served_nothing(
     assert lines(caplog, PROCESSOR) == ["closing connection: b'shut' is not the word on PLAINTEXT"]
 
 
-async def test_connection_that_breaks_while_it_says_who_it_is_is_closed_like_any_other(
+async def test_connection_that_breaks_during_authentication_is_closed_with_one_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One line in the log."""
@@ -538,8 +539,14 @@ async def test_times_of_a_request_are_cut_into_phases_that_add_up(
     bench = Bench(slots=1)
     purgatory = Purgatory("test", now_ms=0)
 
+    async def run_in_thread(function: Callable[..., Any], *args: Any) -> Any:
+        await trio.sleep(0.2)
+        return function(*args)
+
+    bench.world.run_in_thread = run_in_thread  # type: ignore[method-assign]
+
     async def work(request: HeartbeatRequest, context: RequestContext) -> None:
-        await trio.sleep(0.2)  # with the slot
+        await context.in_thread(len, "")  # with the slot
         if request.group_id == "parked":
             operation = Parked(10_000)
             purgatory.try_complete_else_watch(operation, ["key"], 0)
@@ -573,7 +580,7 @@ async def test_times_of_a_request_are_cut_into_phases_that_add_up(
     assert bench.dispatcher.metrics.api("Heartbeat").by_version == {4: 2}
 
 
-async def test_answer_that_could_not_be_sent_is_counted_all_the_same() -> None:
+async def test_answer_that_could_not_be_sent_is_counted_nevertheless() -> None:
     """The work was done."""
 
     class Deaf(ScriptedStream):
@@ -601,7 +608,7 @@ class Waiting(ScriptedStream):
     ("waits", "pipelined", "turns"),
     [(False, 1, 4), (False, 20, 4), (True, 1, 0), (True, 4, 4), (True, 5, 7), (True, 20, 4)],
 )
-async def test_others_have_their_turn_after_four_requests_without_waiting(
+async def test_other_tasks_run_after_four_requests_without_waiting(
     waits: bool, pipelined: int, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who sends ahead must not keep the broker to itself; who waits for each request need not step back."""
@@ -621,7 +628,7 @@ async def test_others_have_their_turn_after_four_requests_without_waiting(
     assert len(taken) == turns
 
 
-async def test_who_comes_waits_for_one_of_those_who_send_ahead_however_many_they_are(
+async def test_new_request_waits_for_only_one_pipelining_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In a turn of the loop one of them goes on, with four requests; all of them do, in turns."""

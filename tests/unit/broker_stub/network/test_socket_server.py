@@ -87,9 +87,7 @@ async def test_acceptor_survives_running_out_of_file_descriptors(
         nursery.cancel_scope.cancel()
 
 
-async def test_who_can_accept_nobody_says_so_once_a_minute(
-    autojump_clock: object, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_accept_is_logged_once_a_minute(autojump_clock: object, caplog: pytest.LogCaptureFixture) -> None:
     """It is tried ten times a second."""
     server, bench = server_with(lambda: ScriptedListener(*[OSError(errno.EMFILE, "too many open files")] * 1300))
     await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
@@ -191,7 +189,7 @@ async def test_cancelled_server_closes_its_connections() -> None:
     assert server.connection_count == 0
 
 
-async def test_connection_is_counted_out_once_whoever_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_closed_connection_is_uncounted_once(caplog: pytest.LogCaptureFixture) -> None:
     """Its id is that of both ends and a number of its own."""
     caplog.set_level(logging.INFO)
     streams: list[Any] = [ScriptedStream(end=False, peer=("192.0.2.1", 40_000 + number)) for number in range(3)]

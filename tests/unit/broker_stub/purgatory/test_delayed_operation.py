@@ -64,7 +64,7 @@ def test_operation_completes_once_though_condition_and_timeout_race() -> None:
     assert (operation.completions, operation.expirations) == (1, 0)
 
 
-def test_timeout_completes_what_nothing_else_did() -> None:
+def test_timeout_completes_a_pending_operation() -> None:
     purgatory = Purgatory("test", now_ms=0)
     operation = Countdown(100)
     purgatory.try_complete_else_watch(operation, ["a"], 0)

@@ -262,7 +262,7 @@ def test_nodes_of_another_cluster_are_logged_once_with_the_own_id(caplog: pytest
     assert all("this node belongs to cluster ours" in message for message in messages)
 
 
-def test_a_voter_asks_for_pre_votes_before_it_raises_the_epoch() -> None:
+def test_a_voter_requests_pre_votes_before_it_raises_the_epoch() -> None:
     node = OneNode(stored=ElectionState(4)).after(2.5)
     assert isinstance(node.state, Prospective)
     assert node.state.epoch == 4
@@ -490,7 +490,7 @@ def test_a_follower_refuses_to_add_a_voter() -> None:
 # Failures
 
 
-def test_the_only_voter_goes_on_leading_after_a_failed_append() -> None:
+def test_the_only_voter_continues_leading_after_a_failed_append() -> None:
     """Nothing was appended, and nobody else could lead."""
     node = OneNode(voters=1)
     batch = encode_batch([(0, None, b"value", ())], base_offset=node.log.end_offset, leader_epoch=1)

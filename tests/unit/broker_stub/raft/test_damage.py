@@ -244,7 +244,7 @@ def test_log_of_a_node_that_never_votes_begins_at_a_fetched_snapshot(committed: 
     log.close()
 
 
-def test_log_of_a_node_that_never_votes_begins_anew_without_its_snapshot() -> None:
+def test_log_of_a_node_that_never_votes_starts_over_without_its_snapshot() -> None:
     storage = written(snapshot_at=4, config=SMALL)
     log = reopened(storage, config=SMALL)
     log.delete_before_snapshot(SnapshotId(4, EPOCHS[3]))

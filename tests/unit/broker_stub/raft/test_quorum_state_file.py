@@ -81,7 +81,7 @@ def test_dynamic_quorum_is_stored_as_kafka_does() -> None:
 
 
 @pytest.mark.parametrize("kraft_version", [0, 1])
-def test_state_without_a_vote_comes_back(kraft_version: int) -> None:
+def test_state_without_a_vote_is_read_back(kraft_version: int) -> None:
     _, file = new()
     file.write(ElectionState(4), kraft_version=kraft_version, voter_ids=[1])
     assert file.read() == ElectionState(4, None, None)

@@ -56,7 +56,7 @@ async def test_quorum_of_one_leads_a_new_epoch_after_a_power_cut() -> None:
 
 
 @simulated
-async def test_three_nodes_commit_what_the_leader_appends() -> None:
+async def test_three_nodes_commit_the_leaders_records() -> None:
     cluster = RaftCluster(current_simulation(), observers=1)
     leader = await cluster.leader()
     end = leader.append("orders", "events")
@@ -158,7 +158,7 @@ def _fail(member: Member, file_name: str) -> None:
 
 
 @simulated
-async def test_a_leader_that_cannot_sync_its_log_leads_no_more_and_the_others_go_on() -> None:
+async def test_a_leader_that_cannot_sync_its_log_leads_no_more_and_the_others_continue() -> None:
     cluster = RaftCluster(current_simulation())
     leader = await cluster.leader()
     leader.append("lost")
@@ -191,7 +191,7 @@ async def test_a_node_that_cannot_store_its_vote_takes_no_part_until_it_can() ->
 
 
 @simulated
-async def test_the_others_go_on_without_a_node_that_cannot_store_its_vote() -> None:
+async def test_the_others_continue_without_a_node_that_cannot_store_its_vote() -> None:
     cluster = RaftCluster(current_simulation())
     leader = await cluster.leader()
     broken = next(member for member in cluster.up if member is not leader)
@@ -286,7 +286,7 @@ async def test_leader_that_cannot_send_records_before_they_are_committed_hands_o
 
 
 @simulated
-async def test_two_voters_go_on_without_damaged_records_that_are_not_committed() -> None:
+async def test_two_voters_continue_without_damaged_records_that_are_not_committed() -> None:
     """The leader's log would win every election: the other voter cannot lead before these records are gone."""
     cluster = RaftCluster(current_simulation(), voters=2)
     leader = await cluster.leader()

@@ -35,7 +35,7 @@ class Waiting:
         return self.partitions[key]
 
 
-def test_change_of_one_partition_is_looked_at_alone() -> None:
+def test_change_of_one_partition_is_checked_alone() -> None:
     waiting = Waiting()
     waiting.purgatory.check_and_complete(KEYS[7])
     assert waiting.looked_at == [KEYS[7]]

@@ -137,7 +137,7 @@ def test_damaged_records_of_the_leader_are_reported_once_a_minute_with_its_id(ca
     assert partition.log.log_end_offset == 1
 
 
-def test_repeated_diverging_result_does_not_truncate_what_was_fetched_since() -> None:
+def test_repeated_diverging_result_does_not_truncate_newer_records() -> None:
     """The log ends at the same offset again, with records of another epoch."""
     follower, there = Follower(), leaders_log(1, 2)
     partition = follower.follow(log=follower_log(1, 1))
@@ -221,7 +221,7 @@ def test_an_offset_that_the_leader_does_not_have_is_looked_up() -> None:
     assert follower.plan().targets[partition.topic_partition].fetch_offset == 7
 
 
-def test_a_partition_with_an_error_rests_and_the_others_go_on() -> None:
+def test_a_partition_with_an_error_rests_and_the_others_continue() -> None:
     follower = Follower()
     first, second = follower.follow("a"), follower.follow("b")
     follower.apply(first, result(code=errors.KafkaStorageError.code))
@@ -282,7 +282,7 @@ def test_partitions_with_records_go_to_the_end() -> None:
     assert list(follower.plan().targets) == [second.topic_partition, first.topic_partition]
 
 
-def test_a_throttle_holds_back_what_is_not_in_sync() -> None:
+def test_throttle_delays_only_partitions_out_of_sync() -> None:
     follower, there = Follower(), leaders_log(1, 1)
     first = follower.follow("a")
     follower.follow("b")

@@ -123,7 +123,7 @@ def test_the_high_watermark_waits_for_a_caught_up_follower_until_it_lags() -> No
     assert partition.advance_high_watermark(1.1 + LAG)
 
 
-def test_a_follower_that_lags_leaves_and_the_high_watermark_goes_on_once_it_is_committed() -> None:
+def test_a_follower_that_lags_leaves_and_the_high_watermark_continues_once_it_is_committed() -> None:
     partition = leader(isr=(NODE, 2))
     append(partition, b"1")
     assert partition.propose_shrink(LAG) is None

@@ -95,7 +95,7 @@ def test_follower_refuses_to_be_written_to_and_read_from() -> None:
     assert partition.leader_hint == (2, 4)
 
 
-def test_client_with_another_leader_epoch_is_told_whose_metadata_is_old() -> None:
+def test_other_leader_epoch_is_fenced_or_unknown() -> None:
     partition = leader(epoch=3)
     with pytest.raises(errors.FencedLeaderEpochError):
         partition.read(0, 100, min_one_batch=True, current_leader_epoch=2)
@@ -275,7 +275,7 @@ def test_end_of_an_epoch_is_where_the_next_one_starts() -> None:
     assert partition.end_offset_for_epoch(8) == (-1, -1)
 
 
-def test_reader_whose_last_record_is_not_in_the_log_learns_where_to_go_back_to() -> None:
+def test_diverged_reader_receives_the_offset_to_truncate_to() -> None:
     """(KIP-595)."""
     partition = of_two_epochs(3, 7)
     same = partition.read(2, 1000, min_one_batch=True, last_fetched_epoch=3)
@@ -310,7 +310,7 @@ def test_offsets_of_a_new_leader_are_not_available_before_its_followers_caught_u
     assert found is not None and found.offset == 2
 
 
-def test_short_cut_for_an_idle_follower_does_what_the_other_steps_do() -> None:
+def test_shortcut_for_an_idle_follower_has_the_result_of_the_full_fetch() -> None:
     """Two leaders with the same history: one tries the short cut before every fetch, and both stay the same."""
     chance = random.Random(1)
     taken = 0

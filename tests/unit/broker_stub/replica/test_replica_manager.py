@@ -235,7 +235,7 @@ async def test_append_answers_a_waiting_follower_and_its_next_fetch_a_waiting_co
     assert len((await bench.read(A, 0))[0].records)
 
 
-async def test_one_partition_in_trouble_answers_a_waiting_fetch() -> None:
+async def test_failed_partition_completes_a_waiting_fetch() -> None:
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)), topic("b"))
     operation = bench.replicas.delay_fetch(
@@ -263,7 +263,7 @@ async def test_fetch_does_not_wait_for_more_than_the_segment_has_in_which_it_beg
     assert at_the_end is not None and not at_the_end.completed  # it begins in the new segment
 
 
-async def test_waiting_follower_whose_log_has_come_to_differ_is_told_at_once() -> None:
+async def test_diverging_log_completes_a_followers_fetch_at_once() -> None:
     """(KIP-595)."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2), epoch=3))
@@ -327,7 +327,7 @@ async def test_deleted_records_answer_a_fetch_that_waits_for_them() -> None:
     assert operation.completed
 
 
-async def test_what_is_cold_is_fetched_by_a_thread_for_all_partitions_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_thread_reads_uncached_index_pages_of_all_partitions_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And then read again; a disk whose pages do not stay is waited for in the end."""
     bench = Bench()
     bench.become(topic("a"), topic("b"))
@@ -369,7 +369,7 @@ async def test_fetch_that_waits_twice_for_the_same_time_is_answered_both_times(a
             assert 0.49 <= trio.current_time() - start <= 0.51
 
 
-async def test_topic_made_again_under_its_name_starts_empty() -> None:
+async def test_recreated_topic_starts_empty() -> None:
     """Deletion and creation may come in one change."""
     bench = Bench()
     bench.become(topic("a", topic_id=1))

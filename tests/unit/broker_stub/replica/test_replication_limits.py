@@ -98,3 +98,14 @@ def test_an_unknown_selector_is_refused() -> None:
     assert BrokerConfig.for_tests(replica_selector_class=RACK_AWARE).replica_selector_class == RACK_AWARE
     with pytest.raises(ConfigurationError, match=r"replica\.selector\.class"):
         BrokerConfig.for_tests(replica_selector_class="com.example.Mine")
+
+
+def test_lists_of_changed_topics_are_read_and_others_stay() -> None:
+    found, topic = quota(), (int(ConfigResourceType.TOPIC), "t")
+    after = image("100", f"1:{NODE}")
+    found.configure(after, [])
+    assert found.applies_to(T0) and not found.applies_to(T1)
+    found.configure(after, [topic])
+    assert found.applies_to(T1) and not found.applies_to(T0)
+    found.configure(MetadataImage(configs={key: after.configs[key] for key in after.configs if key != topic}), [topic])
+    assert not found.is_limited

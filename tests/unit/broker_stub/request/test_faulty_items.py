@@ -80,7 +80,7 @@ async def test_topic_that_a_fault_names_fails_alone(
         assert CODE not in codes(node, await ask(node, api, version, change or (lambda request: None))).values()
 
 
-async def test_what_fails_is_not_done() -> None:
+async def test_faulty_item_is_not_changed() -> None:
     """A topic is not made, a position not stored, records not deleted."""
     async with running_node() as node:
         await node.broker.topic_creation.ensure("__consumer_offsets")

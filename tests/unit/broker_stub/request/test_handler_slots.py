@@ -54,7 +54,7 @@ async def test_cancelled_wait_takes_no_slot() -> None:
     assert slots.free == 1
 
 
-async def test_no_more_readers_are_let_in_than_there_is_room_for() -> None:
+async def test_no_more_readers_are_admitted_than_there_is_room_for() -> None:
     """Not all of them at once, for then the queue would be longer than its limit."""
     slots = HandlerSlots(1, max_queued=1)
     held = await slots.acquire()
@@ -76,7 +76,7 @@ async def test_no_more_readers_are_let_in_than_there_is_room_for() -> None:
     assert (slots.free, slots.queued) == (1, 0)
 
 
-async def test_more_slots_let_those_in_who_wait() -> None:
+async def test_more_slots_admit_waiting_requests() -> None:
     """``num.io.threads`` changes while the broker runs."""
     slots = HandlerSlots(1)
     held = [await slots.acquire()]

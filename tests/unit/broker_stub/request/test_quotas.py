@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
+from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.metadata.image import QuotaEntity
 from triokafka.broker_stub.quota_rate import QuotaRate
+from triokafka.broker_stub.request.quota_usage import QuotaUsage
 from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.protocol.api.alter_client_quotas import (
@@ -28,6 +31,7 @@ from triokafka.protocol.api.describe_client_quotas import (
     DescribeClientQuotasRequest,
 )
 from triokafka.protocol.api.fetch import FetchResponse
+from triokafka.protocol.api.heartbeat import HeartbeatRequest
 from triokafka.protocol.api.list_groups import ListGroupsRequest
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from triokafka.protocol.api.produce import ProduceResponse
@@ -64,7 +68,7 @@ def test_a_rate_is_over_ten_whole_windows_at_least() -> None:
     assert rate.measure(9.5) == pytest.approx(2000 / 10.5)
 
 
-def test_what_is_older_than_all_windows_does_not_count() -> None:
+def test_bytes_older_than_all_windows_do_not_count() -> None:
     """Eleven windows of a second."""
     rate = rate_of_eleven_seconds()
     rate.record(1000, 0.0)
@@ -99,7 +103,7 @@ def test_no_delay_is_longer_than_an_answer_can_say(quota: float) -> None:
         assert delays[1] == 2**31 - 1
 
 
-def test_what_is_taken_back_was_never_there() -> None:
+def test_taken_back_bytes_do_not_count() -> None:
     """A throttled fetch answers nothing."""
     quotas = quotas_of((entity(client="c"), 100), kind=FETCH)
     assert quotas.record(FETCH, "u", "c", 3000, 1.0) == 20_000
@@ -138,7 +142,7 @@ def test_the_most_specific_quota_holds() -> None:
     assert quotas_of((entity(user="u"), 5)).limit(FETCH, "u", "c") is None
 
 
-def test_who_shares_a_quota_shares_its_rate() -> None:
+def test_clients_of_one_quota_share_its_rate() -> None:
     """A user's clients share the user's quota; of a default each has its own."""
     quotas = quotas_of((entity(user="u"), 100), (entity(client=None), 100))
     assert quotas.record(PRODUCE, "u", "a", 1000, 1.0) == 0
@@ -164,6 +168,22 @@ def test_rates_of_many_clients_are_forgotten_when_they_mean_nothing() -> None:
     for number in range(3000):
         quotas.record(PRODUCE, "u", f"c{number}", 1, number / 10)
     assert len(quotas) <= 1001
+
+
+def test_new_client_costs_no_look_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that choose a new id for each request are many at the same time."""
+    looked: list[float] = []
+    is_over = QuotaUsage.is_over
+
+    def look(usage: QuotaUsage, now: float) -> bool:
+        looked.append(now)
+        return is_over(usage, now)
+
+    monkeypatch.setattr(QuotaUsage, "is_over", look)
+    quotas = quotas_of((entity(client=None), 100))
+    for number in range(4000):
+        quotas.record(PRODUCE, "u", f"c{number}", 1, 1.0)
+    assert len(quotas) == 4000 and len(looked) < 2 * 4000
 
 
 # The APIs
@@ -229,7 +249,7 @@ async def test_quotas_are_set_described_and_removed(version: int) -> None:
         (entity(user="u"), {"request_percentage": float("nan")}),
     ],
 )
-async def test_what_is_no_quota_is_refused(who: QuotaEntity, values: dict[str, float]) -> None:
+async def test_invalid_quota_is_refused(who: QuotaEntity, values: dict[str, float]) -> None:
     """And nothing is changed."""
     async with running_node() as node:
         (result,) = (await alter(node, who, **values)).entries
@@ -375,7 +395,7 @@ async def test_other_brokers_are_never_held_back() -> None:
             assert len(answer.responses[0].partitions[0].records or b"") > 3000
 
 
-async def test_a_fetch_is_cut_to_what_its_quota_lets_through() -> None:
+async def test_fetch_is_limited_to_the_size_that_its_quota_admits() -> None:
     """More than ten windows' worth would be throttled for ever."""
     async with running_node() as node:
         await node.create("t")
@@ -395,6 +415,45 @@ async def test_time_that_requests_take_is_counted_and_time_that_they_wait_is_not
         await alter(node, entity(user="test"), request_percentage=5.0)
         waiting = node.fetch_request("t", [0], version=11, max_wait_ms=600, min_bytes=1)
         assert (await node.call(waiting, 11)).throttle_time_ms == 0
+
+
+async def test_time_that_a_request_waits_for_the_controller_is_not_counted(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Kafka a forwarded request has no handler thread meanwhile; under this clock only waits take time."""
+    async with running_node() as node:
+        await alter(node, entity(user="test"), request_percentage=1.0)
+        create_topics = LocalControllerGateway.create_topics
+
+        async def slow(*args: Any, **options: Any) -> Any:
+            await trio.sleep(10)
+            return await create_topics(*args, **options)
+
+        monkeypatch.setattr(LocalControllerGateway, "create_topics", slow)
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+        started = trio.current_time()
+        assert (await node.call(request, 7)).throttle_time_ms == 0
+        assert trio.current_time() - started >= 10
+        assert node.broker.dispatcher.busy_seconds < 1
+
+
+async def test_requests_that_may_wait_for_groups_have_a_quota_as_well() -> None:
+    """Only their waits do not count."""
+    async with running_node() as node:
+        await alter(node, entity(user="test"), request_percentage=0.000_01)
+        answer = await node.call(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3)
+        assert answer.throttle_time_ms > 0
+
+
+async def test_requests_of_other_nodes_have_no_quota() -> None:
+    """A quota of all users must not slow replication down."""
+    async with running_node() as node:
+        await node.create("t")
+        await alter(node, entity(user=None), request_percentage=0.000_01)
+        follower = node.fetch_request("t", [0], version=11, max_wait_ms=0)
+        assert (await node.call(follower, 11)).throttle_time_ms > 0
+        follower.replica_id = 2
+        assert (await node.call(follower, 11)).throttle_time_ms == 0
 
 
 async def test_a_quota_that_is_so_already_writes_no_record() -> None:
@@ -447,7 +506,7 @@ def test_clients_that_have_not_created_for_long_are_forgotten() -> None:
     assert len(quotas._buckets) < 1100
 
 
-async def test_who_creates_topics_too_fast_is_refused_by_topic() -> None:
+async def test_topics_created_too_fast_are_refused_one_by_one() -> None:
     """From version 6 on with an error; before, the topics are made and the client is silenced (KIP-599)."""
     async with running_node() as node:
         await alter(node, entity(user="test"), controller_mutation_rate=0.1)  # so 1.1 may be saved up
@@ -461,7 +520,7 @@ async def test_who_creates_topics_too_fast_is_refused_by_topic() -> None:
         assert (more.topics[0].error_code, more.throttle_time_ms > 50_000) == (0, True)
 
 
-async def test_who_deletes_and_grows_topics_too_fast_is_refused_too() -> None:
+async def test_deletions_and_new_partitions_count_towards_the_quota() -> None:
     """And who asks for topics that are made for it is silenced (KIP-599)."""
     async with running_node(num_partitions=20) as node:
         for name in ("one", "two"):

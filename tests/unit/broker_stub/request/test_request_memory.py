@@ -8,7 +8,7 @@ import trio.testing
 from triokafka.broker_stub.request.request_memory import Claim, RequestMemory
 
 
-async def test_request_that_does_not_fit_waits_and_who_came_first_is_let_in_first() -> None:
+async def test_requests_wait_for_memory_in_their_order() -> None:
     """A small one that comes later does not overtake."""
     memory = RequestMemory(100)
     order: list[int] = []
@@ -35,7 +35,7 @@ async def test_request_that_does_not_fit_waits_and_who_came_first_is_let_in_firs
     assert memory.used == 65
 
 
-async def test_request_larger_than_the_limit_is_let_in_alone() -> None:
+async def test_request_larger_than_the_limit_is_admitted_alone() -> None:
     """It would wait for ever otherwise."""
     memory = RequestMemory(10)
     await memory.reserve(50)
@@ -66,7 +66,7 @@ async def test_cancelled_wait_reserves_nothing_and_lets_the_next_in() -> None:
     assert (memory.used, memory.waiting) == (100, 0)
 
 
-async def test_wait_cancelled_in_the_moment_it_is_over_gives_back_what_it_got() -> None:
+async def test_wait_cancelled_at_its_end_returns_its_memory() -> None:
     memory = RequestMemory(100)
     await memory.reserve(90)
     scope = trio.CancelScope()
@@ -85,7 +85,7 @@ async def test_wait_cancelled_in_the_moment_it_is_over_gives_back_what_it_got() 
         assert memory.used == 0
 
 
-async def test_without_a_limit_everything_is_let_in_and_counted() -> None:
+async def test_without_a_limit_everything_is_admitted_and_counted() -> None:
     """As Kafka has it by default."""
     for limit in (-1, 0):
         memory = RequestMemory(limit)
@@ -97,7 +97,7 @@ async def test_without_a_limit_everything_is_let_in_and_counted() -> None:
 MIB = 1 << 20
 
 
-async def test_large_requests_leave_room_for_small_ones_and_for_one_that_goes_on() -> None:
+async def test_large_requests_leave_room_for_small_ones_and_for_one_that_continues() -> None:
     """Fifty large requests wait, each with a part; one gets on, and a small one passes all of them."""
     memory = RequestMemory(100 * MIB, largest=40 * MIB)
     done: list[int] = []

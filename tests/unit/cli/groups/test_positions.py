@@ -91,7 +91,7 @@ async def test_groups_that_are_dead_or_not_of_consumers_are_errors_and_the_other
 
 
 @simulated
-async def test_group_whose_offsets_cannot_be_had_does_not_hide_the_others() -> None:
+async def test_group_whose_offsets_are_unavailable_does_not_hide_the_others() -> None:
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
         broker.api_versions[OFFSET_FETCH] = (1, 9)
@@ -104,7 +104,7 @@ async def test_group_whose_offsets_cannot_be_had_does_not_hide_the_others() -> N
 
 
 @simulated
-async def test_broker_that_fails_is_told_and_the_groups_of_the_others_are_listed(
+async def test_failed_broker_is_reported_and_the_groups_of_the_others_are_listed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with admin_of(nodes=2) as (cluster, admin):
@@ -123,11 +123,11 @@ def group_in(state: str, name: str = "g") -> GroupDescription:
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"])
-def test_group_on_the_move_is_told(state: str) -> None:
+def test_rebalancing_group_is_reported(state: str) -> None:
     assert remarks([group_in(state)]) == [f"group g ({state}) is rebalancing: assignments are about to change."]
 
 
-def test_empty_groups_are_told_in_one_sentence_however_many_they_are() -> None:
+def test_empty_groups_are_reported_in_one_sentence() -> None:
     assert remarks([group_in("Empty")]) == ["group g has no members now."]
     assert remarks([group_in("Empty", f"g{number}") for number in range(8)]) == [
         "groups g0, g1, g2, g3, g4 and 3 more have no members now."
@@ -147,7 +147,7 @@ def test_lag_needs_both_ends() -> None:
     assert row == ("g", "orders", 0, 2, 4, "unknown", "unknown", None, None, None)
 
 
-def test_member_that_still_speaks_the_classic_protocol_is_told() -> None:
+def test_member_on_the_classic_protocol_is_reported() -> None:
     """(KIP-1099) The column is there only while a group has such members."""
 
     def member_of(name: str, upgraded: bool | None) -> MemberDescription:

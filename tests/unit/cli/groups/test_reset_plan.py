@@ -111,7 +111,7 @@ def test_lines_of_a_plan_end_as_on_any_system(end: str) -> None:
         ("\n", ["g"], "f has no offsets"),
     ],
 )
-def test_line_that_is_no_plan_is_told_with_its_number(text: str, groups: list[str] | None, words: str) -> None:
+def test_invalid_line_of_a_plan_is_reported_with_its_number(text: str, groups: list[str] | None, words: str) -> None:
     with pytest.raises(click.UsageError, match=words):
         parse_plan(text, "f", groups)
 
@@ -132,7 +132,7 @@ def test_plan_that_was_exported_is_read_back(plan: dict[str, dict[TopicPartition
         assert parse_plan(plan_text(plan, with_groups=False), "f", list(plan)) == plan
 
 
-def test_offsets_outside_a_log_are_moved_into_it_and_told() -> None:
+def test_offsets_outside_a_log_are_clamped_and_reported() -> None:
     two = TopicPartition("orders", 2)
     taken, sentences = within_limits(
         {ZERO: 3, ONE: 99, two: 10}, dict.fromkeys([ZERO, ONE, two], 5), dict.fromkeys([ZERO, ONE, two], 10)

@@ -11,7 +11,7 @@ COLUMNS = [Column("GROUP"), Column("CONSUMER-ID", may_be_cut=True), Column("HOST
 ROW = ("billing", "console-consumer-32e5ca6a-95b8-4a38-9c52", "/127.0.0.1", None)
 
 
-def test_columns_are_as_wide_as_what_is_in_them_and_nothing_is_a_hyphen() -> None:
+def test_columns_fit_their_values_and_empty_cells_are_hyphens() -> None:
     assert table(COLUMNS, [ROW]) == [
         "GROUP    CONSUMER-ID                               HOST        LAG",
         "billing  console-consumer-32e5ca6a-95b8-4a38-9c52  /127.0.0.1  -",
@@ -25,7 +25,7 @@ def test_widest_column_that_may_be_cut_gives_way_to_a_narrow_terminal() -> None:
     ]
 
 
-def test_what_identifies_a_row_is_never_cut() -> None:
+def test_identifying_columns_are_never_cut() -> None:
     lines = table(COLUMNS, [("a-group-with-a-long-name", *ROW[1:])], width=54)
     assert lines == [
         "GROUP                    CONSUMER-      HOST       LAG",

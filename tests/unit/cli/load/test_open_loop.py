@@ -33,7 +33,7 @@ def test_records_become_due_one_by_one() -> None:
     assert schedule.seconds_left() == pytest.approx(0.0099)
 
 
-def test_whoever_stalls_finds_all_that_was_due_meanwhile() -> None:
+def test_stalled_sender_receives_all_records_that_became_due() -> None:
     clock = Clock(0.0)
     schedule = Schedule(1000, 10_000, start=0.0, clock=clock)
     schedule.due()

@@ -75,7 +75,7 @@ def test_a_count_that_does_not_go_with_the_offsets_is_refused() -> None:
 
 
 @pytest.mark.parametrize("garbage", [None, b"", b"x", b"garbage" * 20], ids=["null", "none", "short", "long"])
-def test_what_is_no_batch_is_refused(garbage: bytes | None) -> None:
+def test_invalid_batch_is_refused(garbage: bytes | None) -> None:
     assert produce(Sink(), garbage).error_code == CorruptRecordError.code
 
 

@@ -83,7 +83,7 @@ async def test_topics_are_created_by_the_controller_also_after_it_moved() -> Non
 
 
 @simulated
-async def test_only_what_failed_for_a_passing_reason_is_tried_again() -> None:
+async def test_only_items_with_a_retriable_error_are_retried() -> None:
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
         broker.script(CreateTopicsRequest, created(a=0, b=7, c=36), created(b=0))
@@ -110,7 +110,7 @@ async def test_several_failures_are_raised_together() -> None:
 
 
 @simulated
-async def test_what_fails_as_a_whole_is_told_apart_from_the_failure_of_one_item() -> None:
+async def test_failure_of_the_whole_request_differs_from_the_failure_of_one_item() -> None:
     async with admin_of() as (cluster, admin):
         cluster.brokers[1].script(CreateTopicsRequest, *[CLOSE] * 1000, created(a=44))
         with pytest.raises(KafkaError) as caught:
@@ -178,7 +178,7 @@ async def test_leader_that_the_caller_names_is_asked_and_its_refusal_is_the_answ
 
 
 @simulated
-async def test_lost_connection_is_tried_again() -> None:
+async def test_lost_connection_is_retried() -> None:
     async with admin_of() as (cluster, admin):
         cluster.brokers[1].script(CreateTopicsRequest, CLOSE, created(a=0))
         assert list(await admin.create_topics(["a"])) == ["a"]
@@ -310,7 +310,7 @@ async def test_topic_that_does_not_exist_is_final_here() -> None:
         assert trio.current_time() - started < 2
 
 
-def test_results_are_a_mapping_of_what_was_found_and_what_failed() -> None:
+def test_results_map_items_to_values_and_errors() -> None:
     results = Results({"a": 1}, {"b": ValueError("no")})
     assert list(results) == ["a", "b"]
     assert len(results) == 2

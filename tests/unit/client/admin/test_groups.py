@@ -317,7 +317,7 @@ async def test_offsets_are_asked_group_by_group_where_the_broker_knows_no_other_
 
 
 @simulated
-async def test_every_member_is_put_out_static_ones_by_their_name() -> None:
+async def test_every_member_is_removed_static_ones_by_their_name() -> None:
     """(KIP-345)"""
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
@@ -335,7 +335,7 @@ async def test_every_member_is_put_out_static_ones_by_their_name() -> None:
 
 
 @simulated
-async def test_what_fails_as_a_whole_is_one_error_and_says_what_is_the_matter() -> None:
+async def test_failure_of_the_whole_request_is_one_descriptive_error() -> None:
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
         broker.api_versions[OFFSET_DELETE] = (0, 0)

@@ -70,28 +70,28 @@ def test_a_follower_joins_syncs_and_is_stable() -> None:
     assert [protocol.name for protocol in request.protocols] == ["range", "roundrobin"]
     assert (request.protocol_type, request.member_id, request.rebalance_timeout_ms) == ("consumer", "", 20)
     assert me.joined(accepted("other")) is JoinStep.SYNC
-    assert (me.state, me.deals, me.heartbeats, me.needs_rejoin) == (ClassicState.SYNCING, False, True, None)
+    assert (me.state, me.must_assign, me.heartbeats, me.needs_rejoin) == (ClassicState.SYNCING, False, True, None)
     assert me.sync({}).assignments == []
     assert me.synced(plan(T1)) is JoinStep.DONE
     assert (me.state, list(me.assignment.partitions)) == (ClassicState.STABLE, [T1])
 
 
-def test_the_leader_deals_for_all_members() -> None:
+def test_the_leader_assigns_for_all_members() -> None:
     me = member()
     me.join(["t"], [])
     me.joined(accepted("me"))
-    assert (me.deals, me.group_topics) == (True, ("t",))
-    dealt = me.deal({"t": 2})
-    request = me.sync(dealt)
+    assert (me.must_assign, me.group_topics) == (True, ("t",))
+    assignments = me.assign({"t": 2})
+    request = me.sync(assignments)
     plans = {item.member_id: list(decode_assignment(item.assignment).partitions) for item in request.assignments}
     assert plans == {"me": [T0], "other": [T1]}
 
 
-def test_a_static_leader_that_came_back_does_not_deal() -> None:
+def test_a_static_leader_that_returned_does_not_assign() -> None:
     me = member()
     me.join(["t"], [])
     me.joined(accepted("me", skip_assignment=True))
-    assert (me.is_leader, me.deals) == (True, False)
+    assert (me.is_leader, me.must_assign) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ def test_a_forbidden_sync_is_raised() -> None:
     ("code", "kept", "lost", "rejoins"),
     [(0, True, False, False), (27, True, False, True), (22, True, True, True), (25, False, True, True)],
 )
-def test_what_a_heartbeat_brings(code: int, kept: bool, lost: bool, rejoins: bool) -> None:
+def test_heartbeat_error_codes_change_the_member(code: int, kept: bool, lost: bool, rejoins: bool) -> None:
     me = stable()
     assert me.heartbeat_answered(code, me.identity)
     assert (me.member_id == "me", me.lost, me.needs_rejoin is not None) == (kept, lost, rejoins)
     assert me.heartbeats is (not lost)
 
 
-def test_a_coordinator_that_moved_is_looked_up_and_the_membership_goes_on() -> None:
+def test_a_coordinator_that_moved_is_looked_up_and_the_membership_continues() -> None:
     me = stable()
     assert not me.heartbeat_answered(16, me.identity)
     assert (me.state, me.needs_rejoin) == (ClassicState.STABLE, None)
@@ -198,7 +198,7 @@ def test_a_sync_answer_after_the_membership_has_ended_leads_to_another_join() ->
     assert me.needs_rejoin is not None
 
 
-def test_a_member_that_is_put_out_while_it_waits_for_its_assignment_joins_again() -> None:
+def test_member_removed_while_it_waits_for_its_assignment_joins_again() -> None:
     """The answer of the sync, whatever it is, is about a membership that is over."""
     me = member()
     me.join(["t"], [])
@@ -244,7 +244,7 @@ def test_a_changed_subscription_rejoins() -> None:
     assert me.needs_rejoin == "the subscription has changed"
 
 
-def test_owned_partitions_are_told_only_when_all_assignors_keep_them() -> None:
+def test_owned_partitions_are_sent_only_when_all_assignors_are_cooperative() -> None:
     both = member(strategies="range,cooperative-sticky")
     only = member(strategies="cooperative-sticky")
     assert (both.cooperative, only.cooperative) == (False, True)
@@ -303,7 +303,7 @@ def test_a_silent_coordinator_is_presumed_dead_after_the_session_timeout() -> No
     assert watch.session_expired(115.1)
 
 
-def test_a_user_who_asks_for_nothing_expires_on_another_clock() -> None:
+def test_user_without_polls_expires_on_a_separate_clock() -> None:
     watch = clock()
     assert not watch.poll_expired(160)
     assert watch.poll_expired(160.1)

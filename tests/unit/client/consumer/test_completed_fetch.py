@@ -38,7 +38,7 @@ def test_a_full_builder_leaves_the_next_batch_compressed() -> None:
 
 
 @pytest.mark.parametrize("most_bytes", [1, 1 << 30])
-def test_data_that_ends_with_what_is_not_handed_out_is_read_to_its_end(most_bytes: int) -> None:
+def test_data_that_ends_with_skipped_batches_is_read_to_its_end(most_bytes: int) -> None:
     aborted = encode_batch([(1, b"k", b"v", [])], base_offset=1, producer_id=7, producer_epoch=0, transactional=True)
     records = encode_batch([(1, b"k", b"v", [])]) + aborted
     data = CompletedFetch(TopicPartition("t", 0), 0, 0, records, aborted=[(7, 1)])

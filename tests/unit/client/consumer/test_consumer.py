@@ -130,7 +130,7 @@ async def test_the_next_fetch_is_sent_while_records_are_handled() -> None:
 
 
 @simulated
-async def test_compaction_gaps_and_control_batches_are_passed_over() -> None:
+async def test_compaction_gaps_and_control_batches_are_skipped() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 2))
     cluster.write("t", 0, numbers(5, 7), gap=3)
@@ -188,7 +188,7 @@ async def test_calls_of_different_shapes_share_one_position() -> None:
 
 
 @simulated
-async def test_deserializers_apply_and_a_poison_record_stays_until_it_is_passed_over() -> None:
+async def test_deserializers_apply_and_a_poison_record_stays_until_it_is_skipped() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"1", b"2", b"x", b"4", None])
     async with triokafka.Consumer(**options, value_deserializer=int) as consumer:
@@ -225,7 +225,7 @@ async def test_poison_records_may_be_passed_over(how: str, caplog: pytest.LogCap
 
 
 @simulated
-async def test_what_is_passed_over_is_committed_too() -> None:
+async def test_skipped_offsets_are_committed() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"x"] * 10)
     async with triokafka.Consumer(
@@ -265,7 +265,7 @@ class Topical(triokafka.Deserializer[str]):
 
 
 @simulated
-async def test_deserializers_are_configured_told_the_topic_not_given_null_and_closed() -> None:
+async def test_deserializers_are_configured_get_the_topic_never_get_null_and_are_closed() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"1", None])
     Topical.events.clear()
@@ -285,7 +285,7 @@ async def test_deserializers_are_configured_told_the_topic_not_given_null_and_cl
 
 
 @simulated
-async def test_seek_drops_what_was_fetched_ahead() -> None:
+async def test_seek_drops_fetched_records() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options) as consumer:
@@ -304,7 +304,7 @@ async def test_seek_drops_what_was_fetched_ahead() -> None:
 
 
 @simulated
-async def test_paused_partitions_give_nothing_and_keep_what_was_fetched() -> None:
+async def test_paused_partitions_return_nothing_and_keep_fetched_records() -> None:
     cluster, broker, options = await started_for_consumer(2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 1, numbers(10, 13))
@@ -372,7 +372,7 @@ async def test_a_position_outside_the_log_is_reset_or_raised() -> None:
 @pytest.mark.parametrize("shape", ["poll", "iterate", "arrow", "batches"])
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
 @simulated
-async def test_a_log_that_was_cut_behind_the_reader_is_gone_on_with_by_the_policy(policy: str, shape: str) -> None:
+async def test_position_beyond_a_truncated_log_is_reset_by_the_policy(policy: str, shape: str) -> None:
     """Records that were fetched before are handed out first, whatever the shape."""
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
@@ -413,7 +413,7 @@ async def test_a_log_that_was_cut_behind_the_reader_is_gone_on_with_by_the_polic
 
 
 @simulated
-async def test_a_new_leader_is_found_and_asked_whether_it_has_what_was_read() -> None:
+async def test_new_leader_validates_the_position() -> None:
     cluster, _, options = await started_for_consumer(nodes=2)
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**options) as consumer:
@@ -484,7 +484,7 @@ async def learns_of_the_leader(consumer: triokafka.Consumer) -> None:
 
 @pytest.mark.parametrize("how", ["poll", "iteration", "columns", "batches"])
 @simulated
-async def test_what_was_fetched_ahead_of_a_former_leader_is_fetched_again(how: str) -> None:
+async def test_records_prefetched_from_a_former_leader_are_fetched_again(how: str) -> None:
     """The new leader has all up to the position, and may not have what waits."""
     cluster, _, options = await started_for_consumer(nodes=2)
     for number in range(10):
@@ -548,7 +548,7 @@ async def test_leaders_tell_where_epochs_end() -> None:
 
 
 @simulated
-async def test_what_a_former_leader_answers_late_is_not_taken_in() -> None:
+async def test_late_response_of_a_former_leader_is_ignored() -> None:
     cluster, broker, options = await started_for_consumer(nodes=2)
     for number in range(10):
         cluster.write("t", 0, [b"old %d" % number])
@@ -620,7 +620,7 @@ async def test_an_epoch_that_came_with_the_position_need_not_be_in_other_logs() 
 
 
 @simulated
-async def test_a_corrupt_batch_is_named_and_what_came_before_it_is_handed_out() -> None:
+async def test_corrupt_batch_is_named_and_the_records_before_it_are_returned() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 6))
@@ -666,7 +666,7 @@ async def test_rows_come_once_when_as_many_as_asked_for_end_just_before_a_corrup
 @pytest.mark.parametrize("how", ["records", "arrow"])
 @pytest.mark.parametrize("partition", [0, 1])
 @simulated
-async def test_what_needs_a_missing_package_keeps_nothing_that_comes_before_it(
+async def test_batch_with_a_missing_codec_does_not_hide_earlier_records(
     monkeypatch: pytest.MonkeyPatch, how: str, partition: int
 ) -> None:
     cluster, _, options = await started_for_consumer(partitions=2)
@@ -723,7 +723,7 @@ async def test_corrupt_batches_may_be_passed_over(how: str, caplog: pytest.LogCa
 
 @pytest.mark.parametrize("policy", ["raise", "skip"])
 @simulated
-async def test_a_corrupt_batch_behind_one_without_records_is_the_one_to_pass_over(policy: str) -> None:
+async def test_a_corrupt_batch_behind_one_without_records_is_the_one_to_skip(policy: str) -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"\0\0\0\1"], transactional=True, control=True)
     cluster.write("t", 0, numbers(0, 3))
@@ -868,7 +868,7 @@ async def test_auto_commit_never_passes_the_record_in_hand() -> None:
 
 @pytest.mark.parametrize("ending", [ValueError, trio.Cancelled])
 @simulated
-async def test_leaving_by_an_exception_commits_nothing_of_what_is_in_hand(ending: type[BaseException]) -> None:
+async def test_leaving_by_an_exception_does_not_commit_the_current_record(ending: type[BaseException]) -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     with trio.CancelScope() as scope:
@@ -970,7 +970,7 @@ async def test_commits_in_the_background_keep_their_order_and_go_together() -> N
 
 
 @simulated
-async def test_a_commit_in_the_background_that_fails_is_told_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_background_commit_is_reported_to_its_callback_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     told: list[Any] = []
@@ -990,7 +990,7 @@ async def test_a_commit_in_the_background_that_fails_is_told_or_logged(caplog: p
 
 
 @simulated
-async def test_commits_that_are_still_open_when_the_consumer_is_closed_are_told_of() -> None:
+async def test_open_commits_fail_when_the_consumer_is_closed() -> None:
     """And the coordinator hears of the end, though it takes no commits."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
@@ -1024,7 +1024,7 @@ async def test_commits_that_are_still_open_when_the_consumer_is_closed_are_told_
 
 
 @simulated
-async def test_a_commit_that_is_asked_for_again_when_told_of_the_end_is_refused(
+async def test_commit_from_the_callback_of_a_failed_last_commit_is_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Nobody waits for an answer that cannot come."""
@@ -1046,7 +1046,7 @@ async def test_a_commit_that_is_asked_for_again_when_told_of_the_end_is_refused(
 
 @pytest.mark.parametrize(("partitions", "threads"), [(10, 0), (1_000, 1)])
 @simulated
-async def test_a_leader_that_has_much_to_deal_does_it_in_a_thread(partitions: int, threads: int) -> None:
+async def test_a_leader_that_has_much_to_assign_does_it_in_a_thread(partitions: int, threads: int) -> None:
     """Heartbeats and the application go on meanwhile."""
     _, _, options = await started_for_consumer(partitions)
     world = options["world"]
@@ -1066,7 +1066,7 @@ async def test_a_leader_that_has_much_to_deal_does_it_in_a_thread(partitions: in
 
 @pytest.mark.parametrize("fails", [False, True])
 @simulated
-async def test_what_a_leader_deals_in_a_thread_is_nothing_to_its_next_membership(fails: bool) -> None:
+async def test_assignment_computed_in_a_thread_does_not_affect_the_next_membership(fails: bool) -> None:
     """The thread is not stopped when the consumer leaves: neither its outcome nor its error counts then, and no other
     uses the assignor beside it."""
     _, broker, options = await started_for_consumer(1_000)
@@ -1126,7 +1126,7 @@ async def test_heartbeats_bring_the_news_of_a_rebalance() -> None:
 
 
 @simulated
-async def test_a_member_that_was_put_out_loses_its_partitions_and_joins_as_a_new_one() -> None:
+async def test_a_removed_member_loses_its_partitions_and_joins_as_a_new_one() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()
@@ -1144,7 +1144,7 @@ async def test_a_member_that_was_put_out_loses_its_partitions_and_joins_as_a_new
 
 
 @simulated
-async def test_a_loop_that_is_stuck_gives_its_partitions_back_and_hears_why() -> None:
+async def test_stuck_loop_loses_its_partitions_and_gets_the_reason() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", max_poll_interval_ms=60_000) as consumer:
@@ -1208,7 +1208,7 @@ async def test_a_new_subscription_rejoins_and_an_old_one_ends() -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @simulated
-async def test_an_assignment_for_an_earlier_subscription_is_passed_over(strategy: str) -> None:
+async def test_an_assignment_for_an_earlier_subscription_is_skipped(strategy: str) -> None:
     simulation = current_simulation()
     cluster = ReadableCluster(t=1, u=1)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -1270,7 +1270,7 @@ async def test_a_rebalance_of_others_begins_with_the_present_topics_of_a_pattern
 
 
 @simulated
-async def test_partitions_that_are_added_are_dealt() -> None:
+async def test_partitions_that_are_added_are_assigned() -> None:
     cluster, _, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g", metadata_max_age_ms=10_000) as consumer:
         await consumer.poll(timeout_ms=1_000)
@@ -1281,7 +1281,7 @@ async def test_partitions_that_are_added_are_dealt() -> None:
 
 
 @simulated
-async def test_a_refused_member_hears_it() -> None:
+async def test_refusal_of_a_member_is_raised() -> None:
     _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         broker.script(JoinGroupRequest, JoinGroupResponse(error_code=23, protocol_name=""))
@@ -1361,7 +1361,7 @@ async def test_a_cancelled_poll_loses_no_record() -> None:
 
 
 @simulated
-async def test_a_cancelled_join_goes_on_and_its_result_is_used() -> None:
+async def test_a_cancelled_join_continues_and_its_result_is_used() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"here"])
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -1415,7 +1415,7 @@ async def test_nothing_is_handed_out_between_the_last_commit_and_the_rebalance()
 
 
 @simulated
-async def test_troubles_of_partitions_that_moved_on_are_forgotten() -> None:
+async def test_problems_of_moved_partitions_disappear_from_the_health() -> None:
     cluster, _, options = await started_for_consumer(2, nodes=2)
     cluster.move("t", 0, 2)
     cluster.write("t", 1, numbers(0, 3))
@@ -1447,7 +1447,7 @@ async def test_a_fenced_member_stays_out() -> None:
 
 
 @simulated
-async def test_a_failing_auto_commit_shows_in_the_health_and_stops_nobody() -> None:
+async def test_failing_auto_commit_shows_in_the_health_and_stops_no_poll() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     options |= {"group_id": "g", "auto_commit_interval_ms": 1_000, "default_api_timeout_ms": 5_000}
@@ -1517,7 +1517,7 @@ async def test_a_forbidden_topic_is_an_error_at_once() -> None:
 
 
 @simulated
-async def test_a_blocked_loop_is_told_from_a_silent_coordinator(caplog: pytest.LogCaptureFixture) -> None:
+async def test_blocked_event_loop_is_distinguished_from_a_silent_coordinator(caplog: pytest.LogCaptureFixture) -> None:
     """A loop that blocks keeps heartbeats from being sent; that is said, once, and the coordinator is not blamed."""
     _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:

@@ -188,7 +188,7 @@ async def test_a_python_pattern_is_applied_by_the_consumer() -> None:
 
 
 @simulated
-async def test_a_remote_pattern_goes_to_the_coordinator_and_names_are_asked_for_by_id() -> None:
+async def test_a_remote_pattern_goes_to_the_coordinator_and_names_are_requested_by_id() -> None:
     cluster, broker, options = await started(t=2, other=1)
     cluster.assign(T0, T1)
     cluster.write("t", 0, numbers(0, 2))
@@ -201,7 +201,7 @@ async def test_a_remote_pattern_goes_to_the_coordinator_and_names_are_asked_for_
 
 
 @simulated
-async def test_a_topic_id_that_nobody_knows_yet_waits_for_its_name() -> None:
+async def test_unknown_topic_id_waits_for_its_name() -> None:
     """What is known is read meanwhile, and the coordinator hears of that part."""
     cluster, _, options = await started(t=2, u=1)
     late = TopicPartition("u", 0)
@@ -229,7 +229,7 @@ async def test_a_topic_id_that_nobody_knows_yet_waits_for_its_name() -> None:
 
 
 @simulated
-async def test_a_topic_that_was_deleted_and_made_again_is_another_topic() -> None:
+async def test_a_recreated_topic_is_another_topic() -> None:
     cluster, _, options = await started(t=1)
     cluster.write("t", 0, numbers(0, 3))
     listener = Listener()
@@ -265,7 +265,7 @@ async def test_the_old_partition_goes_when_the_same_name_comes_with_another_id()
 
 
 @simulated
-async def test_what_goes_is_committed_then_revoked_then_acknowledged_and_the_rest_is_read_all_along() -> None:
+async def test_revoked_partitions_are_committed_revoked_and_acknowledged_while_others_are_read() -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 6))
     cluster.write("t", 1, numbers(10, 16))
@@ -310,7 +310,7 @@ async def test_what_goes_is_committed_then_revoked_then_acknowledged_and_the_res
 
 
 @simulated
-async def test_the_coordinator_hears_what_is_owned_before_a_slow_listener_is_done_with_what_came() -> None:
+async def test_owned_partitions_are_reported_before_a_slow_listener_ends() -> None:
     cluster, broker, options = await started()
     cluster.assign(T0)
     listener = Listener()
@@ -395,7 +395,7 @@ async def test_a_cancelled_listener_is_called_again() -> None:
 
 
 @simulated
-async def test_a_listener_may_commit_what_is_revoked() -> None:
+async def test_listener_may_commit_revoked_partitions() -> None:
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 3))
 
@@ -416,7 +416,7 @@ async def test_a_listener_may_commit_what_is_revoked() -> None:
 
 @simulated
 @pytest.mark.parametrize("code", [FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID])
-async def test_a_member_that_was_put_out_loses_its_partitions_and_joins_anew(code: int) -> None:
+async def test_a_removed_member_loses_its_partitions_and_joins_again(code: int) -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()
@@ -468,7 +468,7 @@ async def test_an_instance_that_is_not_free_yet_is_waited_for_and_says_so() -> N
 @pytest.mark.parametrize(
     ("code", "error"), [(81, GroupMaxSizeReachedError), (128, InvalidRegularExpressionError)], ids=["full", "pattern"]
 )
-async def test_a_refused_member_hears_why_and_may_try_again(code: int, error: type[Exception]) -> None:
+async def test_refusal_of_a_member_is_raised_and_it_may_retry(code: int, error: type[Exception]) -> None:
     _, broker, options = await started()
     broker.script(ConsumerGroupHeartbeatRequest, refusal(code, "because of this"))
     async with triokafka.Consumer("t", **options) as consumer:
@@ -479,7 +479,7 @@ async def test_a_refused_member_hears_why_and_may_try_again(code: int, error: ty
 
 @simulated
 @pytest.mark.parametrize("switched_off", [False, True], ids=["unknown", "switched off"])
-async def test_a_cluster_without_the_protocol_is_told_with_what_to_do(switched_off: bool) -> None:
+async def test_cluster_without_the_protocol_raises_an_error_with_a_remedy(switched_off: bool) -> None:
     _, broker, options = await started()
     if switched_off:
         broker.script(ConsumerGroupHeartbeatRequest, refusal(35))
@@ -491,7 +491,7 @@ async def test_a_cluster_without_the_protocol_is_told_with_what_to_do(switched_o
 
 
 @simulated
-async def test_a_coordinator_that_applies_no_patterns_is_told_with_what_to_do() -> None:
+async def test_coordinator_without_patterns_raises_an_error_with_a_remedy() -> None:
     _, broker, options = await started()
     broker.api_versions[68] = (0, 0)
     async with triokafka.Consumer(**options) as consumer:
@@ -546,7 +546,7 @@ async def test_a_silent_coordinator_surfaces_with_since_when() -> None:
 
 
 @simulated
-async def test_a_loop_that_is_stuck_gives_its_partitions_back_and_hears_why(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stuck_loop_loses_its_partitions_and_gets_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()
@@ -750,7 +750,7 @@ async def test_leaving_overtakes_no_join_that_waits_for_its_connection() -> None
 
 
 @simulated
-async def test_who_joins_again_while_leaving_joins_afterwards() -> None:
+async def test_member_that_rejoins_while_leaving_joins_afterwards() -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 2))
 
@@ -776,7 +776,7 @@ async def test_who_joins_again_while_leaving_joins_afterwards() -> None:
     [{"session_timeout_ms": 6_000}, {"heartbeat_interval_ms": 100}, {"partition_assignment_strategy": ["range"]}],
     ids=lambda options: next(iter(options)),
 )
-def test_what_the_broker_decides_is_refused_with_where_to_say_it(options: dict[str, Any]) -> None:
+def test_options_that_the_broker_decides_are_refused(options: dict[str, Any]) -> None:
     """As Kafka's own consumer does."""
     with pytest.raises(ConfigurationError, match=f"{next(iter(options))} cannot be set with group_protocol='consumer'"):
         triokafka.Consumer(group_id="g", group_protocol="consumer", **options)
@@ -797,7 +797,7 @@ async def test_a_remote_pattern_needs_the_protocol_that_has_one() -> None:
 
 
 @simulated
-async def test_fetching_of_what_goes_stops_with_the_first_call() -> None:
+async def test_revoked_partitions_are_not_fetched_after_the_first_call() -> None:
     cluster, broker, options = await started()
     async with triokafka.Consumer("t", **options) as consumer:
         await until(consumer, consumer.assignment)
@@ -886,7 +886,7 @@ async def test_a_commit_in_the_background_is_made_before_the_member_leaves() -> 
 
 @pytest.mark.parametrize("again", [False, True])
 @simulated
-async def test_who_unsubscribes_and_asks_for_nothing_more_hears_that_partitions_went(again: bool) -> None:
+async def test_unsubscribe_without_further_polls_calls_the_listener(again: bool) -> None:
     _, _, options = await started()
     told: list[list[TopicPartition]] = []
 
@@ -905,7 +905,7 @@ async def test_who_unsubscribes_and_asks_for_nothing_more_hears_that_partitions_
 
 
 @simulated
-async def test_what_async_for_has_taken_of_a_partition_that_goes_is_not_given_out() -> None:
+async def test_async_for_does_not_return_records_of_revoked_partitions() -> None:
     """A call in the middle of the loop may be what gives the partition up."""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 10))
@@ -921,7 +921,7 @@ async def test_what_async_for_has_taken_of_a_partition_that_goes_is_not_given_ou
 
 
 @simulated
-async def test_having_been_put_out_is_no_trouble_that_lasts_until_the_user_comes_back() -> None:
+async def test_removed_idle_member_is_healthy_until_the_next_poll() -> None:
     cluster, broker, options = await started()
     async with triokafka.Consumer("t", **options) as consumer:
         await until(consumer, lambda: consumer.assignment() == {T0, T1})

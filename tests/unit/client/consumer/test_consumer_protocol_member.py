@@ -129,7 +129,7 @@ def test_the_first_heartbeat_says_everything() -> None:
     assert request.subscribed_topic_regex is None
 
 
-def test_the_coordinator_says_epoch_and_interval_and_what_to_own() -> None:
+def test_heartbeat_response_sets_epoch_interval_and_target() -> None:
     rig = Rig()
     rig.join()
     assert rig.answer(3, {X: frozenset({0, 1})}) is None
@@ -142,7 +142,7 @@ def test_the_coordinator_says_epoch_and_interval_and_what_to_own() -> None:
     assert rig.waits == INTERVAL
 
 
-def test_what_is_owned_is_said_at_once_and_only_once() -> None:
+def test_owned_partitions_are_reported_at_once_and_only_once() -> None:
     rig = Rig()
     rig.join()
     rig.answer(3, {X: frozenset({0, 1})})
@@ -224,7 +224,7 @@ def test_a_target_of_which_not_all_names_are_known_is_taken_over_in_parts() -> N
     assert (rig.member.state, owned_in(rig.beat())) == (MemberState.STABLE, {X: [0], Y: [1]})
 
 
-def test_what_was_wanted_back_and_then_given_back_is_acknowledged_again() -> None:
+def test_withdrawn_revocation_is_acknowledged_again() -> None:
     """The coordinator waits to hear what the member owns before it goes on."""
     rig = Rig().stable()
     rig.beat()
@@ -272,7 +272,7 @@ def test_a_pattern_needs_version_1_and_is_taken_back_by_an_empty_one() -> None:
     assert (request.subscribed_topic_regex, list(request.subscribed_topic_names or ())) == ("", ["t"])
 
 
-def test_partitions_that_were_passed_over_are_looked_at_again_with_another_subscription() -> None:
+def test_partitions_that_were_passed_over_are_checked_again_with_another_subscription() -> None:
     rig = Rig().stable()
     rig.member.subscribe(SubscribedTo(("t", "u")))
     assert rig.member.state is MemberState.RECONCILING
@@ -299,7 +299,7 @@ PASSING = [
 
 
 @pytest.mark.parametrize("error", FATAL)
-def test_what_the_user_must_mend_is_raised_and_a_member_that_joins_is_out(error: type[BrokerResponseError]) -> None:
+def test_permanent_error_is_raised_and_ends_a_joining_membership(error: type[BrokerResponseError]) -> None:
     rig = Rig()
     rig.join()
     with pytest.raises(error, match="because"):
@@ -315,7 +315,7 @@ def test_what_the_user_must_mend_is_raised_and_a_member_that_joins_is_out(error:
 
 
 @pytest.mark.parametrize("error", FATAL)
-def test_what_the_user_must_mend_puts_no_member_out_that_is_in(error: type[BrokerResponseError]) -> None:
+def test_permanent_error_does_not_end_an_existing_membership(error: type[BrokerResponseError]) -> None:
     """The coordinator says if it is out; until then its partitions are its own."""
     rig = Rig().stable()
     rig.beat()
@@ -328,7 +328,7 @@ def test_what_the_user_must_mend_puts_no_member_out_that_is_in(error: type[Broke
 
 @pytest.mark.parametrize("make", [Rig.join, Rig.stable], ids=["joining", "in the group"])
 @pytest.mark.parametrize("error", PASSING)
-def test_what_passes_is_tried_again_with_growing_patience_and_says_everything(
+def test_transient_error_backs_off_and_the_next_heartbeat_is_complete(
     error: type[BrokerResponseError], make: Callable[[Rig], object]
 ) -> None:
     rig = Rig()
@@ -348,7 +348,7 @@ def test_what_passes_is_tried_again_with_growing_patience_and_says_everything(
 
 
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError, GroupIdNotFoundError])
-def test_a_member_that_was_put_out_gives_up_everything_and_joins_anew(error: type[BrokerResponseError]) -> None:
+def test_a_removed_member_gives_up_everything_and_joins_again(error: type[BrokerResponseError]) -> None:
     rig = Rig().stable()
     rig.beat()
     assert isinstance(rig.refuse(error), error)
@@ -368,7 +368,7 @@ def test_a_member_that_was_put_out_gives_up_everything_and_joins_anew(error: typ
     assert (request.member_id, request.member_epoch, owned_in(request)) == ("me", 0, {})
 
 
-def test_a_member_that_is_put_out_over_and_over_goes_slower() -> None:
+def test_repeatedly_removed_member_rejoins_more_slowly() -> None:
     rig = Rig().stable()
     waits = []
     for _ in range(4):
@@ -406,7 +406,7 @@ def test_an_instance_that_is_not_free_yet_is_waited_for() -> None:
     assert rig.member.state is MemberState.JOINING
 
 
-def test_a_cluster_without_the_protocol_is_told_with_what_to_do() -> None:
+def test_cluster_without_the_protocol_raises_an_error_with_a_remedy() -> None:
     rig = Rig()
     rig.join()
     with pytest.raises(UnsupportedVersionError, match=r"group_protocol='classic'.*group\.version"):
@@ -443,7 +443,7 @@ def test_a_static_member_leaves_only_for_now(instance: str | None, epoch: int) -
     )
 
 
-def test_who_may_have_joined_leaves_too() -> None:
+def test_member_that_may_have_joined_also_leaves() -> None:
     rig = Rig()
     assert rig.member.leave() is None
     rig.join()
@@ -458,7 +458,7 @@ def test_a_member_that_is_not_in_the_group_owns_nothing_and_sends_nothing() -> N
         member.heartbeat(0.0)
 
 
-def test_who_needs_the_epoch_hurries_the_heartbeat() -> None:
+def test_hurry_makes_the_heartbeat_due_at_once() -> None:
     rig = Rig().stable()
     rig.member.hurry()
     assert rig.waits == 0

@@ -97,7 +97,7 @@ async def test_all_groups_of_calls_work_together_and_none_needs_to_know_of_broke
 
 
 @simulated
-async def test_several_consumers_feed_workers_and_commit_only_what_those_have_done() -> None:
+async def test_consumers_that_feed_workers_commit_only_finished_records() -> None:
     """Whatever is still in the queue when the program ends is read again."""
     await start_broker(2, records=30)
     done: Counter[tuple[int, int]] = Counter()
@@ -337,7 +337,7 @@ async def test_heartbeats_are_sent_only_by_a_member_of_a_generation() -> None:
 
 
 @simulated
-async def test_in_a_rebalance_of_an_eager_group_nobody_reads_anything() -> None:
+async def test_eager_rebalance_stops_all_members() -> None:
     """All partitions are given up first, and dealt anew."""
     await start_broker(4, records=2_000)
     events: list[tuple[str, str, int]] = []
@@ -415,7 +415,7 @@ async def test_after_a_commit_in_the_background_the_group_is_asked_again() -> No
 
 
 @simulated
-async def test_records_positions_and_topics_are_asked_of_whoever_knows() -> None:
+async def test_records_positions_and_topics_come_from_the_responsible_brokers() -> None:
     cluster, broker, options = await started_for_consumer(2)
     cluster.write("t", 0, [b"0", b"1"])
     async with triokafka.Consumer(**options) as consumer:
@@ -430,7 +430,7 @@ async def test_records_positions_and_topics_are_asked_of_whoever_knows() -> None
 
 
 @simulated
-async def test_a_fetch_that_fails_is_made_again_and_what_comes_is_not_looked_into_before_it_is_asked_for() -> None:
+async def test_failed_fetch_is_retried_and_its_data_is_decoded_lazily() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"0", b"1"])
     read: list[bytes] = []
@@ -452,7 +452,7 @@ async def test_a_fetch_that_fails_is_made_again_and_what_comes_is_not_looked_int
 
 
 @simulated
-async def test_nothing_is_asked_for_twice_nor_what_is_paused_or_has_no_position() -> None:
+async def test_buffered_paused_and_unpositioned_partitions_are_not_fetched() -> None:
     cluster, broker, options = await started_for_consumer(3)
     for number in range(3):
         for _ in range(3):

@@ -41,7 +41,7 @@ def asked_offsets(broker: ReadableBroker, partition: int) -> list[int]:
 
 
 @simulated
-async def test_fetching_ahead_stops_at_the_bound_and_goes_on_when_there_is_room() -> None:
+async def test_fetching_ahead_stops_at_the_bound_and_continues_when_there_is_room() -> None:
     """Bounded by ``prefetch_max_bytes`` over all partitions."""
     cluster, _, options = await started(4)
     for partition in range(4):
@@ -60,7 +60,7 @@ async def test_fetching_ahead_stops_at_the_bound_and_goes_on_when_there_is_room(
 
 
 @simulated
-async def test_paused_data_never_blocks_what_is_not_paused() -> None:
+async def test_paused_data_does_not_block_other_partitions() -> None:
     cluster, _, options = await started(2)
     for partition in range(2):
         for _ in range(10):
@@ -141,7 +141,7 @@ async def test_aborted_transactions_are_left_out_under_read_committed() -> None:
 
 @pytest.mark.parametrize("first", [1, 2])
 @simulated
-async def test_what_is_put_back_is_not_taken_for_aborted_when_its_producer_had_aborted_before(first: int) -> None:
+async def test_records_put_back_are_not_dropped_because_of_an_earlier_abort(first: int) -> None:
     cluster, [broker], options = await started()
     mine: dict[str, Any] = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
     cluster.write("t", 0, [b"aborted"], **mine)

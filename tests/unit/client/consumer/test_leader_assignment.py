@@ -1,4 +1,4 @@
-"""What a leader deals: by whose strategy, and in a thread that nobody waits for when the consumer is left."""
+"""The assignment of a leader: its strategy, and its thread, which a closing consumer does not wait for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from triokafka.protocol.api.sync_group import SyncGroupRequest
 from triokafka.world.system import RealWorld
 
 MANY = 1_000
-"""Partitions, so that they are dealt in a thread."""
+"""Number of partitions from which on a thread computes the assignment."""
 
 
 class StuckAssignor(RangeAssignor):
@@ -47,7 +47,7 @@ async def _until_dealing(consumer: triokafka.Consumer, assignor: StuckAssignor) 
 
 
 @pytest.mark.parametrize("how", ["left", "cancelled", "left by an error"])
-async def test_a_consumer_is_left_while_its_leader_deals_in_a_thread_that_does_not_end(how: str) -> None:
+async def test_a_consumer_is_left_while_its_leader_assigns_in_a_thread_that_does_not_end(how: str) -> None:
     """And it says goodbye to its group meanwhile."""
     cluster = ReadableCluster(t=MANY)
     assignor = StuckAssignor()
@@ -74,13 +74,13 @@ async def test_a_consumer_is_left_while_its_leader_deals_in_a_thread_that_does_n
         assert not assignor.ended.is_set()
         assert len(broker.seen(LeaveGroupRequest)) == 1
         assert not broker.seen(SyncGroupRequest)
-        # What it deals at last is nothing to anybody.
+        # Its assignment is ignored.
         assignor.goes_on.set()
         assert await trio.to_thread.run_sync(assignor.ended.wait, 30)
         nursery.cancel_scope.cancel()
 
 
-async def test_what_is_subscribed_to_meanwhile_is_joined_when_the_thread_has_ended() -> None:
+async def test_new_subscription_is_joined_after_the_assignor_thread_ends() -> None:
     """No other call uses the assignor beside it."""
     cluster = ReadableCluster(t=MANY)
     calls: list[str] = []
@@ -110,7 +110,7 @@ async def test_what_is_subscribed_to_meanwhile_is_joined_when_the_thread_has_end
     assert set(calls) == {"asked"}
 
 
-async def test_an_assignor_that_does_not_come_back_is_told_of() -> None:
+async def test_assignor_that_does_not_return_is_reported() -> None:
     """The caller waits for no records in silence."""
     cluster = ReadableCluster(t=MANY)
     assignor = StuckAssignor()
@@ -125,22 +125,22 @@ async def test_an_assignor_that_does_not_come_back_is_told_of() -> None:
             async with triokafka.Consumer("t", **options, default_api_timeout_ms=200) as consumer:
                 await _until_dealing(consumer, assignor)
                 for _ in range(2):
-                    with pytest.raises(KafkaTimeoutError, match=r"dealing the partitions of group 'g'.*'stuck'"):
+                    with pytest.raises(KafkaTimeoutError, match=r"assigning the partitions of group 'g'.*'stuck'"):
                         await consumer.poll(timeout_ms=60_000)
                 consumer.unsubscribe()
-                assert not any("dealing" in trouble for trouble in consumer.health().troubles)
+                assert not any("assigning" in trouble for trouble in consumer.health().troubles)
                 consumer.subscribe("t")
-                with pytest.raises(KafkaTimeoutError, match=r"dealing the partitions of group 'g'.*'stuck'"):
+                with pytest.raises(KafkaTimeoutError, match=r"assigning the partitions of group 'g'.*'stuck'"):
                     await consumer.poll(timeout_ms=60_000)
                 assignor.goes_on.set()
                 while not consumer.assignment():
                     with contextlib.suppress(KafkaTimeoutError):  # the thread may take its time to return
                         await consumer.poll(timeout_ms=20)
-                assert not any("dealing" in trouble for trouble in consumer.health().troubles)
+                assert not any("assigning" in trouble for trouble in consumer.health().troubles)
         nursery.cancel_scope.cancel()
 
 
-async def test_what_an_assignor_raises_in_a_thread_reaches_the_caller() -> None:
+async def test_error_of_an_assignor_in_a_thread_reaches_the_caller() -> None:
 
     class OngoingFailure(PartitionAssignor):
         name = "failing"

@@ -162,7 +162,7 @@ async def test_a_group_does_not_wait_for_one_that_went_while_it_joined() -> None
 
 
 @simulated
-async def test_what_is_kept_in_a_cooperative_rebalance_is_committed_while_the_join_is_held() -> None:
+async def test_kept_partitions_are_committed_while_the_join_is_held() -> None:
     """The group waits for its slowest member; those that go on reading do not."""
     cluster, broker, options = await started(
         "classic", partition_assignment_strategy=["cooperative-sticky"], enable_auto_commit=False
@@ -192,7 +192,7 @@ async def test_what_is_kept_in_a_cooperative_rebalance_is_committed_while_the_jo
 
 
 @simulated
-async def test_an_instance_that_is_fenced_while_it_polls_hears_it_and_commits_nothing_more() -> None:
+async def test_instance_fenced_during_poll_raises_and_commits_nothing_more() -> None:
     """Its partitions were lost; to leave is not its business either."""
     cluster, broker, options = await started("classic", group_instance_id="seat", auto_commit_interval_ms=500)
     listener = Told()

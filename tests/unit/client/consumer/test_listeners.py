@@ -45,7 +45,7 @@ class Told(triokafka.ConsumerRebalanceListener):
 
 
 @simulated
-async def test_without_a_group_a_listener_hears_of_all_that_comes_and_goes() -> None:
+async def test_listener_without_a_group_is_called_for_every_change() -> None:
     cluster, _, options = await started(t=1, u=1)
     listener = Told()
     async with triokafka.Consumer(**options) as consumer:
@@ -136,7 +136,7 @@ async def test_a_listener_may_end_its_own_subscription(group: str | None, when: 
 
 @pytest.mark.parametrize("group", [None, "g"])
 @simulated
-async def test_a_listener_that_fails_stops_nobody(group: str | None, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_listener_without_a_group_is_logged(group: str | None, caplog: pytest.LogCaptureFixture) -> None:
     cluster, _, options = await started(t=1)
     cluster.write("t", 0, [b"0"])
 

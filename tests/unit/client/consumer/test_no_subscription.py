@@ -90,7 +90,7 @@ async def test_unsubscribing_ends_the_wait_of_another_task() -> None:
 
 
 @simulated
-async def test_listener_hears_of_unsubscribing_before_the_call_raises() -> None:
+async def test_listener_is_called_for_unsubscribe_before_poll_raises() -> None:
     told: list[str] = []
 
     class Listener(triokafka.ConsumerRebalanceListener):

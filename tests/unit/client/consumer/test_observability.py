@@ -48,7 +48,7 @@ async def take(consumer: triokafka.Consumer, count: int) -> None:
 
 
 @simulated
-async def test_hooks_hear_of_rebalances_heartbeats_fetches_and_commits() -> None:
+async def test_hooks_receive_rebalances_heartbeats_fetches_and_commits() -> None:
     cluster = ReadableCluster(t=1)
     broker, options = await started(cluster)
     assert isinstance(broker, ReadableBroker)
@@ -90,7 +90,7 @@ async def test_hooks_hear_of_rebalances_heartbeats_fetches_and_commits() -> None
 
 
 @simulated
-async def test_hooks_hear_of_what_goes_and_of_what_is_lost_under_the_consumer_protocol() -> None:
+async def test_hooks_receive_revoked_and_lost_partitions_under_the_consumer_protocol() -> None:
     cluster = GroupCluster(t=2)
     broker, options = await started(cluster)
     assert isinstance(broker, GroupBroker)
@@ -116,7 +116,7 @@ async def test_hooks_hear_of_what_goes_and_of_what_is_lost_under_the_consumer_pr
 
 
 @simulated
-async def test_a_blocked_loop_is_told_to_hooks() -> None:
+async def test_hooks_receive_late_heartbeats_of_a_blocked_loop() -> None:
     cluster = ReadableCluster(t=1)
     _, options = await started(cluster)
     watcher = Watcher()
@@ -130,7 +130,7 @@ async def test_a_blocked_loop_is_told_to_hooks() -> None:
 
 
 @simulated
-async def test_heartbeats_that_fail_are_told_with_their_error() -> None:
+async def test_hooks_receive_failed_heartbeats_with_their_error() -> None:
     cluster = ReadableCluster(t=1)
     broker, options = await started(cluster)
     watcher = Watcher()

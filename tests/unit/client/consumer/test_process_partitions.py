@@ -51,7 +51,7 @@ async def started(records: int = 20) -> tuple[GroupCluster, GroupBroker, dict[st
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.permutations(range(12)), st.integers(1, 9))
-def test_what_may_be_committed_is_below_everything_unfinished(order: list[int], step: int) -> None:
+def test_committable_offset_is_below_all_unfinished_records(order: list[int], step: int) -> None:
     prefix = FinishedPrefix()
     assert prefix.next_offset is None
     for number in range(12):
@@ -126,7 +126,7 @@ async def test_no_more_is_in_hand_than_may_be_and_the_member_stays_alive() -> No
 
 
 @simulated
-async def test_what_is_in_hand_is_finished_and_committed_before_partitions_go() -> None:
+async def test_started_records_are_finished_and_committed_before_the_revocation() -> None:
     cluster, _, options = await started()
     told: list[tuple[str, int]] = []
     handled: set[tuple[int, int]] = set()
@@ -158,7 +158,7 @@ async def test_what_is_in_hand_is_finished_and_committed_before_partitions_go() 
 
 
 @simulated
-async def test_what_nobody_has_begun_with_is_left_to_the_next_owner() -> None:
+async def test_records_not_started_are_left_to_the_next_owner() -> None:
     """The group waits no longer than for the records whose handling has begun."""
     cluster, _, options = await started()
     handled: set[tuple[int, int]] = set()
@@ -187,7 +187,7 @@ async def test_what_nobody_has_begun_with_is_left_to_the_next_owner() -> None:
 
 @pytest.mark.parametrize("begun_is_finished", [False, True])
 @simulated
-async def test_what_was_not_begun_when_a_run_was_cancelled_while_partitions_went_is_handled_by_the_next(
+async def test_run_cancelled_during_a_revocation_leaves_unstarted_records_to_the_next_run(
     begun_is_finished: bool,
 ) -> None:
     """They did not go in the end."""
@@ -282,7 +282,7 @@ async def test_lost_partitions_are_not_handled_on() -> None:
 
 
 @simulated
-async def test_after_a_cancelled_run_the_next_begins_with_what_was_not_finished() -> None:
+async def test_run_after_a_cancelled_one_begins_with_unfinished_records() -> None:
     _, _, options = await started(5)
     handled: list[tuple[int, int]] = []
 
@@ -298,7 +298,7 @@ async def test_after_a_cancelled_run_the_next_begins_with_what_was_not_finished(
 
 
 @simulated
-async def test_what_a_handler_raises_ends_it_all_and_what_was_finished_is_committed() -> None:
+async def test_error_of_a_handler_ends_the_run_and_finished_records_are_committed() -> None:
     cluster, _, options = await started()
 
     async def handle(record: triokafka.ConsumerRecord) -> None:
@@ -373,7 +373,7 @@ async def test_a_commit_that_failed_is_made_up_for_by_the_next() -> None:
 
 
 @simulated
-async def test_commits_that_are_refused_for_good_end_it() -> None:
+async def test_commits_that_are_refused_permanently_end_it() -> None:
     _, broker, options = await started(3)
     broker._answers[OffsetCommitRequest] = lambda request: OffsetCommitResponse(
         topics=[
@@ -491,7 +491,7 @@ async def test_numbers_with_which_nothing_would_ever_happen_are_refused(name: st
 
 
 @simulated
-async def test_what_fails_because_it_is_cancelled_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_of_a_handler_during_cancellation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     _, _, options = await started(1)
 
     async def handle(record: triokafka.ConsumerRecord) -> None:

@@ -28,7 +28,7 @@ class Told(PartitionAssignor):
 
 @pytest.mark.parametrize("rack", ["here", ""])
 @simulated
-async def test_the_leader_deals_again_when_replicas_are_in_other_racks(rack: str) -> None:
+async def test_the_leader_assigns_again_when_replicas_are_in_other_racks(rack: str) -> None:
     """Which it learns with the metadata; in a group without racks nothing comes of it."""
     simulation = current_simulation()
     cluster = ReadableCluster(t=1)

@@ -91,7 +91,7 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("pattern", [False, True])
 @pytest.mark.parametrize("seen", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_topic_that_was_made_again_is_read_from_its_beginning(kind: str, seen: bool, pattern: bool) -> None:
+def test_recreated_topic_is_read_from_its_beginning(kind: str, seen: bool, pattern: bool) -> None:
     """Whether or not the consumer has seen that it was gone; a position in the former one means nothing in it."""
 
     @with_topics
@@ -142,7 +142,7 @@ def test_a_broker_that_is_behind_makes_nothing_anew() -> None:
     assert not watch.recreated(cluster(5))
 
 
-def test_what_the_user_asked_for_is_not_forgotten_with_the_positions() -> None:
+def test_pause_and_seek_survive_a_reset_of_positions() -> None:
     """A pause, and a place to go on at."""
     subscription = SubscriptionState(EARLIEST)
     subscription.assign([T0, TopicPartition("t", 1), TopicPartition("u", 0)])

@@ -82,7 +82,7 @@ async def test_one_fetch_per_broker_at_a_time_for_all_its_partitions_with_the_op
 
 
 @simulated
-async def test_what_one_call_leaves_the_next_hands_out_at_once_and_without_asking_again() -> None:
+async def test_records_left_by_one_call_are_returned_by_the_next_without_a_fetch() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options, max_poll_records=4) as consumer:
@@ -98,7 +98,7 @@ async def test_what_one_call_leaves_the_next_hands_out_at_once_and_without_askin
 
 
 @simulated
-async def test_what_was_fetched_of_a_partition_that_is_not_assigned_any_more_is_dropped() -> None:
+async def test_fetched_records_of_unassigned_partitions_are_dropped() -> None:
     cluster, _, options = await started_for_consumer(2)
     cluster.write("t", 0, numbers(0, 5))
     cluster.write("t", 1, numbers(5, 8))
@@ -152,7 +152,7 @@ async def test_a_record_that_old_brokers_cut_off_is_named_with_the_limit() -> No
 
 
 @simulated
-async def test_latest_begins_behind_what_was_there_when_the_position_was_looked_up() -> None:
+async def test_latest_begins_at_the_log_end_of_the_lookup() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "latest"}) as consumer:
@@ -183,7 +183,7 @@ async def test_lookups_wait_for_a_leader_and_go_to_all_leaders_at_once() -> None
 
 
 @simulated
-async def test_topics_are_asked_for_without_making_them() -> None:
+async def test_topics_are_requested_without_making_them() -> None:
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         assert await consumer.partitions_for_topic("t") == [0, 1]
@@ -209,7 +209,7 @@ def topics_said(broker: ReadableBroker, code: int) -> Any:
 
 
 @simulated
-async def test_topics_are_asked_for_again_while_a_broker_cannot_tell() -> None:
+async def test_topics_are_requested_again_while_a_broker_cannot_tell() -> None:
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         assert await consumer.partitions_for_topic("t") == [0, 1]
@@ -224,7 +224,7 @@ async def test_topics_are_asked_for_again_while_a_broker_cannot_tell() -> None:
 
 
 @simulated
-async def test_topics_that_cannot_be_told_of_are_an_error_at_once() -> None:
+async def test_permanent_metadata_errors_are_raised_at_once() -> None:
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         for error in (InvalidTopicError, TopicAuthorizationFailedError):
@@ -237,7 +237,7 @@ async def test_topics_that_cannot_be_told_of_are_an_error_at_once() -> None:
 
 @simulated
 @pytest.mark.parametrize("lost", ["silent", "gone", "says so"])
-async def test_topics_that_nobody_tells_of_in_time_are_a_timeout_as_every_other_lookup(lost: str) -> None:
+async def test_metadata_lookup_times_out_like_every_other_lookup(lost: str) -> None:
     """With what was tried last."""
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options, default_api_timeout_ms=4_000) as consumer:
@@ -269,7 +269,7 @@ async def test_topics_that_nobody_tells_of_in_time_are_a_timeout_as_every_other_
 
 
 @simulated
-async def test_the_next_offset_to_read_is_what_is_committed_with_text_and_epoch() -> None:
+async def test_committed_offset_is_the_next_one_to_read_with_metadata_and_epoch() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.leader_epochs[T0] = 3
     cluster.write("t", 0, numbers(0, 5))
@@ -345,7 +345,7 @@ async def test_no_second_heartbeat_while_one_is_unanswered() -> None:
 
 @pytest.mark.parametrize(("code", "error"), [(30, GroupAuthorizationFailedError), (-1, triokafka.KafkaError)])
 @simulated
-async def test_a_heartbeat_that_is_refused_for_good_reaches_the_caller(code: int, error: type[Exception]) -> None:
+async def test_a_heartbeat_that_is_refused_permanently_reaches_the_caller(code: int, error: type[Exception]) -> None:
     _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         await consumer.poll(timeout_ms=1_000)
@@ -403,7 +403,7 @@ async def test_a_leader_that_finds_partitions_added_during_the_rebalance_joins_o
 
 @pytest.mark.parametrize("where", ["join", "sync"])
 @simulated
-async def test_a_cooperative_member_that_is_put_out_while_it_rejoins_has_lost_its_partitions(where: str) -> None:
+async def test_cooperative_member_removed_while_it_rejoins_has_lost_its_partitions(where: str) -> None:
     """Else it would commit as a new member what another has passed meanwhile."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
@@ -454,7 +454,7 @@ async def test_a_coordinator_is_looked_for_until_it_is_found() -> None:
 
 
 @simulated
-async def test_auto_commit_goes_on_while_records_are_always_there_and_counts_from_the_join() -> None:
+async def test_auto_commit_continues_while_records_are_always_there_and_counts_from_the_join() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 400))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:

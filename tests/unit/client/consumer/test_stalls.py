@@ -211,7 +211,7 @@ async def test_a_partition_that_others_left_no_room_for_is_no_stall() -> None:
 
 
 @simulated
-async def test_a_partition_whose_leader_came_back_during_a_fetch_is_no_stall() -> None:
+async def test_a_partition_whose_leader_returned_during_a_fetch_is_no_stall() -> None:
     """Within a fetch session an idle partition is not spoken of again."""
     cluster, broker, options = await started_for_consumer()
 

@@ -78,7 +78,7 @@ def test_an_eager_assignment_starts_blank_and_a_cooperative_one_keeps() -> None:
     assert (state.state(T0).position, state.paused) == (None, ())
 
 
-def test_the_group_cannot_assign_what_was_not_subscribed() -> None:
+def test_group_cannot_assign_unsubscribed_topics() -> None:
     state = SubscriptionState()
     state.subscribe(["t"])
     state.assign_from_group([T0], keep=False)
@@ -112,7 +112,7 @@ def test_a_lookup_that_was_overtaken_changes_nothing() -> None:
     assert not state.resolve(T0, version, 99)
 
 
-def test_what_is_in_hand_is_consumed_but_not_finished() -> None:
+def test_returned_records_are_consumed_but_not_finished() -> None:
     state = assigned(T0, T1)
     state.seek(T0, 0)
     state.hand_out(T0, 10, 4)
@@ -135,7 +135,7 @@ def test_pausing_needs_all_partitions_to_be_assigned() -> None:
     assert state.state(T0).fetchable
 
 
-def test_a_newer_leader_epoch_asks_for_validation_once() -> None:
+def test_a_newer_leader_epoch_requests_validation_once() -> None:
     state = assigned(T0)
     state.seek(T0, 5, 2)
     state.check_epochs(lambda _: 2)
@@ -164,7 +164,7 @@ def test_of_an_epoch_that_was_cut_off_whole_nothing_is_the_same() -> None:
     assert state.same_until(T0, -1, -1) is None
 
 
-def test_what_is_taken_back_takes_back_its_epoch() -> None:
+def test_take_back_restores_the_epoch() -> None:
     state = assigned(T0)
     state.seek(T0, 0, 1)
     state.hand_out(T0, 4, 1)
@@ -179,7 +179,7 @@ def test_what_is_taken_back_takes_back_its_epoch() -> None:
     assert (state.state(T0).position, state.state(T0).position_epoch) == (7, 2)
 
 
-def test_only_what_came_of_a_former_leader_is_fetched_again_and_the_position_stays() -> None:
+def test_only_data_of_a_former_leader_is_fetched_again_and_the_position_stays() -> None:
     state = assigned(T0, T1)
     for partition, epoch in ((T0, 1), (T1, 2)):
         state.seek(partition, 5)

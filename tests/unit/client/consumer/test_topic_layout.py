@@ -43,7 +43,7 @@ def test_it_is_worked_out_once_for_each_snapshot() -> None:
     assert (moved.racks, moved == layout) == ({"t": (B,)}, False)
 
 
-def test_a_broker_that_is_down_counts_as_in_its_rack_until_it_comes_back_elsewhere() -> None:
+def test_a_broker_that_is_down_counts_as_in_its_rack_until_it_returns_elsewhere() -> None:
     """(KIP-881)"""
     last, all_up = TopicLayoutCache(), cluster((1, 2))
     before = last.of(all_up, ("t",), in_racks=True)

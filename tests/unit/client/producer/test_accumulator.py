@@ -224,7 +224,7 @@ def test_request_size_is_capped_but_one_batch_always_goes() -> None:
     assert bench.drain(5.0) == {1: [big]}
 
 
-def test_next_round_goes_on_where_the_cap_cut() -> None:
+def test_next_round_continues_where_the_cap_cut() -> None:
     bench = Bench([1, 1, 1], max_request_size=250)
     for p in range(3):
         for _ in range(3):
@@ -432,7 +432,7 @@ def test_unanswered_first_batch_holds_back_retries_of_later_ones() -> None:
     assert bench.drain(60.0) == {1: [second]}
 
 
-def test_what_follows_a_batch_at_once_is_what_the_next_look_would_find() -> None:
+def test_take_following_returns_the_batch_that_the_next_drain_would_return() -> None:
     bench = Bench()
     first, second, third = bench.batch(), bench.batch(), bench.batch()
     bench.drain(0.0)
@@ -449,7 +449,7 @@ def test_what_follows_a_batch_at_once_is_what_the_next_look_would_find() -> None
 
 
 @pytest.mark.parametrize("settings", [{"one_in_flight": True}, {"compression_type": "gzip"}, {"idempotent": True}, {}])
-def test_what_may_not_go_at_once_does_not_follow(settings: dict[str, Any]) -> None:
+def test_take_following_returns_no_batch_that_must_wait(settings: dict[str, Any]) -> None:
     """Muted, still to be compressed, behind the first one of a producer that the broker does not know
     yet, or backing off."""
     bench = Bench(**settings)

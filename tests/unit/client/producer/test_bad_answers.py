@@ -142,7 +142,7 @@ async def test_answer_that_says_nothing_sure_about_a_partition_is_none(
 
 @pytest.mark.parametrize("change", [_add_partitions, _add_topics])
 @simulated
-async def test_what_nobody_asked_for_is_left_aside(change: Change) -> None:
+async def test_unrequested_partitions_in_a_response_are_ignored(change: Change) -> None:
     async with scripted(orders=2, other=1) as s, s.producer(linger_ms=20) as producer:
         await producer.partitions_for("other")
         s.broker.script(ProduceRequest, changed(s, change, append=True))
@@ -179,7 +179,7 @@ async def test_negative_offset_is_no_offset(offset: int) -> None:
 
 
 @simulated
-async def test_leader_that_nobody_knows_is_not_taken_over_from_an_answer() -> None:
+async def test_unknown_leader_in_a_response_is_ignored() -> None:
     """KIP-951"""
     async with scripted() as s, s.producer() as producer:
         s.broker.script(ProduceRequest, changed(s, _strange_leader, append=False))
@@ -311,7 +311,7 @@ async def test_one_partitions_bad_answer_is_nothing_to_the_others() -> None:
     ids=["no id", "negative id", "loading", "closed", "garbage"],
 )
 @simulated
-async def test_producer_id_is_asked_for_until_there_is_one(answer: Any) -> None:
+async def test_producer_id_is_requested_until_there_is_one(answer: Any) -> None:
     async with scripted() as s, s.producer() as producer:
         s.broker.script(InitProducerIdRequest, *[answer] * 3)
         started = trio.current_time()

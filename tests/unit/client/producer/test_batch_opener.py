@@ -159,7 +159,7 @@ async def test_batch_for_which_there_is_no_memory_is_not_begun_without_waiting(
     assert setup.bench.accumulator.pool.waiting == 0
 
 
-async def test_nothing_is_begun_for_what_cannot_be_sent(autojump_clock: trio.testing.MockClock) -> None:
+async def test_no_batch_is_opened_for_an_unsendable_record(autojump_clock: trio.testing.MockClock) -> None:
     setup = Setup()
     await setup.open_batch()
     with pytest.raises(MessageSizeTooLargeError):
@@ -170,7 +170,7 @@ async def test_nothing_is_begun_for_what_cannot_be_sent(autojump_clock: trio.tes
     assert len(setup.queue.batches) == 1
 
 
-async def test_record_without_key_goes_on_in_the_sticky_partition_of_the_moment(
+async def test_record_without_key_continues_in_the_sticky_partition_of_the_moment(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     setup = Setup()
@@ -234,7 +234,7 @@ async def test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one
 
 
 @simulated
-async def test_record_that_fits_the_open_batch_waits_for_nobody() -> None:
+async def test_record_that_fits_the_open_batch_does_not_wait() -> None:
     """Also while others wait for memory."""
     async with scripted(orders=2) as s, s.producer(batch_size=400, buffer_memory=800, linger_ms=60_000) as producer:
         await producer.partitions_for("orders")
@@ -253,7 +253,7 @@ async def test_record_that_fits_the_open_batch_waits_for_nobody() -> None:
 
 
 @simulated
-async def test_topic_that_is_gone_when_a_new_partition_is_asked_for_does_not_exist() -> None:
+async def test_topic_that_is_gone_when_a_new_partition_is_requested_does_not_exist() -> None:
     async with scripted(orders=1) as s, s.producer(max_block_ms=3000) as producer:
         await (await producer.send("orders", b"1"))
         del s.cluster.topics["orders"]
@@ -293,7 +293,7 @@ async def test_sender_far_ahead_of_the_network_waits_for_it_to_catch_up_but_not_
 
 
 @pytest.mark.parametrize("patience", [-1.0, 0.0, 0.002])
-async def test_who_does_not_want_to_be_blocked_does_not_wait_for_the_network_either(
+async def test_max_block_ms_bounds_the_pause_for_the_network(
     patience: float, autojump_clock: trio.testing.MockClock
 ) -> None:
     setup = Setup(memory=20_000)
@@ -306,7 +306,7 @@ async def test_who_does_not_want_to_be_blocked_does_not_wait_for_the_network_eit
     assert trio.current_time() - began == pytest.approx(pauses * patience)
 
 
-async def test_sender_far_ahead_goes_on_when_few_batches_are_left(autojump_clock: trio.testing.MockClock) -> None:
+async def test_sender_far_ahead_continues_when_few_batches_are_left(autojump_clock: trio.testing.MockClock) -> None:
     setup = Setup(memory=20_000, idempotent=False)
     queue = setup.queue
     for _ in range(6):

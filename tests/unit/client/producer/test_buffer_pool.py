@@ -33,7 +33,7 @@ def test_pooled_buffers_are_lent_again_and_others_are_not() -> None:
     assert take(pool, 30) is not large
 
 
-def test_grown_buffer_is_credited_with_what_was_lent() -> None:
+def test_grown_buffer_is_credited_with_its_lent_size() -> None:
     pool = BufferPool(100, 10)
     take(pool, 10)
     pool.release(bytearray(500), 10)
@@ -109,7 +109,7 @@ async def test_waiting_ends_with_a_sentence_after_the_timeout(autojump_clock: tr
     assert (pool.available, pool.waiting) == (5, 0)
 
 
-async def test_cancelled_waiter_gives_back_what_it_had_and_the_next_is_served(
+async def test_cancelled_waiter_returns_its_reservation_and_the_next_is_served(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     pool = BufferPool(100, 10)

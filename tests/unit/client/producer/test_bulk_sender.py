@@ -127,7 +127,7 @@ async def test_records_of_a_key_stay_in_order_over_many_batches() -> None:
 
 
 @simulated
-async def test_what_is_open_is_filled_up() -> None:
+async def test_open_batches_are_filled_up() -> None:
     async with scripted(orders=2) as s, s.producer(linger_ms=1_000) as producer:
         for number in range(2):
             await producer.send("orders", b"first", partition=number)
@@ -275,7 +275,7 @@ class Last(Partitioner):
 
 
 @simulated
-async def test_what_needs_each_record_sees_each_record() -> None:
+async def test_plugins_see_each_record_of_send_many() -> None:
     seen: list[Any] = []
 
     class Interceptor(triokafka.ProducerInterceptor):
@@ -371,3 +371,44 @@ def test_any_columns_arrive_as_if_sent_one_by_one(data: st.DataObject, count: in
                 assert told.partition == by_key(key, partitions)
 
     run_simulation(main, seed=seed)
+
+
+@simulated
+async def test_without_a_wait_the_first_records_are_sent_and_the_rest_is_left() -> None:
+    async with scripted(orders=2) as s, s.producer(buffer_memory=4_000, batch_size=1_000, linger_ms=5) as producer:
+        with pytest.raises(triokafka.errors.MetadataNotReadyError):
+            producer.send_many_nowait("orders", [b"early"])
+        await producer.send("orders", b"0", partition=0)
+        values = [b"%d" % number + b"x" * 90 for number in range(100)]
+        for options in ({"partition": 0}, {"partition": [0, 1] * 50}, {"keys": values}):
+            await producer.flush()
+            before = {number: len(rows(s, number)) for number in range(2)}
+            accepted = producer.send_many_nowait("orders", values, **options)
+            assert 0 < len(accepted) < 100, "the buffer is full"
+            assert len(list(accepted)) == len(accepted)
+            await accepted
+            sent = [row[1] for number in range(2) for row in rows(s, number)[before[number] :]]
+            assert sorted(sent) == sorted(values[: len(accepted)])
+
+
+@simulated
+async def test_without_a_wait_a_record_that_cannot_be_sent_is_left_and_so_are_those_behind_it() -> None:
+    async with scripted() as s, s.producer(max_request_size=1_000) as producer:
+        await producer.send("orders", b"0")
+        values = [b"1", b"2", b"x" * 2_000, b"3"]
+        try:
+            accepted = producer.send_many_nowait("orders", values)
+        except MessageSizeTooLargeError as error:
+            accepted = error.accepted  # type: ignore[attr-defined]
+        assert len(accepted) == 2
+        with pytest.raises(MessageSizeTooLargeError, match="record 0 of 2"):
+            await producer.send_many("orders", values[2:])
+        await producer.flush()
+        assert s.cluster.values("orders") == [b"0", b"1", b"2"]
+
+
+@simulated
+async def test_without_a_wait_nothing_is_accepted_by_a_producer_that_needs_objects() -> None:
+    async with scripted() as s, s.producer(value_serializer=str.encode) as producer:
+        await producer.send("orders", "0")
+        assert len(producer.send_many_nowait("orders", ["1", "2"])) == 0

@@ -34,7 +34,7 @@ async def test_each_record_has_one_call_with_metadata_or_error() -> None:
 
 
 @simulated
-async def test_callbacks_run_before_those_who_await_go_on() -> None:
+async def test_callbacks_run_before_awaiting_tasks_continue() -> None:
     order: list[str] = []
     async with scripted() as s, s.producer() as producer:
         delivery = await producer.send("orders", b"v", on_delivery=lambda *_: order.append("callback"))
@@ -98,7 +98,7 @@ async def test_callbacks_may_send() -> None:
 
 
 @simulated
-async def test_callback_that_sends_into_a_full_buffer_or_a_closing_producer_is_told_so() -> None:
+async def test_callback_that_sends_into_a_full_buffer_or_a_closing_producer_gets_an_error() -> None:
     errors: list[type[BaseException]] = []
     async with scripted() as s, s.producer(buffer_memory=1000, batch_size=1000) as producer:
 
@@ -144,7 +144,7 @@ async def test_callback_that_raises_is_logged_and_the_others_run(caplog: pytest.
 
 @pytest.mark.parametrize("accident", ["acknowledged", "refused", "expired", "closed"])
 @simulated
-async def test_what_is_no_exception_ends_the_block_after_everybody_was_told(accident: str) -> None:
+async def test_base_exception_of_a_callback_ends_the_block_after_all_callbacks(accident: str) -> None:
     """Nothing hangs, all memory is given back, and what others sent is delivered."""
     told: list[Any] = []
 

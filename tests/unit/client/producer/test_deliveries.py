@@ -32,7 +32,7 @@ async def test_delivery_counts_the_attempts_and_the_time_from_its_own_send() -> 
 
 
 @simulated
-async def test_callback_gets_the_same_report_as_who_awaits() -> None:
+async def test_callback_gets_the_same_metadata_as_the_awaiting_task() -> None:
     told: list[object] = []
     async with scripted() as s, s.producer() as producer:
         delivery = await producer.send("orders", b"v", key=b"k", on_delivery=lambda *args: told.append(args))

@@ -222,7 +222,7 @@ def test_nothing_is_begun_for_a_record_that_may_change_or_is_none(module: Module
     ],
     ids=lambda given: str(given).partition(" at 0x")[0],
 )
-def test_what_is_not_the_usual_case_is_left_to_the_slow_path(module: ModuleType, arguments: dict[str, Any]) -> None:
+def test_unusual_records_take_the_slow_path(module: ModuleType, arguments: dict[str, Any]) -> None:
     way = Way(module)
     way.append("orders", b"first", partition=0)
     way.append("orders", b"first", partition=2)
@@ -380,7 +380,7 @@ async def test_send_takes_the_fast_path_where_it_can_and_else_the_slow_one(modul
 
 
 @both
-async def test_delivery_callbacks_are_told_of_what_took_the_fast_path(module: ModuleType) -> None:
+async def test_delivery_callbacks_run_for_records_of_the_fast_path(module: ModuleType) -> None:
     """Each once, in the order of the records."""
     way = Way(module)
     bound = module.BoundFastPath(way.way, way.ends[1])

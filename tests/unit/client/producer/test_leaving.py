@@ -66,7 +66,7 @@ ACCIDENTS = [_never_answers, _answers_late, _always_closes, _gives_no_id, _is_go
 @pytest.mark.parametrize("body", ["ends", "raises", "is cancelled"])
 @pytest.mark.parametrize("accident", ACCIDENTS)
 @simulated
-async def test_close_timeout_holds_and_what_was_not_delivered_is_reported(
+async def test_close_timeout_holds_and_undelivered_records_are_reported(
     accident: Callable[[Setup], None], body: str, codec: str
 ) -> None:
     """A block that is left early does not wait where no acknowledgement comes (clients-today pains 4 and 5)"""
@@ -150,7 +150,7 @@ async def test_block_without_records_is_left_at_once_whatever_the_broker_does(re
 
 
 @simulated
-async def test_leaving_waits_for_what_is_on_the_wire_and_for_retries() -> None:
+async def test_leaving_waits_for_requests_in_flight_and_retries() -> None:
     async with scripted() as s:
         started = trio.current_time()
         async with s.producer(linger_ms=60_000, request_timeout_ms=4000, retry_backoff_ms=500) as producer:
@@ -162,7 +162,7 @@ async def test_leaving_waits_for_what_is_on_the_wire_and_for_retries() -> None:
 
 
 @simulated
-async def test_close_timeout_of_zero_drops_what_is_not_sent_yet() -> None:
+async def test_close_timeout_of_zero_drops_unsent_records() -> None:
     async with scripted() as s:
         started = trio.current_time()
         with pytest.raises(ExceptionGroup, match="1 records were not delivered"):
@@ -186,7 +186,7 @@ async def test_flush_that_is_cancelled_leaves_the_records_on_their_way() -> None
 
 
 @simulated
-async def test_flush_does_not_wait_for_what_is_sent_meanwhile_and_several_may_wait() -> None:
+async def test_flush_does_not_wait_for_later_records_and_several_may_wait() -> None:
     async with scripted() as s, s.producer(linger_ms=10_000) as producer, trio.open_nursery() as nursery:
         await producer.partitions_for("orders")
 

@@ -87,7 +87,7 @@ def test_jobs_are_done_in_place_and_in_order(kind: Any) -> None:
         assert buffer[:6] == b"header"
 
 
-def test_what_does_not_fit_its_buffer_stays_as_it_was(kind: Any) -> None:
+def test_incompressible_batch_is_unchanged(kind: Any) -> None:
     noise = bytearray(os.urandom(70_000))
     before = bytes(noise)
     with serving(kind) as (worker, heard):
@@ -225,7 +225,7 @@ def test_event_loop_compresses_when_the_thread_is_behind() -> None:
     assert line.done == batches[:2]
 
 
-def test_what_does_not_fit_is_left_to_the_event_loop() -> None:
+def test_event_loop_compresses_batches_that_do_not_fit() -> None:
     line = Line()
     batch = closed_batch(WORTH_GIVING_BYTES, os.urandom(WORTH_GIVING_BYTES))
     assert batch.builder is not None
@@ -253,7 +253,7 @@ def test_without_a_thread_one_is_started_once_and_the_batch_is_not_kept() -> Non
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.just("enqueue"), st.just("do"), st.just("collect"), st.just("stop")), max_size=40))
-def test_batches_come_back_once_and_whole(steps: list[str]) -> None:
+def test_batches_are_returned_once_and_complete(steps: list[str]) -> None:
     line = Line()
     batches: list[ProducerBatch] = []
     for step in steps:
@@ -353,7 +353,7 @@ async def test_bell_wakes_the_event_loop_when_a_batch_is_done(monkeypatch: pytes
 
 
 @needs_functions
-async def test_cancelled_it_takes_back_what_it_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_compressor_takes_back_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lz4_compressor, "IDLE_SECONDS", 60)
     with trio.fail_after(50):
         async with trio.open_nursery() as nursery:

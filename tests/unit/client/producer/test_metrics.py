@@ -189,7 +189,7 @@ async def test_health_names_the_partition_without_a_leader() -> None:
 
 
 @simulated
-async def test_a_connection_that_merely_ended_is_no_trouble() -> None:
+async def test_closed_connection_is_no_problem() -> None:
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         await (await producer.send("orders", b"v"))
         s.broker.cut()

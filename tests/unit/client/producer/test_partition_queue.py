@@ -12,7 +12,7 @@ from triokafka.structs import TopicPartition
 TP = TopicPartition("t", 0)
 
 
-def test_there_is_one_queue_per_partition_as_long_as_somebody_holds_it() -> None:
+def test_partition_has_one_queue_while_it_is_referenced() -> None:
     register = QueueRegister()
     held = register.get(TP)
     assert register.get(TP) is held
@@ -20,7 +20,7 @@ def test_there_is_one_queue_per_partition_as_long_as_somebody_holds_it() -> None
     assert len(register) == 1
 
 
-def test_queue_that_nobody_holds_is_forgotten_at_once() -> None:
+def test_unreferenced_queue_is_dropped_at_once() -> None:
     """Without help from the garbage collector."""
     register = QueueRegister()
     gc.disable()
@@ -34,7 +34,7 @@ def test_queue_that_nobody_holds_is_forgotten_at_once() -> None:
         gc.enable()
 
 
-def test_partitions_of_a_topic_share_what_compression_makes_of_it() -> None:
+def test_partitions_of_a_topic_share_the_compression_ratio() -> None:
     register = QueueRegister()
     first, second, other = register.get(TP), register.get(TopicPartition("t", 1)), register.get(TopicPartition("u", 0))
     for _ in range(30):

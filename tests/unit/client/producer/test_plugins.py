@@ -142,7 +142,7 @@ async def test_value_that_cannot_be_serialized_names_type_serializer_and_topic(
             producer.send_nowait("orders", value)
 
 
-def test_option_for_a_plugin_that_none_asks_for_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_option_for_a_plugin_that_none_requests_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     triokafka.Producer(value_serializer=Shouting, plugin_options={"loudness": 1, "loudnes": 2})
     assert "plugin_options: no plug-in read loudnes; check the spelling" in caplog.text
 
@@ -193,7 +193,7 @@ class Chain(triokafka.ProducerInterceptor):
 
 
 @simulated
-async def test_each_interceptor_gets_what_the_one_before_returned() -> None:
+async def test_each_interceptor_gets_the_record_of_the_previous_one() -> None:
     async with scripted() as s:
         async with s.producer(interceptors=[Chain("a", "1"), Chain("b", ValueError()), Chain("c", "2")]) as producer:
             await producer.send("orders", b"v")
@@ -203,7 +203,9 @@ async def test_each_interceptor_gets_what_the_one_before_returned() -> None:
 
 @pytest.mark.parametrize("nonsense", [b"bytes", 7, False])
 @simulated
-async def test_what_is_no_record_is_logged_and_passed_over(nonsense: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_interceptor_result_that_is_no_record_is_logged_and_ignored(
+    nonsense: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async with scripted() as s:
         async with s.producer(interceptors=[Chain("a", nonsense), Chain("b", "!")]) as producer:
             await producer.send("orders", b"v")
@@ -229,7 +231,7 @@ async def test_dropped_record_goes_nowhere_and_its_caller_sees_it() -> None:
 
 
 @simulated
-async def test_interceptors_hear_of_the_acknowledgement_before_the_user_and_of_failures_with_a_placeholder() -> None:
+async def test_interceptors_get_the_acknowledgement_before_the_user_and_failures_with_a_placeholder() -> None:
     async with scripted() as s, s.producer(interceptors=[Chain("a")], linger_ms=0) as producer:
         await producer.send("orders", b"v", on_delivery=lambda metadata, error: EVENTS.append("user"))
         await producer.flush()
@@ -242,7 +244,7 @@ async def test_interceptors_hear_of_the_acknowledgement_before_the_user_and_of_f
 
 
 @simulated
-async def test_interceptors_hear_of_a_send_that_fails_with_the_partition_if_it_was_chosen() -> None:
+async def test_interceptors_get_a_failed_send_with_the_chosen_partition() -> None:
     options: dict[str, Any] = {"interceptors": [Chain("a")], "max_request_size": 1000, "partitioner": ToTheLast}
     async with scripted(orders=3) as s, s.producer(**options) as producer:
         with pytest.raises(triokafka.errors.MessageSizeTooLargeError):
@@ -296,7 +298,7 @@ class Unexpected(BaseException):
 
 
 @simulated
-async def test_what_is_no_exception_leaves_send_as_itself_and_nothing_was_accepted() -> None:
+async def test_base_exception_of_an_interceptor_leaves_send_and_no_record_is_accepted() -> None:
     async with scripted() as s:
         async with s.producer(interceptors=[Chain("a", Unexpected())]) as producer:
             with pytest.raises(Unexpected):

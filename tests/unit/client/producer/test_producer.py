@@ -54,7 +54,7 @@ async def test_entering_the_block_connects_nothing() -> None:
 
 
 @simulated
-async def test_leaving_the_block_sends_what_was_accepted() -> None:
+async def test_leaving_the_block_sends_accepted_records() -> None:
     async with scripted() as s:
         async with s.producer(linger_ms=60_000, request_timeout_ms=1000) as producer:
             await producer.send("orders", b"a")
@@ -62,7 +62,7 @@ async def test_leaving_the_block_sends_what_was_accepted() -> None:
 
 
 @simulated
-async def test_cancelled_body_still_sends_what_was_accepted() -> None:
+async def test_cancelled_body_still_sends_accepted_records() -> None:
     async with scripted() as s:
         with trio.CancelScope() as scope:
             async with s.producer(linger_ms=1000) as producer:
@@ -107,7 +107,7 @@ async def test_awaited_failure_is_raised_there_and_not_again() -> None:
 
 
 @simulated
-async def test_failure_told_to_a_callback_is_not_raised_again() -> None:
+async def test_failure_passed_to_a_callback_is_not_raised_again() -> None:
     told: list[Any] = []
     async with scripted() as s:
         s.broker.script(ProduceRequest, s.broker.refuse(18))
@@ -185,7 +185,7 @@ async def test_record_larger_than_max_request_size_is_refused_and_nothing_is_buf
 
 @pytest.mark.parametrize("code", [2, 3, 5, 6, 7, 13, 19, 20, 56])
 @simulated
-async def test_retriable_error_is_tried_again_until_it_works(code: int) -> None:
+async def test_retriable_error_is_retried_until_it_works(code: int) -> None:
     async with scripted() as s, s.producer() as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(code), s.broker.refuse(code))
         delivery = await producer.send("orders", b"a")
@@ -275,7 +275,7 @@ async def test_nonsense_from_the_broker_ends_the_connection_and_loses_nothing(no
 
 
 @simulated
-async def test_reply_that_leaves_out_the_partition_is_tried_again() -> None:
+async def test_reply_that_leaves_out_the_partition_is_retried() -> None:
     from triokafka.protocol.api.produce import ProduceResponse
 
     async with scripted() as s, s.producer() as producer:
@@ -383,7 +383,7 @@ async def test_unreachable_broker_is_named_with_every_address_tried() -> None:
     ],
 )
 @simulated
-async def test_what_is_not_bytes_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
+async def test_non_bytes_arguments_are_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     async with scripted() as s, s.producer(linger_ms=1000) as producer:
         for _ in range(2):  # with and without an open batch
             with pytest.raises(TypeError, match=message):
@@ -429,7 +429,7 @@ async def test_sending_outside_of_the_block_is_refused() -> None:
 
 
 @simulated
-async def test_send_nowait_asks_for_metadata_and_says_so() -> None:
+async def test_send_nowait_requests_metadata_and_says_so() -> None:
     async with scripted() as s, s.producer() as producer:
         with pytest.raises(MetadataNotReadyError):
             producer.send_nowait("orders", b"a")
@@ -473,7 +473,7 @@ async def test_lost_producer_state_is_answered_with_a_new_epoch() -> None:
 
 
 @simulated
-async def test_record_refused_for_good_does_not_stop_those_behind_it() -> None:
+async def test_record_refused_permanently_does_not_stop_those_behind_it() -> None:
     async with scripted() as s, s.producer(linger_ms=0, batch_size=100) as producer:
         await (await producer.send("orders", b"a"))
         s.broker.script(ProduceRequest, s.broker.refuse(18))
@@ -539,7 +539,7 @@ async def test_single_record_that_the_broker_finds_too_large_fails() -> None:
 
 
 @simulated
-async def test_errors_of_single_records_are_told_apart() -> None:
+async def test_errors_of_single_records_reach_their_deliveries() -> None:
     """KIP-467."""
     from triokafka.errors import InvalidRecordError
     from triokafka.protocol.api.produce import BatchIndexAndErrorMessage
@@ -704,7 +704,7 @@ async def test_open_batch_takes_records_while_another_send_waits_for_memory() ->
 
 
 @simulated
-async def test_bug_in_the_sender_fails_what_is_pending_and_every_later_call() -> None:
+async def test_bug_in_the_sender_fails_pending_and_later_calls() -> None:
     """Nothing hangs, and the body is not cancelled."""
     async with (
         scripted() as s,
@@ -800,7 +800,7 @@ class _ByLength(triokafka.Partitioner):
 
 
 @simulated
-async def test_users_partitioner_decides_and_is_held_to_what_exists() -> None:
+async def test_partition_of_the_users_partitioner_must_exist() -> None:
     partitioner = _ByLength()
     async with scripted(orders=4) as s, s.producer(partitioner=partitioner) as producer:
         assert (await (await producer.send("orders", b"xxx", key=b"k"))).partition == 3

@@ -67,7 +67,7 @@ class Desk:
 
 
 @pytest.mark.parametrize(("acks", "again"), [(0, False), (1, True), (-1, True)])
-def test_unanswered_batch_is_sent_again_unless_nobody_would_know_it_for_a_repeat(acks: int, again: bool) -> None:
+def test_unanswered_batch_is_retried_unless_duplicates_could_go_undetected(acks: int, again: bool) -> None:
     """With ``acks=0`` a gap is allowed, a repeat is not."""
     desk = Desk(acks=acks)
     batch = desk.sent()
@@ -87,7 +87,7 @@ def test_unsent_batch_is_queued_again_as_if_nothing_had_been(acks: int) -> None:
     assert desk.counters["record_retry_total"] == 0
 
 
-def test_partition_that_the_answer_leaves_out_is_tried_again() -> None:
+def test_partition_that_the_answer_leaves_out_is_retried() -> None:
     desk = Desk()
     batch = desk.sent()
     desk.handler.answered([batch], {}, 10.0)
@@ -95,7 +95,7 @@ def test_partition_that_the_answer_leaves_out_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(code for code in ERRORS if code))
-def test_every_error_code_ends_or_queues_its_batch_and_gives_back_what_it_should(code: int) -> None:
+def test_every_error_code_settles_or_requeues_its_batch_and_releases_its_memory(code: int) -> None:
     """Also those that no broker should ever answer with."""
     desk = Desk(idempotent=True)
     batch = desk.sent()

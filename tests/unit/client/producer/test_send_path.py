@@ -175,7 +175,7 @@ async def test_batch_goes_out_when_its_linger_ends_also_while_others_wait_longer
 
 
 @simulated
-async def test_partitions_are_told_from_what_is_known_or_asked_for() -> None:
+async def test_partitions_for_uses_known_metadata_or_requests_it() -> None:
     async with scripted(orders=3) as s, s.producer(max_block_ms=2000) as producer:
         s.cluster.move("orders", 2, -1)
         partitions = await producer.partitions_for("orders")

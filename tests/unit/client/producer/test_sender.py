@@ -159,7 +159,7 @@ async def test_used_up_epochs_are_followed_by_a_new_id() -> None:
 
 
 @simulated
-async def test_records_that_share_a_batch_with_a_bad_one_are_told_so() -> None:
+async def test_records_in_a_batch_with_a_bad_record_get_their_own_error() -> None:
     """KIP-467."""
     async with scripted() as s, s.producer(linger_ms=100) as producer:
 
@@ -309,7 +309,7 @@ def test_batch_stays_queued_while_its_node_takes_nothing_and_the_sender_looks_ag
     assert node.calls[:3] == ["ready?", "ready?", "submit"]
 
 
-def test_what_has_expired_is_not_sent() -> None:
+def test_expired_batches_are_not_sent() -> None:
     bench = Bench()
     batch = bench.batch()
     bench.close()
@@ -331,7 +331,7 @@ def test_unknown_leader_has_the_metadata_refreshed_and_keeps_the_topic_known() -
 
 
 @simulated
-async def test_acks_0_repeats_nothing_and_reports_what_was_not_written() -> None:
+async def test_acks_0_does_not_retry_and_reports_unwritten_records() -> None:
     """The log may have gaps."""
     async with scripted() as s:
         outcomes: list[tuple[bytes, Exception | None]] = []
@@ -482,7 +482,7 @@ async def test_retries_are_counted_and_bounded() -> None:
 
 
 @simulated
-async def test_producer_id_is_asked_for_again_with_growing_back_off() -> None:
+async def test_producer_id_is_requested_again_with_growing_back_off() -> None:
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         at: list[float] = []
 
@@ -848,7 +848,7 @@ async def test_counters_add_up() -> None:
 
 
 @simulated
-async def test_answer_that_names_the_topic_of_a_request_by_id_is_understood_after_the_topic_was_made_anew() -> None:
+async def test_answer_that_names_the_topic_of_a_request_by_id_is_understood_after_the_topic_was_recreated() -> None:
     """Whatever metadata says by the time it comes."""
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         await (await producer.send("orders", b"a"))

@@ -117,7 +117,7 @@ def test_batch_before_a_refused_one_keeps_its_numbers() -> None:
     assert sequences.bump_wanted
 
 
-def test_out_of_order_behind_a_missing_batch_is_tried_again_with_the_same_numbers() -> None:
+def test_out_of_order_behind_a_missing_batch_is_retried_with_the_same_numbers() -> None:
     sequences = PartitionSequences()
     first, second = batch(1), batch(2)
     sent(sequences, first, second)
@@ -156,7 +156,7 @@ def test_unknown_producer_without_a_log_start_is_asked_again_under_the_same_numb
 
 
 @pytest.mark.parametrize("error", [OutOfOrderSequenceNumberError, UnknownProducerIdError])
-def test_batch_numbered_anew_does_not_spend_an_epoch_per_attempt(error: type) -> None:
+def test_batch_renumbered_does_not_spend_an_epoch_per_attempt(error: type) -> None:
     sequences = PartitionSequences()
     first = batch(1)
     sent(sequences, first)
@@ -181,7 +181,7 @@ def test_second_loss_begins_another_epoch_once_the_first_one_was_good() -> None:
     assert sequences.bump_wanted
 
 
-def test_batch_refused_for_good_leaves_a_gap_that_needs_a_new_epoch() -> None:
+def test_batch_refused_permanently_leaves_a_gap_that_needs_a_new_epoch() -> None:
     sequences = PartitionSequences()
     first, second = batch(1), batch(2)
     sent(sequences, first, second)

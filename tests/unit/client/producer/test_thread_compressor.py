@@ -124,7 +124,7 @@ async def test_closed_batches_are_compressed_also_while_their_broker_takes_none(
 
 
 @simulated
-async def test_memory_of_a_batch_that_expires_in_a_thread_comes_back_when_the_thread_is_done() -> None:
+async def test_memory_of_a_batch_that_expires_in_a_thread_is_released_when_the_thread_is_done() -> None:
     """(lent again before, the thread would compress what others write.)"""
     options = {"compression_type": "gzip", "linger_ms": 0, "delivery_timeout_ms": 2_000, "request_timeout_ms": 1_000}
     async with scripted() as s, s.producer(**options) as producer:
@@ -182,7 +182,7 @@ async def test_leaving_waits_for_the_thread_and_gives_the_memory_back_once() -> 
 
 
 @simulated
-async def test_cancelled_body_still_delivers_what_is_in_a_thread() -> None:
+async def test_cancelled_body_still_delivers_batches_in_compression() -> None:
     async with scripted() as s:
         threads = Threads(s.world)
         with trio.CancelScope() as scope:
@@ -247,7 +247,7 @@ async def test_batch_on_which_the_codec_fails_fails_alone(size: int, monkeypatch
 
 
 @simulated
-async def test_batch_on_which_the_codec_fails_harms_none_of_its_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_batch_on_which_the_codec_fails_affects_none_of_its_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
     compress = builder.compress  # type: ignore[attr-defined]
 
     def failing(codec: int, data: Any, level: int | None) -> bytes:

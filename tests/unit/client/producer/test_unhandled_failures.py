@@ -34,13 +34,13 @@ def noted(*batches: ProducerBatch) -> UnhandledFailures:
     return failures
 
 
-def test_all_failures_are_counted_also_beyond_what_is_remembered() -> None:
+def test_failures_beyond_the_bound_are_counted() -> None:
     failures = noted(*[failed() for _ in range(REMEMBERED + 500)])
     with pytest.raises(ExceptionGroup, match=r"^3000 records were not delivered"):
         failures.report(None)
 
 
-def test_failures_beyond_what_is_remembered_are_told_when_all_others_were_seen() -> None:
+def test_failures_beyond_the_bound_are_reported_when_all_others_were_observed() -> None:
     batches = [failed() for _ in range(REMEMBERED + 500)]
     failures = noted(*batches)
     for batch in batches[:REMEMBERED]:
@@ -51,7 +51,7 @@ def test_failures_beyond_what_is_remembered_are_told_when_all_others_were_seen()
     assert isinstance(raised.value.exceptions[0], KafkaTimeoutError)
 
 
-def test_failures_beyond_what_is_remembered_that_were_seen_are_not_told_again() -> None:
+def test_observed_failures_beyond_the_bound_are_not_reported() -> None:
     batches = [failed() for _ in range(REMEMBERED + 500)]
     failures = noted(*batches)
     for batch in batches[1:]:
@@ -61,11 +61,11 @@ def test_failures_beyond_what_is_remembered_that_were_seen_are_not_told_again() 
         failures.report(None)
 
 
-def test_failures_that_callbacks_were_told_of_take_no_place() -> None:
+def test_failures_passed_to_callbacks_do_not_count_towards_the_bound() -> None:
     failures = noted(*[failed() for _ in range(REMEMBERED)], *[failed(seen=2) for _ in range(500)], failed(seen=1))
     with pytest.raises(ExceptionGroup, match=r"^2001 records were not delivered"):
         failures.report(None)
 
 
-def test_nothing_is_told_when_all_was_seen() -> None:
+def test_no_report_when_all_failures_were_observed() -> None:
     noted(*[failed(seen=2) for _ in range(REMEMBERED + 500)]).report(None)

@@ -66,7 +66,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ("wrong", "error", "message"), WRONG, ids=lambda given: repr(given).partition(" at 0x")[0][:50]
 )
 @simulated
-async def test_what_cannot_be_sent_is_refused_at_the_call(
+async def test_unsendable_records_are_refused_at_the_call(
     wrong: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     """Whether a batch is open or not, by every way to send."""
@@ -380,7 +380,7 @@ async def test_background_failure_is_raised_by_every_later_call_with_its_cause()
 
 
 @simulated
-async def test_tasks_of_other_nurseries_may_send_and_hear_of_the_end() -> None:
+async def test_tasks_of_other_nurseries_may_send_and_get_an_error_after_the_end() -> None:
     async with scripted() as s, trio.open_nursery() as outer:
         ended: list[int] = []
 
@@ -403,7 +403,7 @@ async def test_tasks_of_other_nurseries_may_send_and_hear_of_the_end() -> None:
 
 
 @simulated
-async def test_senders_that_wait_when_the_block_is_left_hear_of_it() -> None:
+async def test_waiting_senders_fail_when_the_block_is_left() -> None:
     """For memory, for metadata, with a silent broker and a close timeout."""
     async with scripted() as s, trio.open_nursery() as outer:
         heard: list[str] = []
@@ -456,7 +456,7 @@ async def test_topic_denied_while_sending_fails_its_records_by_name_and_no_other
 
 
 @simulated
-async def test_topic_made_anew_while_sending_gets_the_records() -> None:
+async def test_topic_recreated_while_sending_gets_the_records() -> None:
     import uuid
 
     async with scripted() as s, s.producer(linger_ms=0) as producer:
@@ -470,7 +470,7 @@ async def test_topic_made_anew_while_sending_gets_the_records() -> None:
 
 
 @simulated
-async def test_record_that_ran_out_of_time_says_what_went_wrong_last() -> None:
+async def test_expired_record_names_its_last_error() -> None:
     async with scripted() as s, s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
         s.broker.script(ProduceRequest, *[s.broker.refuse(19)] * 1000)
         with pytest.raises(KafkaTimeoutError, match=r"after \d+ attempts.*NotEnoughReplicasError"):
@@ -515,7 +515,7 @@ async def test_record_that_never_left_says_that_its_topic_or_partition_is_gone()
 
 
 @simulated
-async def test_failure_of_the_network_client_fails_what_is_pending_and_every_later_call() -> None:
+async def test_failure_of_the_network_client_fails_pending_and_later_calls() -> None:
     """(clients-today pain 5)"""
     bug = RuntimeError("a bug in the metadata")
 

@@ -204,7 +204,7 @@ def test_deleted_topics_reach_loaded_shards_now_and_loading_shards_later() -> No
     assert counters.count("bb") is None
 
 
-def test_failed_load_is_tried_again_after_growing_delays(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_load_is_retried_after_growing_delays(caplog: pytest.LogCaptureFixture) -> None:
     counters = Counters()
     counters.add("a", 1)
     counters.log.unreadable = OSError("a bad block")

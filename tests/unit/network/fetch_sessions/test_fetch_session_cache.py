@@ -203,7 +203,7 @@ def test_full_cache_leaves_a_newcomer_of_equal_size_without_a_session() -> None:
     assert open_session(sessions, A, B, now=late) == 0
 
 
-def test_session_that_nobody_used_for_long_makes_room() -> None:
+def test_least_recently_used_session_is_evicted() -> None:
     """The session that was used least recently goes first."""
     sessions = cache(1)
     open_session(sessions, A, B, now=0)
@@ -279,7 +279,7 @@ def test_clients_without_a_session_do_not_search_the_full_cache_with_every_fetch
     assert open_session(sessions, A, B, C, now=late + 2)
 
 
-def test_session_ids_are_positive_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_ids_are_positive_and_unique(monkeypatch: pytest.MonkeyPatch) -> None:
     world = RealWorld()
     drawn = iter([5, 5, 5, 9])
     monkeypatch.setattr(world.random, "randint", lambda low, high: next(drawn))
@@ -315,7 +315,7 @@ def test_session_that_outgrows_the_room_ends_and_its_client_starts_over() -> Non
 
 
 @pytest.mark.usefixtures("room_for_three")
-def test_session_that_nobody_uses_makes_room() -> None:
+def test_idle_session_is_evicted() -> None:
     sessions = cache()
     open_session(sessions, A, B, C)
     assert not open_session(sessions, A, now=EVICTION_SECONDS)

@@ -21,18 +21,18 @@ def started() -> FetchSessionHandler:
     return session
 
 
-def test_the_first_request_is_full_and_asks_for_a_session() -> None:
+def test_the_first_request_is_full_and_requests_a_session() -> None:
     plan = FetchSessionHandler().plan({A: at(0), B: at(5)})
     assert (plan.session_id, plan.epoch, plan.send, plan.forget) == (0, 0, {A: at(0), B: at(5)}, ())
 
 
-def test_later_requests_name_only_what_changed() -> None:
+def test_later_requests_contain_only_changed_partitions() -> None:
     plan = started().plan({A: at(10), B: at(0)})
     assert (plan.session_id, plan.epoch, plan.send, list(plan.forget)) == (7, 1, {A: at(10)}, [])
     assert plan.targets == {A: at(10), B: at(0)}
 
 
-def test_partitions_left_out_are_forgotten_and_come_back_whole() -> None:
+def test_partitions_left_out_are_forgotten_and_return_whole() -> None:
     session = started()
     assert session.plan({A: at(0)}).forget == [(B, NO_TOPIC_ID)]
     assert session.answered(7, 0)
@@ -40,7 +40,7 @@ def test_partitions_left_out_are_forgotten_and_come_back_whole() -> None:
     assert (plan.epoch, plan.send, plan.forget) == (2, {B: at(3)}, [])
 
 
-def test_a_topic_made_anew_is_forgotten_under_its_old_id() -> None:
+def test_recreated_topic_is_forgotten_under_its_old_id() -> None:
     old, new = uuid.UUID(int=1), uuid.UUID(int=2)
     session = FetchSessionHandler()
     session.plan({A: at(0)._replace(topic_id=old)})

@@ -67,7 +67,7 @@ def test_a_partition_that_the_query_does_not_know_yet_counts_from_its_beginning(
     assert found.behind == {A: 0, B: 3}
 
 
-def test_sources_that_are_not_of_kafka_are_passed_over() -> None:
+def test_sources_that_are_not_of_kafka_are_skipped() -> None:
     rate = source(7, 8, description="RateStreamV2")
     files = source({"logOffset": 3}, description="FileStreamSource")
     found = progress_lag(progress(rate, source({"orders": {"0": 5}}), files, source(None)))
@@ -124,7 +124,7 @@ def test_queries_are_matched_by_name_or_id(queries: list[str], meant: bool) -> N
     assert bool(told.commits) is meant
 
 
-def test_without_a_group_only_the_exporters_are_told() -> None:
+def test_without_a_group_only_exporters_receive_progress() -> None:
     told = Told(None)
     told.listener.take(progress(source({"orders": {"0": 5}})))
     assert told.commits == [] and len(told.exported) == 1
@@ -144,7 +144,7 @@ def test_an_exporter_that_fails_keeps_nothing_from_the_others_nor_from_the_group
     assert "the gateway is down" in caplog.text
 
 
-def test_what_fails_in_a_listener_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_in_a_listener_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Event:
         progress: Any = None
 

@@ -49,7 +49,7 @@ def test_a_query_that_ends_is_not_stopped() -> None:
     assert handlers() == before
 
 
-def test_what_fails_a_query_is_raised() -> None:
+def test_failure_of_a_query_is_raised() -> None:
     before = handlers()
 
     def fail(waits: int) -> bool:

@@ -73,7 +73,7 @@ ranges = st.dictionaries(st.sampled_from([A, B, C]), st.tuples(offsets, offsets)
 
 
 @given(ranges, st.integers(min_value=1, max_value=MAX_OFFSET))
-def test_shares_stay_inside_the_ranges_near_the_limit_and_starve_nobody(
+def test_shares_stay_within_their_ranges_near_the_limit_and_starve_no_partition(
     found: dict[TopicPartition, list[int]], limit: int
 ) -> None:
     start = {one: bounds[0] for one, bounds in found.items()}

@@ -142,7 +142,7 @@ async def test_tasks_know_the_topic_that_was_planned_with(how: dict[str, str]) -
         assert {one.topic_id for each in found for one in each} == {topic_id}
 
 
-async def test_what_is_bound_late_as_a_whole_is_of_any_topic_of_the_name() -> None:
+async def test_range_without_offsets_accepts_any_topic_of_the_name() -> None:
     """Where one end is an offset, it is of the topic that was there when it was given."""
     late = {"offsetsBinding": "late", "minPartitions": "5"}
     found = await planned({**late, "startingOffsets": by_partition(-2, 3)}, topic_id=UUID(int=7))
@@ -243,7 +243,9 @@ async def test_offsets_that_are_not_in_the_log_are_an_error_and_no_short_read(
     assert sentence in str(lost.value)
 
 
-async def test_losses_that_may_pass_are_a_warning_and_what_is_there_is_read(caplog: pytest.LogCaptureFixture) -> None:
+async def test_tolerated_losses_are_a_warning_and_the_remaining_records_are_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.WARNING, "triokafka.spark"):
         found = await planned({"startingOffsets": by_partition(3, 0), "failOnDataLoss": "false"})
     assert found == [task(A, 10, 20), task(B, 0, 7)]

@@ -36,7 +36,7 @@ def options(**more: str) -> ReadOptions:
 # ---------------------------------------------------------------- sentences
 
 
-def test_what_a_client_says_of_its_settings_is_told_by_the_options_of_spark() -> None:
+def test_client_errors_name_sparks_options() -> None:
     """Who reads ``request_timeout_ms`` would give it as an option, and Spark's is another."""
     error = without_frames(RequestTimedOutError("no answer within request_timeout_ms=5 from 'client_id'"))
     assert str(error) == "no answer within kafka.request.timeout.ms=5 from 'client_id'"
@@ -64,7 +64,7 @@ class Failing:
         return self.tries
 
 
-def test_what_changed_in_the_middle_is_asked_for_again() -> None:
+def test_metadata_that_changed_midway_is_requested_again() -> None:
     """A topic that is deleted between two questions, for instance, or one that was made so shortly before that the
     broker asked does not know of it."""
     gone = NoSuchTopicError("gone")
@@ -76,9 +76,7 @@ def test_what_changed_in_the_middle_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
-def test_brokers_that_are_silent_are_told_of_before_the_time_is_over(
-    monkeypatch: pytest.MonkeyPatch, is_silent: bool
-) -> None:
+def test_silent_brokers_are_reported_before_the_timeout(monkeypatch: pytest.MonkeyPatch, is_silent: bool) -> None:
     told: list[str] = []
     heard = trio.Event()
 
@@ -101,7 +99,7 @@ def test_brokers_that_are_silent_are_told_of_before_the_time_is_over(
     assert [text.partition(" for ")[0] for text in told] == ["brokers at 127.0.0.1:1: no answer"] * is_silent
 
 
-def test_what_to_do_is_said_with_the_error() -> None:
+def test_error_message_includes_its_remedy() -> None:
     """Spark shows the text of a traceback, in which notes stand behind the sentence."""
     work = Failing(*[TopicAuthorizationFailedError("topic 'orders'")] * 3)
     with pytest.raises(TopicAuthorizationFailedError) as raised:
@@ -111,7 +109,7 @@ def test_what_to_do_is_said_with_the_error() -> None:
 
 
 @pytest.mark.parametrize("error", [KafkaTimeoutError("late"), KafkaConnectionError("down"), KafkaError("defect")])
-def test_what_another_try_would_not_change_is_raised_at_once(error: KafkaError) -> None:
+def test_permanent_error_is_raised_at_once(error: KafkaError) -> None:
     """The client itself has retried until its time was over."""
     work = Failing(error)
     with pytest.raises(type(error)) as raised:

@@ -22,7 +22,7 @@ def test_the_file_begins_with_a_zero_byte_and_its_version() -> None:
     assert encode_initial_offsets(OFFSETS) == b'\0v1\n{"a":{"0":3},"b":{"2":1,"10":7}}'
 
 
-def test_what_was_written_is_read() -> None:
+def test_written_offsets_are_read() -> None:
     assert decode_initial_offsets(encode_initial_offsets(OFFSETS)) == OFFSETS
 
 
@@ -74,7 +74,7 @@ def test_a_file_is_kept_where_it_is_wanted(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["/dev/null/sources/0/0", "nobody://knows/0"])
-def test_a_place_that_cannot_be_used_is_told_with_the_name_of_the_option(where: str) -> None:
+def test_unusable_path_is_reported_with_the_option(where: str) -> None:
     with pytest.raises(KafkaError, match=f"option 'initialOffsetsPath', {where}, cannot be written"):
         store_initial_offsets(where, OFFSETS)
     with pytest.raises(KafkaError, match="'initialOffsetsPath', nobody://knows/0, cannot be read"):

@@ -71,7 +71,7 @@ def test_offsets_survive_being_written_however_spark_spaces_them(offsets: dict[T
      '{"a": {"-1": 1}}', '{"a": {"0": "7"}}', '{"a": {"0": 99999999999999999999}}',
      '{"a": {"0": 1, "00": 2}}'],
 )  # fmt: skip
-def test_what_is_no_offset_is_refused(text: str) -> None:
+def test_invalid_offset_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"Expected e\.g\. .*, got"):
         parse_offsets(text)
     with pytest.raises(ConfigurationError, match=r"Expected e\.g\. .*123456789"):
@@ -79,6 +79,6 @@ def test_what_is_no_offset_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7", '{"a": 0}', '{"a": {"0": 1}}', '{"a": ["0"]}', '{"a": [true]}'])
-def test_what_is_no_partition_is_refused(text: str) -> None:
+def test_invalid_partition_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"Expected e\.g\. \{\"topicA\":\[0,1\]"):
         parse_partitions(text)

@@ -391,7 +391,7 @@ def test_without_brokers_there_is_nothing_to_read() -> None:
         ReadOptions.parse({"subscribe": "orders"})
 
 
-def test_a_schema_can_be_asked_for_before_it_is_known_how_it_is_read() -> None:
+def test_a_schema_can_be_requested_before_it_is_known_how_it_is_read() -> None:
     """What is wrong either way is refused already then."""
     for given in ({"startingOffsets": "latest"}, {"endingOffsets": "latest"}):
         ReadOptions.parse_either({**SERVERS, "subscribe": "orders", **given})
@@ -431,7 +431,7 @@ def parse_write(given: dict[str, str]) -> WriteOptions:
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_EFFECT | OF_CONSUMERS | OF_PRODUCERS))
-def test_what_java_knows_is_taken_or_refused_with_a_reason_and_never_unknown(name: str) -> None:
+def test_every_option_of_java_is_accepted_or_refused_with_a_reason(name: str) -> None:
     """Options are moved from the connector as they are. Both sides are often given the same ones."""
     told = {"write": {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
                       "transaction.two.phase.commit.enable"}}  # fmt: skip
@@ -497,7 +497,7 @@ def test_a_setting_without_its_prefix_is_refused_where_it_would_count(name: str,
             assert name in take({name: "hush"}).warnings[0]
 
 
-def test_settings_that_nobody_knows_are_left_out_with_one_warning_on_both_sides() -> None:
+def test_unknown_settings_are_ignored_with_one_warning_on_both_sides() -> None:
     """Of what Java's clients would pass to a plug-in, say."""
     for take in (parse, parse_write):
         found = take({"kafka.foo.bar": "hush", "kafka.hooks": "x", "kafka.acme.tracing": "on"})

@@ -55,19 +55,19 @@ def test_partitions_that_vanished_are_a_loss() -> None:
     assert "PARTITIONS_DELETED" in said and "orders-1, orders-2" in said
 
 
-def test_a_partition_that_ends_before_its_start_was_made_anew() -> None:
+def test_a_partition_that_ends_before_its_start_was_recreated() -> None:
     found = batch_ranges({A: 2}, {A: 1}, {})
     assert found.ranges == []
     said = loss(found)
     assert "PARTITION_OFFSET_CHANGED" in said and "was changed from 2 to 1" in said
 
 
-def test_partitions_whose_end_went_back_are_told_apart() -> None:
+def test_partitions_whose_end_decreased_are_detected() -> None:
     """SPARK-26267"""
     assert went_back({A: 5, B: 3}, {A: 4, B: 3, C: 0}) == {A: (5, 4)}
 
 
-def test_a_run_of_available_now_ends_at_what_there_was() -> None:
+def test_run_of_available_now_ends_at_its_initial_end_offsets() -> None:
     target = AvailableNowTarget({A: 5, B: 3})
     target.check({A: 5, B: 2}, {A: 9, B: 3, C: 1})
 

@@ -102,7 +102,7 @@ def test_patterns_are_javas(pattern: str, matching: str, other: str) -> None:
         (r"(a)\2", "invalid group reference"),
     ],
 )
-def test_what_cannot_be_said_in_python_is_refused(pattern: str, why: str) -> None:
+def test_java_patterns_without_a_python_equivalent_are_refused(pattern: str, why: str) -> None:
     """The page lists each."""
     with pytest.raises(ConfigurationError, match="'subscribePattern' is not a pattern that can be used") as refused:
         SubscribePattern(pattern)

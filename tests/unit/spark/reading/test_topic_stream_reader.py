@@ -141,14 +141,14 @@ def test_waiting_for_more_gives_the_start_itself_also_when_partitions_are_new(br
     assert asked.latestOffset(at(a=0), None) == at(a=1, b=2)
 
 
-def test_an_end_that_went_back_is_asked_for_again(brokers: GivenBrokers) -> None:
+def test_an_end_that_went_back_is_requested_again(brokers: GivenBrokers) -> None:
     """SPARK-26267: a new leader may lag behind for a moment."""
     brokers.ends = [{A: 3}, {A: 4}, {A: 7}]
     assert reader().latestOffset(at(a=5), None) == at(a=7)
     assert brokers.asked == 3
 
 
-def test_a_partition_that_is_gone_for_a_moment_is_asked_for_again(brokers: GivenBrokers) -> None:
+def test_a_partition_that_is_gone_for_a_moment_is_requested_again(brokers: GivenBrokers) -> None:
     """A broker that has just started knows few topics: nothing is lost with that."""
     brokers.ends = [{B: 1}, {A: 7, B: 1}]
     assert reader().latestOffset(at(a=5, b=1), None) == at(a=7, b=1)
@@ -258,7 +258,7 @@ def test_all_partitions_that_are_gone_are_an_error_or_stay_where_they_were(broke
     assert reader().latestOffset({}, None) == {}
 
 
-def test_a_topic_that_was_made_anew_is_told_though_its_offsets_do_not_show_it(
+def test_recreated_topic_is_reported_even_if_its_offsets_do_not_show_it(
     brokers: GivenBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.ends = [{A: 5}]
@@ -288,7 +288,7 @@ def test_a_topic_that_was_made_anew_is_told_though_its_offsets_do_not_show_it(
         (at(a=5), at(a=6, b=9), {A: 6}, {}, "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS", [(0, 5, 6)]),
     ],
 )  # fmt: skip
-def test_what_is_lost_fails_the_query_or_is_a_warning(
+def test_data_loss_fails_the_query_or_is_a_warning(
     brokers: GivenBrokers,
     caplog: pytest.LogCaptureFixture,
     start: Any,
@@ -337,7 +337,7 @@ def test_tasks_know_the_topic_that_the_batch_ends_in(brokers: GivenBrokers) -> N
     assert ids(reader().partitions(at(a=0, b=0), at(a=5, b=5))) == {None}, "brokers that give no ids"
 
 
-def test_a_topic_made_anew_between_the_offsets_and_the_plan_is_told_though_nothing_of_it_was_read(
+def test_topic_recreated_between_offsets_and_plan_is_reported_even_if_unread(
     brokers: GivenBrokers,
 ) -> None:
     brokers.ends, brokers.topic_ids = [{A: 5, B: 5}], {"orders": UUID(int=1)}
@@ -397,7 +397,7 @@ def test_bytes_limit_a_batch_also_where_sizes_cannot_be_looked_at(
         ({"maxBytesPerPartition": "3"}, "ReadMaxBytes(max_bytes=3)"),
     ],
 )
-def test_spark_is_told_that_there_are_limits(options: dict[str, str], limit: str) -> None:
+def test_reader_declares_its_limits_to_spark(options: dict[str, str], limit: str) -> None:
     """Otherwise it would hand ReadAllAvailable, which goes before them."""
     assert repr(reader(**options).getDefaultReadLimit()) == limit  # type: ignore[arg-type]
 

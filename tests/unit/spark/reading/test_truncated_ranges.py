@@ -80,7 +80,7 @@ async def test_records_that_were_read_and_are_others_now(
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize("end", [60, 30])
 @simulated
-async def test_a_topic_made_anew_that_only_its_id_shows_when_all_was_read(
+async def test_topic_recreated_after_all_was_read_is_detected_by_its_id(
     end: int, fails: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A worker's session with a broker before Kafka 3.1; the new topic has as many records, or less by the time."""

@@ -67,12 +67,12 @@ def test_memory_of_batches_is_not_faulted_in_again() -> None:
     assert few < many / 4 or not kept
 
 
-def test_c_library_that_cannot_be_told_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_c_library_without_mallopt_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert worker_memory.keep_freed_memory.__wrapped__() is False
 
 
-def test_what_was_imported_is_not_looked_through_after_each_task() -> None:
+def test_imported_modules_are_not_scanned_after_each_task() -> None:
     before, collected, after = map(int, printed(LOOKED_AT, "task"))
     assert after < before / 10
     assert collected >= 2000, "what became garbage later is still found, also what was there at a later task's end"

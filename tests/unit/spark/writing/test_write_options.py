@@ -50,7 +50,7 @@ def test_options_become_settings_of_the_producer() -> None:
     assert (settings["compression_type"], settings["linger_ms"], settings["enable_idempotence"]) == ("lz4", 50, True)
 
 
-def test_the_producer_is_idempotent_and_waits_for_all_replicas_unless_told_otherwise() -> None:
+def test_producer_is_idempotent_with_acks_all_by_default() -> None:
     from triokafka.client.config import ProducerOptions
 
     options = ProducerOptions.parse(WriteOptions.parse(SERVERS).producer_settings())
@@ -82,7 +82,7 @@ def test_settings_are_in_no_repr() -> None:
         ({"kafka.bootstrap.servers": " "}, "Option 'kafka.bootstrap.servers' must be specified"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(options: dict[str, str], sentence: str) -> None:
+def test_unusable_options_are_refused_by_name(options: dict[str, str], sentence: str) -> None:
     assert sentence in refused(**options)
 
 
@@ -94,7 +94,7 @@ def test_options_of_spark_and_of_the_reader_are_left_alone() -> None:
     assert (found.client, found.warnings) == ({}, ())
 
 
-def test_what_other_sinks_know_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_options_of_other_sinks_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     source = DefaultSource({**SERVERS, "topic": "t", "mergeSchema": "true"})
     assert source.writer(frame(value="string"), False).task.options.client == {}
     assert [record.message for record in caplog.records] == [
@@ -124,7 +124,7 @@ def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]) 
     assert "hush" not in shown
 
 
-def test_kafkas_own_partitioners_are_what_there_is_already() -> None:
+def test_kafkas_partitioners_map_to_the_default() -> None:
     name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
     assert "partitioner" not in WriteOptions.parse({**SERVERS, "kafka.partitioner.class": name}).client
 
@@ -172,7 +172,7 @@ def test_replacing_a_topic_is_refused() -> None:
         TopicWriter(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"), True)
 
 
-def test_a_task_reports_what_it_wrote_to_the_driver() -> None:
+def test_task_reports_its_written_ranges_to_the_driver() -> None:
     """What a task returns says where all its records are, and the driver gets that with the batch's number."""
     writer = stream_writer(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"))
     for end in (writer.commit, writer.abort):

@@ -1,4 +1,4 @@
-"""What one partition of a leader's Fetch response means for the follower: append, truncate, look up, wait or stop.
+"""Applying one partition of a leader's Fetch response on a follower: append, truncate, look up, wait or stop.
 
 Nothing here waits. Every step is guarded by the leader epoch of the request: after a change of the role or the leader,
 a result changes nothing.

@@ -1,4 +1,4 @@
-"""What one fetcher replicates from one leader: positions, delays, the fetch session. Pure: times are arguments.
+"""The state of one fetcher of one leader: positions, delays, the fetch session. Pure: times are arguments.
 
 Planning a fetch costs as much as the partitions that may have changed since the last one. A position is *settled* when
 the session has its target, the partition is in sync, and it is not delayed. A settled position watches the log of its

@@ -186,11 +186,11 @@ class ClassicJoin:
             return step
         self._clock.reset(self._world.now())
         self._status.changed.set()
-        self._leader.dealt = None
-        dealt: Mapping[str, Assignment] = {}
-        if member.deals:
-            dealt = await self._leader.compute()
-        sync: SyncGroupRequest = member.sync(dealt)
+        self._leader.assigned_layout = None
+        assignments: Mapping[str, Assignment] = {}
+        if member.must_assign:
+            assignments = await self._leader.compute()
+        sync: SyncGroupRequest = member.sync(assignments)
         synced = await self._send_held(node.node_id, sync, timeout_ms, _LAST_INFLEXIBLE_SYNC)
         return member.synced(synced)
 

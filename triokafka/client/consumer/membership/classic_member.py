@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from triokafka.assignors import NO_RACKS, Assignment, MemberSubscription, PartitionAssignor, PartitionRacks
-from triokafka.assignors.assignor import check_dealt
+from triokafka.assignors.assignor import check_assignments
 from triokafka.client.consumer.membership.payloads import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -236,7 +236,7 @@ class ClassicMember:
     # ---------------------------------------------------------------- assign and sync
 
     @property
-    def deals(self) -> bool:
+    def must_assign(self) -> bool:
         """Whether this member is the leader and must compute the assignment."""
         return self._deals
 
@@ -248,31 +248,31 @@ class ClassicMember:
             self._group_topics = tuple(sorted(topics.union(self._joined_topics)))
         return self._group_topics
 
-    def deal(self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS) -> dict[str, Assignment]:
+    def assign(self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS) -> dict[str, Assignment]:
         """Run the assignor over the partitions of the group's topics; for the leader."""
-        return self.dealing(partition_counts, racks)()
+        return self.assignment_function(partition_counts, racks)()
 
-    def dealing(
+    def assignment_function(
         self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
     ) -> Callable[[], dict[str, Assignment]]:
-        """Return `deal` as a function for another thread: it reads nothing that changes meanwhile."""
+        """Return `assign` as a function for another thread: it reads nothing that changes meanwhile."""
         if self.assignor is None:
             raise IllegalStateError("only the leader computes the assignment, and only after it has joined")
         assignor, members = self.assignor, dict(self._members)
 
-        def deal() -> dict[str, Assignment]:
-            dealt = assignor.assign(members, partition_counts, racks)
-            check_dealt(assignor, members, dealt)
-            return dealt
+        def assign() -> dict[str, Assignment]:
+            assignments = assignor.assign(members, partition_counts, racks)
+            check_assignments(assignor, members, assignments)
+            return assignments
 
-        return deal
+        return assign
 
     @property
     def group_size(self) -> int:
         """The number of known members; the leader knows all of them."""
         return len(self._members)
 
-    def sync(self, dealt: Mapping[str, Assignment]) -> SyncGroupRequest:
+    def sync(self, assignments: Mapping[str, Assignment]) -> SyncGroupRequest:
         """Return the sync request; only the leader's contains assignments."""
         assignor = self.assignor
         return SyncGroupRequest(
@@ -284,7 +284,7 @@ class ClassicMember:
             protocol_name=assignor.name if assignor is not None else None,
             assignments=[
                 SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(assignment))
-                for member_id, assignment in dealt.items()
+                for member_id, assignment in assignments.items()
             ],
         )
 

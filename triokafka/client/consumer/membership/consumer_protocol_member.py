@@ -108,9 +108,9 @@ class ConsumerProtocolMember:
         self._backoff = backoff
         self._failures = 0
         self._wants = SubscribedTo()
-        self._said: SubscribedTo | None = None  # in the last heartbeat; None if the next one must contain all fields
+        self._sent: SubscribedTo | None = None  # in the last heartbeat; None if the next one must contain all fields
         self._acknowledge = False
-        self._said_pattern = False
+        self._sent_pattern = False
         self._hurry = False
 
     # ---------------------------------------------------------------- state
@@ -130,7 +130,7 @@ class ConsumerProtocolMember:
         """When the next heartbeat is due: at once if there are changes, unless the last one has just failed."""
         if self.clock.backs_off:
             return self.clock.next_at
-        news = self._said is None or self._said != self._wants or self._acknowledge or self._hurry
+        news = self._sent is None or self._sent != self._wants or self._acknowledge or self._hurry
         return _AT_ONCE if news else self.clock.next_at
 
     # ---------------------------------------------------------------- changes by the user
@@ -175,10 +175,10 @@ class ConsumerProtocolMember:
         """Return the heartbeat to send now, without fields that the coordinator knows already."""
         if not self.heartbeats:
             raise IllegalStateError(f"no heartbeats are due of a member that is {self.state.value}")
-        config, wants, said = self.config, self._wants, self._said
-        everything = said is None
+        config, wants, sent = self.config, self._wants, self._sent
+        everything = sent is None
         pattern = wants.pattern
-        if pattern is None and self._said_pattern:
+        if pattern is None and self._sent_pattern:
             pattern = ""  # null would keep the old pattern
         request = ConsumerGroupHeartbeatRequest(
             group_id=config.group_id,
@@ -187,13 +187,13 @@ class ConsumerProtocolMember:
             instance_id=config.group_instance_id,
             rack_id=config.rack_id if everything else None,
             rebalance_timeout_ms=config.rebalance_timeout_ms if everything else -1,
-            subscribed_topic_names=list(wants.topics) if said is None or said.topics != wants.topics else None,
-            subscribed_topic_regex=pattern if said is None or said.pattern != wants.pattern else None,
+            subscribed_topic_names=list(wants.topics) if sent is None or sent.topics != wants.topics else None,
+            subscribed_topic_regex=pattern if sent is None or sent.pattern != wants.pattern else None,
             server_assignor=config.server_assignor if everything else None,
             topic_partitions=_as_topics(self.owned) if everything or self._acknowledge else None,
         )
-        self._said, self._acknowledge, self._hurry = wants, False, False
-        self._said_pattern = self._said_pattern or wants.pattern is not None
+        self._sent, self._acknowledge, self._hurry = wants, False, False
+        self._sent_pattern = self._sent_pattern or wants.pattern is not None
         self.clock.sent(now)
 
         min_version = _FIRST_WITH_PATTERN if request.subscribed_topic_regex is not None else 0
@@ -263,7 +263,7 @@ class ConsumerProtocolMember:
                 f"group_instance_id={self.config.group_instance_id!r} still belongs to another member of group"
                 f" {group_id!r}. {error.advice}"
             )
-        self.turned_away()
+        self.refused()
         if error is UnsupportedVersionError:
             raise unsupported(group_id, why)
         raise error(f"{about}. {error.advice}" if why and error.advice else about)
@@ -273,13 +273,13 @@ class ConsumerProtocolMember:
         self._failures += 1
         self._back_off(now, chance)
 
-    def turned_away(self) -> None:
+    def refused(self) -> None:
         """Stop joining after an error that is not retriable; the user may try again."""
         if self.state is MemberState.JOINING:
             self._end(MemberState.OUTSIDE)
 
     def _back_off(self, now: float, chance: float) -> None:
-        self._said = None
+        self._sent = None
         self.clock.failed(now, self._backoff.delay(self._failures, chance))
 
     # ---------------------------------------------------------------- the end of a membership
@@ -316,7 +316,7 @@ class ConsumerProtocolMember:
         self.state = state
         self.membership += 1
         self.target, self.owned = None, {}
-        self._said, self._acknowledge, self._said_pattern, self._hurry = None, False, False, False
+        self._sent, self._acknowledge, self._sent_pattern, self._hurry = None, False, False, False
 
 
 def unsupported(group_id: str, why: str, *, pattern: bool = False) -> UnsupportedVersionError:

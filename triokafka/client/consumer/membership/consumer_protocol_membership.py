@@ -85,7 +85,7 @@ class ConsumerProtocolMembership:
 
     # ---------------------------------------------------------------- changes by the user
 
-    def want(self, wants: SubscribedTo) -> None:
+    def subscribe(self, wants: SubscribedTo) -> None:
         """Change the subscription; send the next heartbeat now if it differs."""
         if self.member.subscribe(wants):
             self._status.changed.set()
@@ -190,7 +190,7 @@ class ConsumerProtocolMembership:
                 self._network.close_as_dead(node.node_id, COORDINATOR, "a heartbeat is overdue")
         except UnsupportedVersionError as error:
             member.unanswered(self._world.now(), self._world.random.random())
-            member.turned_away()
+            member.refused()
             raise unsupported(self._status.group_id, str(error), pattern=heartbeat.min_version > 0) from error
         except KafkaError as error:
             failure = error
@@ -205,7 +205,7 @@ class ConsumerProtocolMembership:
         self._network.request_metadata_update()
         member.unanswered(self._world.now(), self._world.random.random())
         if not (failure.retriable or isinstance(failure, NodeNotReadyError)):
-            member.turned_away()
+            member.refused()
             raise failure
         return failure
 

@@ -55,5 +55,5 @@ class HeldRequest:
         self.confirmed = heartbeat_error is RebalanceInProgressError
         if self.confirmed or heartbeat_error is NodeNotReadyError or not self.asks:
             return now - self._sent_at >= self._limit
-        # Stable in the old generation, in the next one, or without this member: the coordinator waits for nobody.
+        # Stable in the old generation, in the next one, or without this member: the coordinator waits for no member.
         return True

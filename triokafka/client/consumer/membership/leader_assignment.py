@@ -26,13 +26,13 @@ partitions and different subscriptions it takes seconds, which would block the e
 class LeaderAssignment:
     """Computes the assignment of the whole group, while this member leads it.
 
-    ``dealt`` is the layout of the topics for which this member, as the leader, last computed an assignment.
+    ``assigned_layout`` is the layout of the topics for which this member, as the leader, last computed an assignment.
     """
 
     def __init__(
         self, member: ClassicMember, network: NetworkClient, tasks: BackgroundTasks, failures: FailureTracker
     ) -> None:
-        self.dealt: TopicLayout | None = None
+        self.assigned_layout: TopicLayout | None = None
         self._member = member
         self._network = network
         self._tasks = tasks
@@ -40,7 +40,7 @@ class LeaderAssignment:
         self._layouts = TopicLayoutCache()
         self._thread_done = trio.Event()
         self._thread_done.set()
-        self._activity = f"dealing the partitions of group {member.config.group_id!r}"
+        self._activity = f"assigning the partitions of group {member.config.group_id!r}"
 
     def layout(self) -> TopicLayout:
         """The topics of the group in the present metadata; with racks if any member names its rack (KIP-881)."""
@@ -57,15 +57,15 @@ class LeaderAssignment:
         missing = [topic for topic in topics if topic not in layout.counts]
         if missing:
             logger.warning("group %r subscribes to topics that do not exist (yet): %s", group_id, missing)
-        self.dealt = layout
-        assign = self._member.dealing(layout.counts, layout.racks)
+        self.assigned_layout = layout
+        assign = self._member.assignment_function(layout.counts, layout.racks)
         if self._member.group_size + sum(layout.counts.values()) < _THREAD_SIZE:
             return assign()
         # In a task of its own: if the membership ends meanwhile, neither result nor error belongs to the next one.
         await trio.lowlevel.checkpoint_if_cancelled()
         outcome: list[dict[str, Assignment] | Exception] = []
         self._thread_done = trio.Event()
-        self._tasks.start(self._run_in_thread, assign, outcome, name=f"kafka dealing of group {group_id}")
+        self._tasks.start(self._run_in_thread, assign, outcome, name=f"kafka assignment of group {group_id}")
         await self.wait_for_thread()
         result = outcome[0]
         if isinstance(result, Exception):

@@ -37,8 +37,8 @@ class MembershipStatus:
         self.on_change()
 
     def take_error(self) -> KafkaError | None:
-        """Return the error of the membership, once; afterwards it may join again. A fenced member stays out for
-        good."""
+        """Return the error of the membership, once; afterwards it may join again. A fenced member stays out
+        permanently."""
         error = self.error
         if not isinstance(error, FencedInstanceIdError):
             self.error = None

@@ -52,7 +52,7 @@ class TopicNames:
                 self._names[topic_id] = name
         return name
 
-    def want(self, missing: Iterable[UUID]) -> None:
+    def look_up(self, missing: Iterable[UUID]) -> None:
         """Look up exactly these names in the background; without any, stop the lookup."""
         self._missing = tuple(sorted(missing))
         if self._missing and self._scope is None:

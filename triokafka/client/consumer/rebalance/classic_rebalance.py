@@ -68,11 +68,11 @@ class ClassicRebalance:
         member, leader = self._member, self._leader
         if self._subscription.topics or member.generation != NO_GENERATION:
             member.subscription_changed(self._subscription.topics)
-        dealt = leader.dealt
+        assigned = leader.assigned_layout
         # `_receive` compares an assignment that waits.
         settled = not (self._membership.is_joining or self._join.has_assignment)
-        if dealt is not None and settled and dealt != leader.layout():
-            leader.dealt = None
+        if assigned is not None and settled and assigned != leader.layout():
+            leader.assigned_layout = None
             member.request_rejoin("topics or partitions were added or removed, or moved to other racks")
 
     def advance(self) -> bool:
@@ -91,7 +91,7 @@ class ClassicRebalance:
         elif member.needs_rejoin is None or self._membership.is_joining:
             return False
         elif self._phase is _Phase.IDLE or (member.lost and self._subscription.assignment):
-            self._leader.dealt = None
+            self._leader.assigned_layout = None
             self._handover.timing.started(member.needs_rejoin)
             self._begin_to_give_up(self._not_kept())
         else:
@@ -131,10 +131,10 @@ class ClassicRebalance:
 
     def _receive(self, assignment: Assignment) -> None:
         member, leader = self._member, self._leader
-        dealt = leader.dealt
-        if dealt is not None and dealt != leader.layout():
+        assigned = leader.assigned_layout
+        if assigned is not None and assigned != leader.layout():
             # Partitions were added or removed during the rebalance: join once more, without revoking twice.
-            leader.dealt = None
+            leader.assigned_layout = None
             member.request_rejoin("topics or partitions changed during the rebalance")
             return
         if self._is_outdated(assignment):

@@ -38,7 +38,7 @@ class ConsumerProtocolRebalance:
     is_settling: Final = False
     """Partitions to be revoked are held back one by one; the records of all others are returned meanwhile."""
     begins_to_join: Final = False
-    """A member that sends other topics makes nobody else send theirs."""
+    """A member that sends other topics does not make other members send theirs."""
 
     def __init__(
         self,
@@ -65,7 +65,9 @@ class ConsumerProtocolRebalance:
     def subscription_changed(self) -> None:
         """Pass the present subscription to the member."""
         pattern = self._subscription.remote_pattern
-        self._membership.want(SubscribedTo(self._subscription.topics) if pattern is None else SubscribedTo((), pattern))
+        self._membership.subscribe(
+            SubscribedTo(self._subscription.topics) if pattern is None else SubscribedTo((), pattern)
+        )
 
     def advance(self) -> bool:
         """Do the next possible step; return False if there is none before something else happens."""
@@ -110,7 +112,7 @@ class ConsumerProtocolRebalance:
             return True
         self._subscription.mark_going(())
         self._phase = _ReleasePhase.IDLE
-        self._names.want(missing)
+        self._names.look_up(missing)
         return self._take_over(wanted, complete=not missing)
 
     def _resolve(self) -> tuple[dict[TopicPartition, UUID], list[UUID]]:
@@ -167,7 +169,7 @@ class ConsumerProtocolRebalance:
 
     def abandon(self) -> None:
         """End the subscription."""
-        self._names.want(())
+        self._names.look_up(())
         self._phase = _ReleasePhase.IDLE
         self._topic_ids = {}
         self._handover.abandon(lost=not self._member.in_group)

@@ -54,7 +54,7 @@ def test_checkpoint_that_is_not_in_the_log_counts_for_nothing() -> None:
     assert found(log, 5).checkpoint_was_wrong is False
 
 
-def test_what_is_not_committed_or_belongs_to_an_open_transaction_is_not_cleaned() -> None:
+def test_uncommitted_records_and_open_transactions_are_not_cleaned() -> None:
     """By whole segments."""
     log = filled()
     assert found(log, committed=12).end_offset == 12
@@ -63,7 +63,7 @@ def test_what_is_not_committed_or_belongs_to_an_open_transaction_is_not_cleaned(
     assert found(log, committed=0).cleanable_bytes == 0
 
 
-def test_what_is_young_is_not_cleaned() -> None:
+def test_young_records_are_not_cleaned() -> None:
     """``min.compaction.lag.ms``."""
     log = filled(min_compaction_lag_ms=MINUTE)
     assert found(log).end_offset == 12
@@ -71,7 +71,7 @@ def test_what_is_young_is_not_cleaned() -> None:
     assert found(log, now_ms=NOW).end_offset == 0
 
 
-def test_what_is_old_is_cleaned_however_little_it_is() -> None:
+def test_old_records_are_cleaned_regardless_of_the_dirty_ratio() -> None:
     """``max.compaction.lag.ms``."""
     log = filled(max_compaction_lag_ms=90_000)
     result = found(log, 8, now_ms=NOW + 2 * MINUTE + 90_001)

@@ -71,7 +71,7 @@ def test_batch_of_which_everything_stays_is_not_touched() -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_batch_larger_than_what_is_read_at_once_is_cleaned_like_any_other(codec: str) -> None:
+def test_batch_larger_than_a_read_step_is_cleaned(codec: str) -> None:
     storage = MemoryStorage()
     log = compacted_log(storage, segment_bytes=4_000_000, max_message_bytes=4_000_000)
     noise = random.Random(1).randbytes(700_000)
@@ -93,7 +93,7 @@ def test_record_in_the_middle_of_a_compressed_batch_goes_alone() -> None:
     assert (first.base_offset, first.last_offset, first.compression, first.record_count) == (0, 2, "zstd", 2)
 
 
-def test_what_is_left_of_a_batch_gets_the_codec_of_the_topic() -> None:
+def test_rewritten_batch_gets_the_codec_of_the_topic() -> None:
     storage = MemoryStorage()
     log = compacted_log(storage, compression_type="lz4")
     put(log, (b"a", b"1"), (b"b", b"2"))
@@ -140,7 +140,7 @@ def test_active_segment_is_not_cleaned() -> None:
 # Memory
 
 
-def test_pass_ends_when_the_keys_do_not_fit_and_the_next_one_goes_on_there() -> None:
+def test_pass_ends_when_the_keys_do_not_fit_and_the_next_one_continues_there() -> None:
     storage = MemoryStorage()
     log = compacted_log(storage)
     for number in range(40):
@@ -338,7 +338,7 @@ def test_damaged_batch_ends_the_pass_and_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_failing_disk_ends_the_pass_and_the_log_goes_on(operation: str) -> None:
+def test_failing_disk_ends_the_pass_and_the_log_continues(operation: str) -> None:
     storage = MemoryStorage()
     log = compacted_log(storage)
     for number in range(20):

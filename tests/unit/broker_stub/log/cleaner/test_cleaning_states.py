@@ -55,7 +55,7 @@ def test_paused_partition_is_not_cleaned_until_it_was_resumed_as_often() -> None
     assert states.is_idle(TP)
 
 
-def test_what_was_not_begun_or_paused_is_not_ended_or_resumed() -> None:
+def test_only_begun_or_paused_cleaning_can_be_ended_or_resumed() -> None:
     states = CleaningStates()
     with pytest.raises(IllegalStateError):
         states.end(TP)

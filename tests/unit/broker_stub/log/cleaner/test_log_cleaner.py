@@ -269,7 +269,7 @@ async def test_open_transaction_keeps_its_segment_from_being_cleaned(autojump_cl
         assert first == 0
 
 
-async def test_what_is_not_replicated_is_not_cleaned(autojump_clock: trio.testing.MockClock) -> None:
+async def test_unreplicated_records_are_not_cleaned(autojump_clock: trio.testing.MockClock) -> None:
     world, listener = VirtualWorld(), Listener()
     logs = logs_of(world, listener=listener)
     log = logs.create(A)
@@ -487,7 +487,7 @@ async def test_log_that_cannot_be_cleaned_is_left_alone_and_shown_and_the_others
         assert cleaner.uncleanable() == []
 
 
-async def test_full_disk_is_tried_again_later(autojump_clock: trio.testing.MockClock) -> None:
+async def test_full_disk_is_retried_later(autojump_clock: trio.testing.MockClock) -> None:
     world = VirtualWorld()
     logs = logs_of(world)
     log = logs.create(A)

@@ -10,7 +10,7 @@ from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition
 
 
-async def test_broker_shows_how_cleaning_goes_and_what_cannot_be_cleaned() -> None:
+async def test_broker_exports_cleaning_progress_and_uncleanable_logs() -> None:
     """Under Kafka's names."""
     async with running_node(log_cleaner_backoff_ms=60_000) as node:
         await node.create("orders", cleanup_policy="compact", internal_segment_bytes="200")

@@ -258,7 +258,7 @@ async def test_answers_lost_at_every_request_lose_and_double_nothing(level: int)
 
 
 @simulated
-async def test_commit_without_an_answer_is_asked_for_until_it_comes() -> None:
+async def test_commit_without_an_answer_is_requested_until_it_comes() -> None:
     async with coordinated() as (s, coordinator), transactional(s, max_block_ms=1_000) as producer:
         s.broker.script(EndTxnRequest, SILENCE)
         transaction = producer.transaction()
@@ -275,7 +275,7 @@ async def test_commit_without_an_answer_is_asked_for_until_it_comes() -> None:
 
 
 @simulated
-async def test_unknown_topic_is_told_by_send_and_aborts() -> None:
+async def test_send_to_an_unknown_topic_raises_and_the_transaction_aborts() -> None:
     async with coordinated() as (s, coordinator), transactional(s, max_block_ms=500) as producer:
         with pytest.raises(UnknownTopicOrPartitionError):
             async with producer.transaction():
@@ -353,7 +353,7 @@ async def test_cancelled_wait_for_offsets_keeps_them_in_the_transaction() -> Non
 
 
 @simulated
-async def test_cancelled_initialization_goes_on() -> None:
+async def test_cancelled_initialization_continues() -> None:
     async with coordinated() as (s, _), transactional(s) as producer:
 
         async def init() -> None:

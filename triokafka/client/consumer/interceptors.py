@@ -1,4 +1,7 @@
-"""Plug-ins of a consumer: a rebalance listener, and interceptors. Their exceptions are logged and do not stop it."""
+"""Interceptors of a consumer, before records are returned and after offsets were committed (KIP-42).
+
+Their exceptions are logged and do not stop the consumer.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +15,7 @@ from triokafka.structs import OffsetAndMetadata, TopicPartition
 logger = logging.getLogger(__name__)
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
-
-
-class ConsumerRebalanceListener:
-    """Called when partitions are assigned, revoked or lost. Subclass it, or pass any object with some of these methods.
-
-    Methods may be plain or async. They run in the task that asked for records, inside that call, and may use the
-    consumer. Their exceptions are logged. A cancelled method is called again by the next call for records. Keep them
-    short: the whole group may be waiting, and a member whose listener takes longer than ``max_poll_interval_ms``
-    leaves, so that the others can continue.
-    """
-
-    def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> Any:
-        """Called before these partitions are revoked: the last moment to commit. Also called without partitions."""
-
-    def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> Any:
-        """Called after these partitions were assigned and before they are fetched: the moment to seek."""
-
-    def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> Any:
-        """Called when other members may own these partitions already; a commit would fail. Calls
-        `on_partitions_revoked`."""
-        return self.on_partitions_revoked(lost)
+"""Records by partition, as `Consumer.poll` returns them."""
 
 
 class ConsumerInterceptor:

@@ -1,0 +1,58 @@
+"""The time for which a request's handler works, as opposed to the time for which it waits.
+
+Apache Kafka counts the time of handler threads towards the quota ``request_percentage`` (KIP-124). A request that waits
+for the controller, for another broker or for the members of a group has no thread meanwhile. Here every request is a
+coroutine, so its waits are the times between its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class CountsWaits(Protocol):
+    """What gets the time of the waits: a `RequestContext`."""
+
+    parked_seconds: float
+
+
+class CountedWaits(Generic[T]):
+    """An awaitable that does the work of another one, and adds the times between its steps to ``parked_seconds``.
+
+    Args:
+        work: the coroutine to run.
+        counter: receives the seconds that the coroutine waits.
+        now: the monotonic clock, in seconds.
+    """
+
+    __slots__ = ("_counter", "_now", "_work")
+
+    def __init__(self, work: Awaitable[T], counter: CountsWaits, now: Callable[[], float]) -> None:
+        self._work = work
+        self._counter = counter
+        self._now = now
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Run the work step by step; whatever it yields goes to the event loop."""
+        steps = self._work.__await__()
+        step: Callable[[Any], Any] = steps.send
+        value: Any = None
+        while True:
+            try:
+                trap = step(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            paused_at = self._now()
+            try:
+                value = yield trap
+                step = steps.send
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:
+                value, step = error, steps.throw
+            self._counter.parked_seconds += self._now() - paused_at
