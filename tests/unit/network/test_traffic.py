@@ -33,5 +33,5 @@ def test_quiet_client_costs_a_fifth_of_that() -> None:
     assert drained_at(every=0.5, until=11.0) == [5.5, 10.5]
 
 
-def test_quiet_client_tells_of_a_connection_that_ended_within_a_second() -> None:
+def test_quiet_client_reports_an_ended_connection_within_a_second() -> None:
     assert drained_at(every=0.5, until=5.0, closed_at=2.0) == [2.5]

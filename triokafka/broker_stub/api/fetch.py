@@ -132,7 +132,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     )
     plan = _ReadPlan(session, context, image, faults=faults, refused=refused)
     await plan.make()
-    many = len(plan.readable) > BUDGET
+    many = len(session.partitions) > BUDGET
     if many:
         await trio.lowlevel.checkpoint()  # with many partitions, each of the following steps takes long
     plan.renew()
@@ -177,6 +177,9 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         wanted.key: outcomes[key] for key, wanted in readable if key in outcomes
     }
     results.update(failed)
+    if many:
+        for _ in session.prepare(results):
+            await trio.lowlevel.checkpoint()
     answered = session.respond(
         results, broker.world.now(), None if reader is None else partial(_rest, replicas, parameters, image)
     )

@@ -13,7 +13,7 @@ wakes all of them. Partitions that rest are neither read nor compared, so the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
@@ -32,6 +32,7 @@ EVICTION_SECONDS: Final = 120.0
 MAX_PARTITIONS: Final = 500_000
 """Partitions in all sessions together, about 200 MB. Those of followers count, but the limit does not hold for them."""
 _REFUSED_SECONDS: Final = 1.0
+_PREPARED_AT_ONCE: Final = 500
 
 TopicKey: TypeAlias = str | UUID
 PartitionKey: TypeAlias = tuple[TopicKey, int]
@@ -187,6 +188,12 @@ class FetchSession:
             self._in_order = True
         return [cached.wanted for cached in self._awake.values()]
 
+    def begin_with(self, partitions: dict[PartitionKey, _Cached]) -> None:
+        """Take the first partitions of the session, in the order of their places."""
+        self.partitions = partitions
+        self._awake = dict(partitions)
+        self._places = len(partitions)
+
     def want(self, wanted: WantedPartition) -> _Cached:
         """Add a partition at the end, or change its fetch position."""
         key = wanted.key
@@ -282,6 +289,10 @@ class FetchContext(Generic[Outcome]):
     def wake_all(self) -> None:
         """Wake all partitions of the session: they are to be read with this request."""
 
+    def prepare(self, outcomes: Mapping[PartitionKey, Outcome]) -> Iterator[None]:
+        """Do the long part of `respond` ahead, for very many partitions; yields between two steps."""
+        return iter(())
+
     def respond(
         self, outcomes: Mapping[PartitionKey, Outcome], now: float, make_rest: MakeRest[Outcome] | None = None
     ) -> Answered[Outcome]:
@@ -328,6 +339,19 @@ class _FullContext(FetchContext[Outcome]):
         self._cache = cache
         self._privileged = privileged
         self._by_topic_id = by_topic_id
+        self._prepared: dict[PartitionKey, _Cached] | None = None
+
+    def prepare(self, outcomes: Mapping[PartitionKey, Outcome]) -> Iterator[None]:
+        prepared: dict[PartitionKey, _Cached] = {}
+        for number, wanted in enumerate(self.partitions, 1):
+            cached = prepared[wanted.key] = _Cached(wanted)
+            cached.place = number
+            outcome = outcomes.get(wanted.key)
+            if outcome is not None:
+                cached.told(outcome)
+            if number % _PREPARED_AT_ONCE == 0:
+                yield
+        self._prepared = prepared
 
     def respond(
         self, outcomes: Mapping[PartitionKey, Outcome], now: float, make_rest: MakeRest[Outcome] | None = None
@@ -337,11 +361,10 @@ class _FullContext(FetchContext[Outcome]):
         )
         if session is None:
             return Answered(NO_SESSION, 0, outcomes)
-        for wanted in self.partitions:
-            cached = session.want(wanted)
-            outcome = outcomes.get(wanted.key)
-            if outcome is not None:
-                cached.told(outcome)
+        if self._prepared is None:
+            for _ in self.prepare(outcomes):
+                pass
+        session.begin_with(self._prepared or {})
         self._cache.cached_partitions += len(session.partitions)
         return Answered(session.id, 0, outcomes)
 
