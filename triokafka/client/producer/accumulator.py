@@ -259,11 +259,9 @@ class Accumulator:
         A broker that names another leader epoch with each refusal does not keep the producer busy.
         """
         wait = head.retry_at - now
-        if (
-            wait > 0
-            and head.attempts < _PROMPT_ATTEMPTS
-            and cluster.leader_epoch_for(head.topic_partition) > head.leader_epoch
-        ):
+        if head.attempts >= _PROMPT_ATTEMPTS:
+            return wait
+        if wait > 0 and cluster.leader_epoch_for(head.topic_partition) > head.leader_epoch:
             return 0.0
         return wait
 
