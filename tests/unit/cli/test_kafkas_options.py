@@ -1,11 +1,11 @@
-"""Claims about ``--topic``, by which Kafka's tools name what is an argument here."""
+"""Claims about options that commands take because Kafka's tools have them."""
 
 from __future__ import annotations
 
 import click
 import pytest
 
-from triokafka.cli.app import commands
+from triokafka.cli.app import commands, run
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,11 @@ def test_topic_is_an_argument_or_an_option(path: str, argument: str) -> None:
     for wrong in (["--topic"], ["--topic", "a", "--topic", "b"], ["--topic", "a", "b"]):
         with pytest.raises(click.UsageError):
             command.make_context(names[-1], [*options, *wrong])
+
+
+def test_quorum_changes_are_only_printed_in_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a broker."""
+    directory = "AAAAAAAAAAAAAAAAAAAAAQ"
+    words = ["quorum", "remove-controller", "--controller-id", "3", "--controller-directory-id", directory, "--dry-run"]
+    assert run([*words, "-b", "127.0.0.1:1"]) == 0
+    assert capsys.readouterr().out == f"Would remove controller 3 with directory id {directory}.\n"
