@@ -296,7 +296,7 @@ async def test_bounds_are_ends_times_or_offsets() -> None:
 
 @simulated
 async def test_bounds_are_of_the_topic_that_there_was_before_they_were_requested() -> None:
-    """KIP-516: a topic made anew between the look at the topic and its offsets, too, is another one."""
+    """KIP-516: a topic recreated between the requests for its metadata and its offsets is another one, too."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     before = cluster.topic_ids["t"]

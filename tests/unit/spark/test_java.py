@@ -1,4 +1,4 @@
-"""Which Java Spark runs on, and what is said when there is none."""
+"""Which Java Spark runs on, and the message when there is none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def make_java(home: Path, banner: str = MODERN) -> Path:
-    """A ``java`` that only tells its version."""
+    """A ``java`` that only prints its version."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(f"#!/bin/sh\necho '{banner}' >&2\n")
@@ -92,7 +92,7 @@ def test_java_error_names_unusable_installations_and_why(monkeypatch: pytest.Mon
 
 
 def test_the_output_of_a_java_that_cannot_start_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its last lines say why, and are what a user has to mend."""
+    """Its last lines have the reason, which the user must see."""
     broken = make_java(tmp_path / "broken")
     lines = ("first", "second", "libjli.so:", "no such file")
     broken.write_text("\n".join(["#!/bin/sh", *(f"echo {line} >&2" for line in lines), "exit 127"]))

@@ -314,7 +314,7 @@ def test_cluster_keeps_its_min_insync_replicas_with_eligible_leaders() -> None:
 def test_another_min_insync_replicas_forgets_the_eligible_leaders_it_chose(
     kind: int, name: str, forgotten: bool, isr: list[int]
 ) -> None:
-    """Where nobody is in sync they stay: without them the partition could have no leader again."""
+    """Without an in-sync replica they stay: without them the partition could have no leader again."""
     records = topic("t", [1, 2], isr=[1])
     for record in records:
         if isinstance(record, PartitionRecord):

@@ -191,7 +191,7 @@ async def test_moved_log_keeps_its_high_watermark() -> None:
 
 
 async def test_offsets_without_records_at_the_start_stay_in_range() -> None:
-    """A reader whose next offset was compacted away would be told to begin anew, and maybe at the end."""
+    """A reader whose next offset was compacted away would have to reset, maybe to the end."""
     world = DiskWorld()
     logs = started(world, "/one", "/two")
     log = logs.create(TP, TOPIC_ID)
@@ -376,7 +376,7 @@ async def test_a_complete_copy_is_kept_whatever_remains_of_a_former_topic() -> N
 
 
 async def test_a_log_that_has_moved_does_not_drive_out_that_of_a_later_topic() -> None:
-    """Its directory was missing while the topic was made anew; the mark of the move is as old as that log."""
+    """Its directory was missing while the topic was recreated; the mark of the move is as old as that log."""
     world = DiskWorld()
     logs = filled(world)
     await logs.close()

@@ -1,4 +1,4 @@
-"""Opening a log after a crash, and after somebody has damaged its files."""
+"""Opening a log after a crash, and after damage to its files."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_reading_continues_behind_a_segment_whose_end_is_cut(left: int) -> None:
 
 
 def test_damage_at_the_end_of_an_old_segment_does_not_keep_it_from_getting_too_old() -> None:
-    """Nor what comes after it: the disk would fill up."""
+    """Nor the records after it: the disk would fill up."""
     storage, bases = stored()
     file = storage.open(path(0, ".log"))
     log = open_log(storage, clean=True, recovery_point=COUNT)

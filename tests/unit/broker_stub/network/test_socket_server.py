@@ -61,7 +61,7 @@ class DeafPeer(ScriptedStream):
 
 
 def server_with(listen: Callable[[], Listener], **options: Any) -> tuple[SocketServer, Bench]:
-    """A server whose world listens as it is told."""
+    """A server whose world has scripted listeners."""
     bench = Bench()
 
     async def listen_(host: str, port: int, **options: int) -> Listener:

@@ -1,4 +1,4 @@
-"""Every public call, cancelled at its 1st, 2nd … nth checkpoint: the consumer goes on as if it had not been made."""
+"""Every public call, cancelled at its 1st, 2nd … nth checkpoint: the consumer continues as if it had not been made."""
 
 from __future__ import annotations
 

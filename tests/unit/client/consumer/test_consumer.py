@@ -71,7 +71,7 @@ async def take(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 async def test_a_poll_without_time_left_lets_other_tasks_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise nobody fetches for one with so much to look after that this takes as long as it would wait."""
+    """Otherwise a consumer with so many partitions that the look takes as long as the wait would never fetch."""
     _, _, options = await started_for_consumer()
     world = options["world"]
     now = world.now
@@ -475,7 +475,7 @@ def cut_and_rewrite(cluster: ReadableCluster, at: int) -> None:
 
 
 async def learns_of_the_leader(consumer: triokafka.Consumer) -> None:
-    """Nothing else is asked for in between."""
+    """No other fetch is sent in between."""
     network = consumer._engine.network
     network.request_metadata_update()
     while network.cluster.leader_for(T0) != 2:
@@ -575,7 +575,7 @@ async def test_late_response_of_a_former_leader_is_ignored() -> None:
 @pytest.mark.parametrize("policy", ["earliest", "none"])
 @simulated
 async def test_a_leader_without_the_epoch_that_was_read_has_other_records_though_its_log_is_longer(policy: str) -> None:
-    """All of an epoch was cut off, and the one before goes on for longer there."""
+    """All of an epoch was cut off, and the one before is longer there."""
     cluster, _, options = await started_for_consumer(nodes=2)
     for number in range(6):
         cluster.write("t", 0, [b"old %d" % number], leader_epoch=number // 3)
@@ -846,7 +846,7 @@ async def test_a_member_joins_reads_commits_and_leaves() -> None:
 
 @simulated
 async def test_auto_commit_never_passes_the_record_in_hand() -> None:
-    """A record is finished when the next is asked for."""
+    """A record is finished when the next is requested."""
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
@@ -1170,7 +1170,7 @@ async def test_waiting_for_records_is_not_being_stuck() -> None:
 
 @simulated
 async def test_a_short_poll_does_not_hold_up_the_join() -> None:
-    """Joining goes on in the background, between calls that do not wait."""
+    """Joining continues in the background, between calls that do not wait."""
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -1465,7 +1465,7 @@ async def test_failing_auto_commit_shows_in_the_health_and_stops_no_poll() -> No
 
 @simulated
 async def test_an_auto_commit_that_is_forbidden_shows_in_the_health_as_long_as_there_is_something_to_commit() -> None:
-    """Trying again may not mend it, and nobody would look for it in the log."""
+    """A retry may not help, and the log alone would hide it."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**options, group_id="g", auto_commit_interval_ms=1_000) as consumer:

@@ -738,7 +738,7 @@ async def test_a_frozen_coordinator_does_not_hold_up_closing() -> None:
 
 @simulated
 async def test_leaving_overtakes_no_join_that_waits_for_its_connection() -> None:
-    """Else the coordinator would keep a member that nobody is."""
+    """Else the coordinator would keep a member that does not exist."""
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options) as consumer:
         with trio.move_on_after(0.0005):

@@ -181,7 +181,7 @@ async def test_a_member_speaks_to_brokers_only_and_for_its_group_to_the_coordina
 
 
 class Weighted(PartitionAssignor):
-    """Deals as many partitions as each member says that it can carry, and tells each how many the others have."""
+    """Assigns as many partitions as each member can take by its data, and sends each the number of the others."""
 
     name = "weighted"
     assigned_by: ClassVar[list[str]] = []
@@ -485,7 +485,7 @@ async def test_buffered_paused_and_unpositioned_partitions_are_not_fetched() -> 
 
 @simulated
 async def test_a_fetch_may_wait_at_the_broker_for_longer_than_a_request_may_take() -> None:
-    """The wait that was asked for is not the broker's silence."""
+    """A wait that the request allows is not silence of the broker."""
     cluster, broker, options = await started_for_consumer()
 
     async def slow(request: FetchRequest) -> FetchResponse:

@@ -48,7 +48,7 @@ async def _until_assigning(consumer: triokafka.Consumer, assignor: StuckAssignor
 
 @pytest.mark.parametrize("how", ["left", "cancelled", "left by an error"])
 async def test_a_consumer_is_left_while_its_leader_assigns_in_a_thread_that_does_not_end(how: str) -> None:
-    """And it says goodbye to its group meanwhile."""
+    """It leaves its group meanwhile."""
     cluster = ReadableCluster(t=MANY)
     assignor = StuckAssignor()
     world = RealWorld()

@@ -323,7 +323,7 @@ async def test_a_consumer_that_commits_by_itself_is_refused() -> None:
 
 @simulated
 async def test_a_run_that_is_cancelled_while_partitions_go_leaves_nothing_to_wait_for() -> None:
-    """The listener is told again by the next call, when nobody handles anything any more."""
+    """The next call runs the listener again, when no handler runs any more."""
     cluster, _, options = await started()
 
     async def handle(record: triokafka.ConsumerRecord) -> None:

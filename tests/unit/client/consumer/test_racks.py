@@ -14,7 +14,7 @@ from triokafka.protocol.api.join_group import JoinGroupRequest
 
 
 class Told(PartitionAssignor):
-    """Gives everything to everybody, and keeps what it was told."""
+    """Assigns all partitions to every member, and records its arguments."""
 
     name = "told"
 
@@ -29,7 +29,7 @@ class Told(PartitionAssignor):
 @pytest.mark.parametrize("rack", ["here", ""])
 @simulated
 async def test_the_leader_assigns_again_when_replicas_are_in_other_racks(rack: str) -> None:
-    """Which it learns with the metadata; in a group without racks nothing comes of it."""
+    """It reads them from the metadata; in a group without racks they do not matter."""
     simulation = current_simulation()
     cluster = ReadableCluster(t=1)
     cluster.racks = {1: "here"}

@@ -335,7 +335,7 @@ def test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay()
 
 
 def test_expiry_stops_at_the_first_batch_that_is_young() -> None:
-    """So that failures come in the order of the records, whatever a clock did."""
+    """So that failures come in the order of the records, even if a clock jumped."""
     bench = Bench()
     young = bench.batch(0, now=50.0)
     bench.batch(0, now=0.0)
@@ -379,7 +379,7 @@ def test_batch_that_cannot_be_made_gives_its_memory_back() -> None:
 
 
 def test_batch_without_records_is_dropped_when_it_would_be_sent() -> None:
-    """Its first record turned out to be none while it was written; nobody waits for it, but flush."""
+    """Its first record was invalid when it was written; only flush waits for the batch."""
     bench = Bench([1, 1])
     accumulator = bench.accumulator
     buffer = accumulator.pool.try_allocate(200)

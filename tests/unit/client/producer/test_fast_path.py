@@ -107,7 +107,7 @@ class Way:
 
 
 def told(delivery: Any) -> Any:
-    """What a delivery says once its batch is acknowledged; None for none."""
+    """The delivery of an acknowledged batch; None for none."""
     if delivery is None:
         return None
     return delivery.metadata_in(SimpleNamespace(**SETTLED), 7)

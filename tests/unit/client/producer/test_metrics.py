@@ -1,4 +1,4 @@
-"""What a producer says about itself: metrics, health, delivery reports."""
+"""What a producer reports: metrics, health, deliveries."""
 
 from __future__ import annotations
 

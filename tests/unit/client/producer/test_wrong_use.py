@@ -85,7 +85,7 @@ async def test_unsendable_records_are_refused_at_the_call(
 
 
 class Grumpy:
-    """Raises whatever is asked of it."""
+    """Raises at every call."""
 
     def __len__(self) -> int:
         raise ZeroDivisionError

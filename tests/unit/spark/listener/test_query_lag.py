@@ -1,4 +1,4 @@
-"""How far a query is behind, and who is told."""
+"""The lag of a query, and where it is reported."""
 
 from __future__ import annotations
 
