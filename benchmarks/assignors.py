@@ -1,10 +1,10 @@
-"""What dealing partitions costs the leader of a group, against the size of the group.
+"""What an assignment costs the leader of a group, against the size of the group.
 
     python -m benchmarks.assignors            every strategy and kind of group, up to 1,000 members of 10,000 partitions
     python -m benchmarks.assignors --quick    smaller ones
 
-Each group is dealt twice: once fresh, and once more after one member in twenty has gone, by what the first deal left to
-the others. Times are processor time of one deal, the median of the rounds. No broker is needed.
+Each group gets two assignments: a first one, and another after one member in twenty has left, based on what the
+others have. Times are processor time of one assignment, the median of the rounds. No broker is needed.
 """
 
 from __future__ import annotations
@@ -74,33 +74,33 @@ def group_of(kind: str, members: int) -> tuple[dict[str, MemberSubscription], di
 
 
 def _joining_again(
-    strategy: str, before: Members, dealt: dict[str, Assignment]
+    strategy: str, before: Members, assigned: dict[str, Assignment]
 ) -> tuple[PartitionAssignor, dict[str, MemberSubscription]]:
-    """The members that are still there, each saying what it got."""
+    """The members that are still there, each with what it owned."""
     members = {}
     for number, (name, member) in enumerate(before.items()):
         if number % 20 != 5:
             itself = BUILT_IN[strategy]()
-            itself.on_assignment(dealt[name], 1)
-            owned = dealt[name].partitions if itself.cooperative else ()
+            itself.on_assignment(assigned[name], 1)
+            owned = assigned[name].partitions if itself.cooperative else ()
             members[name] = member._replace(user_data=itself.user_data(member.topics), owned_partitions=owned)
     return BUILT_IN[strategy](), members
 
 
 def measure(strategy: str, kind: str, size: int, rounds: int) -> Row:
-    """Deal one group, ``rounds`` times."""
+    """Measure the assignment of one group, ``rounds`` times."""
     members, counts, racks = group_of(kind, size)
     fresh, again = [], []
     moved = 0
     for _ in range(rounds):
         start = time.process_time()
-        dealt = BUILT_IN[strategy]().assign(members, counts, racks)
+        assigned = BUILT_IN[strategy]().assign(members, counts, racks)
         fresh.append(time.process_time() - start)
-        assignor, left = _joining_again(strategy, members, dealt)
+        assignor, left = _joining_again(strategy, members, assigned)
         start = time.process_time()
-        redealt = assignor.assign(left, counts, racks)
+        reassigned = assignor.assign(left, counts, racks)
         again.append(time.process_time() - start)
-        moved = sum(len(set(dealt[name].partitions).difference(redealt[name].partitions)) for name in left)
+        moved = sum(len(set(assigned[name].partitions).difference(reassigned[name].partitions)) for name in left)
     return Row(strategy, kind, size, sum(counts.values()), median(fresh), median(again), moved)
 
 
@@ -143,7 +143,7 @@ def draw(found: Findings) -> Any:
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.set_xlabel("members of a group")
-        axis.set_ylabel("CPU seconds of a fresh deal")
+        axis.set_ylabel("CPU seconds of a first assignment")
         axis.margins(x=0.25)
         plots.name_lines(axis)
     plots.head(figure, "Processor time of one assignment, by members and strategy")

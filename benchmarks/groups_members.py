@@ -84,7 +84,7 @@ class ClassicMember:
                 group_id=self._group_id,
                 generation_id=self.generation,
                 member_id=self.member_id,
-                assignments=self._deal([member.member_id for member in joined.members]),
+                assignments=self._assignments([member.member_id for member in joined.members]),
             ),
             SYNC,
         )
@@ -92,8 +92,8 @@ class ClassicMember:
             raise LoadError(f"a sync was refused with error {synced.error_code}")
         return not synced.error_code
 
-    def _deal(self, member_ids: Sequence[str]) -> list[SyncGroupRequestAssignment]:
-        """Everybody's part, as the leader deals it; followers are told of nobody."""
+    def _assignments(self, member_ids: Sequence[str]) -> list[SyncGroupRequestAssignment]:
+        """Return the assignments of all members at the leader; a follower does not know the members."""
         return [
             SyncGroupRequestAssignment(
                 member_id=member_id,

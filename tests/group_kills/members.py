@@ -287,7 +287,7 @@ class ClassicMember(RawProcess):
             await self._refused(joined.error_code, joined.member_id)
             return False
         self.member_id, self.epoch = joined.member_id, joined.generation_id
-        deal = joined.leader == joined.member_id and not joined.skip_assignment
+        must_assign = joined.leader == joined.member_id and not joined.skip_assignment
         sent_at = self.history.clock()
         request_sync = SyncGroupRequest(
             group_id=self.part.group,
@@ -296,7 +296,7 @@ class ClassicMember(RawProcess):
             group_instance_id=self.part.instance,
             protocol_type=PROTOCOL_TYPE,
             protocol_name=self.assignor.name,
-            assignments=self._deal(joined) if deal else [],
+            assignments=self._assign(joined) if must_assign else [],
         )
         synced = await self.wire.ask(request_sync, 5, timeout=REBALANCE + 5)
         if synced.error_code:
@@ -313,15 +313,15 @@ class ClassicMember(RawProcess):
     def _owned(self) -> list[TopicPartition]:
         return [TopicPartition(TOPIC, number) for number in sorted(self.held)]
 
-    def _deal(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+    def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         members = {
             member.member_id: decode_subscription(member.metadata)._replace(group_instance_id=member.group_instance_id)
             for member in joined.members
         }
-        dealt: Mapping[str, Assignment] = self.assignor.assign(members, {TOPIC: len(self.stage.ends)})
+        assigned: Mapping[str, Assignment] = self.assignor.assign(members, {TOPIC: len(self.stage.ends)})
         return [
             SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(assignment))
-            for member_id, assignment in dealt.items()
+            for member_id, assignment in assigned.items()
         ]
 
     async def _refused(self, code: int, member_id: str) -> None:

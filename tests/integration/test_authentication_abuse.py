@@ -23,7 +23,7 @@ def doors() -> Iterator[dict[bool, authentication.Door]]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("case", "tls"), authentication.CASES, ids=lambda value: getattr(value, "__name__", ""))
-def test_broker_withstands_peers_that_misuse_authentication(
+def test_broker_survives_peers_that_misuse_authentication(
     case: Case, tls: bool, doors: dict[bool, authentication.Door]
 ) -> None:
     allow_connections(CONNECTIONS)
@@ -35,7 +35,7 @@ def test_broker_withstands_peers_that_misuse_authentication(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_broker_withstands_three_thousand_peers_that_misuse_authentication() -> None:
+def test_broker_survives_three_thousand_peers_that_misuse_authentication() -> None:
     rows = list(authentication.measure())
     print(render(rows))
     assert all(row.met for row in rows)

@@ -73,7 +73,7 @@ async def fill(broker: RunningBroker, records: int, size: int) -> None:
 
 
 @pytest.mark.long
-async def test_reader_that_stands_still_loses_its_tail_to_the_next_one() -> None:
+async def test_reader_that_makes_no_progress_loses_its_tail_to_the_next_one() -> None:
     async with (
         console_of_a_broker(ConsoleLimits(max_tails=1, send_timeout_ms=200)) as (broker, port),
         await sent(port, "/api/topics/orders/tail?limit=500") as still,

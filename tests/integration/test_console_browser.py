@@ -86,6 +86,16 @@ async def test_page_shows_topics_and_free_text_is_text() -> None:
             await page.open(f"{url}#/groups/{quote(EVIL, safe='')}")
             await page.wait_for(f"document.querySelector('main h1').innerText.includes({json.dumps(EVIL)})")
             await page.wait_for_text(f"{EVIL} at")
+        await page.open(f"{url}#/topics/orders/messages?live=1")
+        await page.wait_for_text("Waiting for new messages")
+        async with triokafka.Producer(bootstrap_servers=address) as producer:
+            await (await producer.send("orders", b"first"))
+            await page.wait_for("document.querySelector('main tbody')")
+            await page.run("document.querySelector('main tbody details').open = true")
+            await (await producer.send("orders", b"second"))
+            await page.wait_for("document.querySelectorAll('main tbody tr').length === 2")
+        opened = await page.run("[...document.querySelectorAll('main tbody details')].map((one) => one.open)")
+        assert opened == [False, True], "a message that is read stays open when others come"
         assert_quiet(page, url)
 
 

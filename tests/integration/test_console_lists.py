@@ -33,6 +33,7 @@ async def test_a_page_of_topics_describes_no_others(monkeypatch: pytest.MonkeyPa
             found = await view.topics("t", 1, internal=False, problems=False)
             assert [(row["name"], row["partitions"]) for row in found["topics"]] == [("t3", 3), ("t4", 4)]
             assert (found["count"], found["pages"], described) == (5, 3, ["t3", "t4"])
+            assert (await view.topics("t", 9, internal=False, problems=False))["page"] == 2, "the last one"
             nothing = await view.topics("nowhere", 0, internal=True, problems=False)
             assert (nothing["topics"], nothing["count"], nothing["pages"]) == ([], 0, 1)
             assert (await view.topics("", 0, internal=True, problems=True))["count"] == 0

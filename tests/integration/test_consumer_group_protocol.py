@@ -164,7 +164,7 @@ def test_a_static_member_that_returns_finds_its_partitions(broker: BrokerProcess
             )
 
 
-def test_a_pattern_takes_in_topics_that_come_later(broker: BrokerProcess) -> None:
+def test_a_pattern_includes_topics_that_are_created_later(broker: BrokerProcess) -> None:
     admin = create(broker.bootstrap, "t-one")
     fill(broker.bootstrap, "t-one")
     with members(Member(broker.bootstrap, "^t-.*")) as (member,):

@@ -343,7 +343,7 @@ async def test_progress_topic_that_another_process_created_again_is_filled(caplo
         assert (await (await mirror(west, east)).status()).records == 0
 
 
-async def test_target_topic_that_was_recreated_is_said_and_filled_from_there(caplog: pytest.LogCaptureFixture) -> None:
+async def test_recreated_target_topic_is_reported_and_filled_from_there(caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 10, partitions=1)
         await mirror(west, east)

@@ -63,7 +63,7 @@ async def test_reading_begins_at_the_oldest_record_whatever_is_committed_and_com
             assert (await admin.list_group_offsets("g"))[at].offset == 7
 
 
-async def test_waiting_in_vain_and_joining_do_not_count() -> None:
+async def test_waiting_without_result_and_joining_do_not_count() -> None:
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 9)
         since = trio.current_time()

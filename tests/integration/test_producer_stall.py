@@ -133,7 +133,7 @@ async def check(tmp_path: Path, stall: float, compression: str, many: bool, size
 
 
 @pytest.mark.parametrize(("compression", "many", "size"), CASES)
-async def test_memory_stays_bounded_while_the_broker_stands_still(
+async def test_memory_stays_bounded_while_the_broker_is_suspended(
     tmp_path: Path, compression: str, many: bool, size: int
 ) -> None:
     """Requests time out and are sent again meanwhile."""

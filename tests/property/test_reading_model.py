@@ -233,7 +233,7 @@ class Reading:
 
 @settings(max_examples=60)
 @given(operations)
-def test_records_come_once_in_order_and_from_where_the_consumer_stands(todo: list[Any]) -> None:
+def test_records_come_once_in_order_and_from_the_position_of_the_consumer(todo: list[Any]) -> None:
 
     async def main(simulation: Simulation) -> None:
         cluster = ReadableCluster(t=len(PARTITIONS))

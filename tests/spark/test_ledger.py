@@ -67,7 +67,7 @@ def test_recreated_topic_is_read_from_its_beginning(bootstrap: str, notes: int) 
     assert (one.last_done(b"q"), one.last_done(b"r")) == (None, notes - 1 if notes else None)
 
 
-def test_a_topic_that_was_deleted_is_made_again(bootstrap: str) -> None:
+def test_a_topic_that_was_deleted_is_created_again(bootstrap: str) -> None:
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     assert one.last_done(b"q") is None
     trio.run(delete, bootstrap, one.topic)

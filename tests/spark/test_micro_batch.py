@@ -788,7 +788,7 @@ def test_ends_of_batches_are_committed_to_a_group_one_batch_late(query: Start, b
     asked.stop()
 
 
-def test_a_new_query_starts_where_a_group_stands(query: Start, bootstrap: str) -> None:
+def test_a_new_query_starts_at_the_committed_offsets_of_a_group(query: Start, bootstrap: str) -> None:
     """Ours: startingOffsets=group (SPARK-17937)"""
     topic = Topic(bootstrap, 1)
     topic.add(range(5))

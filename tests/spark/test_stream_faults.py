@@ -201,7 +201,7 @@ def test_a_topic_that_is_cut_under_a_query_is_an_error_or_skipped(bootstrap: str
     assert values(asked) == [*range(5), *range(8, 16)]
 
 
-def test_aged_out_records_are_skipped_and_none_comes_twice(bootstrap: str, tmp_path: Path) -> None:
+def test_expired_records_are_skipped_and_none_comes_twice(bootstrap: str, tmp_path: Path) -> None:
     """KafkaDontFailOnDataLossSuite: failOnDataLoss=false should not return duplicated records: microbatch"""
     topic = Topic(bootstrap, 2)
     for partition in range(2):

@@ -106,7 +106,7 @@ def partitions(bootstrap: str, topic: str) -> dict[bytes, int]:
     return {row["key"]: row["partition"] for row in read(bootstrap, topic, "key", "partition")}
 
 
-def test_a_partition_column_goes_before_a_partitioner_and_that_before_the_keys_hash(bootstrap: str) -> None:
+def test_a_partition_column_takes_precedence_over_a_partitioner_and_that_over_the_keys_hash(bootstrap: str) -> None:
     """KafkaSinkSuite: batch - partition column and partitioner priorities"""
     given = [{"key": b"%d" % n, "value": b"v"} for n in range(5)]
     own = {"kafka.partitioner.class": f"{__name__}:Zero"}

@@ -189,7 +189,7 @@ async def upgraded_and_back(bootstrap: str, topic: str, name: str, strategy: str
 
     async def goes_on(sizes: list[int]) -> None:
         nonlocal total, before
-        await until(lambda: group.sizes() == sizes, f"the partitions are dealt as {sizes}, not {group.sizes()}")
+        await until(lambda: group.sizes() == sizes, f"the partitions are assigned as {sizes}, not {group.sizes()}")
         await group.produce()
         total += RECORDS
         await until(lambda: len(group.seen) == total, "what was written is read")

@@ -265,7 +265,7 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "an upgrade during a due rebalance assigns again",
             "consumer_group/migration.py",
-            "hash_of_topics(names, topics) if is_dealt else _FORCES_ASSIGNMENT",
+            "hash_of_topics(names, topics) if is_assigned else _FORCES_ASSIGNMENT",
             "hash_of_topics(names, topics)",
             _MIGRATION + "test_upgrade_by_a_static_member_assigns_unowned_partitions",
         ),

@@ -127,7 +127,7 @@ class Shares:
 
     # --- the rough assignment ---
 
-    def deal(self) -> None:
+    def assign_evenly(self) -> None:
         """Raise all members to an even level as far as possible, then to the next level, and so on.
 
         Up to each level, members first keep partitions that they had in their rack, then get others in their rack, then
@@ -177,19 +177,19 @@ class Shares:
     def _spread(self, number: int, left: int, level: int, heads: list[list[tuple[int, int]]], *, away: bool) -> int:
         crews = self.crews_of(number, away=away) if left else ()
         choice = [heads[team] for crew in crews for team in self.crews[crew] if heads[team]]
-        dealt = 0
-        while dealt < left and choice:
+        given = 0
+        while given < left and choice:
             heap = min(choice, key=lambda heap: heap[0])
             count, member = heap[0]
             self.give(number, member)
-            dealt += 1
+            given += 1
             if count + 1 < level:
                 heapq.heapreplace(heap, (count + 1, member))
             else:
                 heapq.heappop(heap)
                 if not heap:
                     choice.remove(heap)
-        return dealt
+        return given
 
     # --- the result ---
 

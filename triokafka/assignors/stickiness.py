@@ -48,14 +48,14 @@ def assign_sticky(
     consumers = subscribers(members, partitions)
     in_racks = bool(racks) and any(member.rack_id for member in members.values())
     if not in_racks and all(len(found) == len(members) for found in consumers.values()):
-        return _deal_to_equals(members, consumers, partitions, owners)
+        return _assign_by_quota(members, consumers, partitions, owners)
     shares = Shares(members, partitions, owners, racks)
-    shares.deal()
+    shares.assign_evenly()
     Exchange(shares).run()
     return shares.assigned()
 
 
-def _deal_to_equals(
+def _assign_by_quota(
     members: Members, topics: Iterable[str], partitions: Mapping[str, int], owners: Mapping[TopicPartition, str]
 ) -> dict[str, list[TopicPartition]]:
     """Assign by quota, when every member may have any partition and racks do not matter."""

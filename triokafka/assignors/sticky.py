@@ -78,8 +78,8 @@ class StickyAssignor(PartitionAssignor):
     ) -> dict[str, Assignment]:
         """Assign as `assign_sticky` does."""
         owners = settle_claims({member_id: _held_before(member.user_data) for member_id, member in members.items()})
-        dealt = assign_sticky(members, partitions, owners, racks)
-        return {member_id: Assignment(got) for member_id, got in dealt.items()}
+        assigned = assign_sticky(members, partitions, owners, racks)
+        return {member_id: Assignment(got) for member_id, got in assigned.items()}
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
         """Remember the assignment for the next join."""
@@ -117,7 +117,7 @@ class CooperativeStickyAssignor(PartitionAssignor):
             member_id: (max(member.generation, _generation_in(member.user_data)), member.owned_partitions)
             for member_id, member in members.items()
         }
-        dealt = assign_sticky(members, partitions, settle_claims(claims), racks)
+        assigned = assign_sticky(members, partitions, settle_claims(claims), racks)
         # Every member that claims a partition must revoke it first, even if its claim is outdated.
         holders: dict[TopicPartition, set[str]] = {}
         for member_id, (_, held) in claims.items():
@@ -125,7 +125,7 @@ class CooperativeStickyAssignor(PartitionAssignor):
                 holders.setdefault(partition, set()).add(member_id)
         return {
             member_id: Assignment([partition for partition in got if not holders.get(partition, set()) - {member_id}])
-            for member_id, got in dealt.items()
+            for member_id, got in assigned.items()
         }
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:

@@ -145,8 +145,8 @@ class DefaultFormatter:
         found = deserialize(topic, bytes(data))
         if isinstance(found, bytes):
             return found
-        # A list or an object is printed as JSON, in one line.
-        text = json.dumps(found, ensure_ascii=False, default=str) if isinstance(found, dict | list) else str(found)
+        is_json = isinstance(found, dict | list | bool | float | None)  # others may be any object of Python
+        text = json.dumps(found, ensure_ascii=False, default=str) if is_json else str(found)
         return text.encode(errors="replace")
 
     def _headers(self, record: Record) -> bytes:

@@ -141,6 +141,8 @@ def _java(name: str) -> tuple[Decode, Encode] | None:
     known = struct.Struct(layout)
 
     def decode(data: bytes) -> Any:
+        if len(data) != known.size:
+            raise ValueError(f"it has {len(data)} bytes, not {known.size}")
         (value,) = known.unpack(data)
         return str(value).lower() if short == "Boolean" else value
 

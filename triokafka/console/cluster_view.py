@@ -145,15 +145,19 @@ class ClusterView:
         def is_asked(topic: TopicListing | TopicDescription) -> bool:
             return text in topic.name and (internal or not topic.is_internal)
 
-        shown = slice(page * PAGE, (page + 1) * PAGE)
         if problems:
             known = sorted((await self._topics()).items())
             troubled = [topic for _, topic in known if is_asked(topic) and _is_unhealthy(topic)]
-            count, described = len(troubled), troubled[shown]
+            count = len(troubled)
+            page, pages = _page(page, count)
+            described = troubled[page * PAGE : (page + 1) * PAGE]
         else:
             names = [topic.name for topic in await self._listed() if is_asked(topic)]
-            found = await self.admin.describe_topics(names[shown])
-            count, described = len(names), [found[name] for name in names[shown] if name not in found.errors]
+            count = len(names)
+            page, pages = _page(page, count)
+            names = names[page * PAGE : (page + 1) * PAGE]
+            found = await self.admin.describe_topics(names)
+            described = [found[name] for name in names if name not in found.errors]
         rows = [
             {
                 "name": topic.name,
@@ -165,7 +169,7 @@ class ClusterView:
             }
             for topic in described
         ]
-        return {"topics": rows, "count": count, "page": page, "pages": max(1, -(-count // PAGE))}
+        return {"topics": rows, "count": count, "page": page, "pages": pages}
 
     async def topic(self, name: str) -> dict[str, Any]:
         """A topic: partitions with offsets and sizes, and its configuration."""
@@ -278,11 +282,11 @@ class ClusterView:
         """A page of groups whose ids contain ``text``, with their last known lag."""
         all_groups, silent = await self._groups()
         listed = [one for one in all_groups if text in one.group_id]
+        page, pages = _page(page, len(listed))
         rows = [
             {**as_json(one), "lag": self.history.last_lag(one.group_id)}
             for one in listed[page * PAGE : (page + 1) * PAGE]
         ]
-        pages = max(1, -(-len(listed) // PAGE))
         return {"groups": rows, "count": len(listed), "page": page, "pages": pages, "silent": silent}
 
     async def group(self, group_id: str) -> dict[str, Any]:
@@ -371,6 +375,12 @@ class ClusterView:
         except UnsupportedVersionError:
             return []
         return [{"entity": as_json(entity), "values": dict(values)} for entity, values in found.items()]
+
+
+def _page(page: int, count: int) -> tuple[int, int]:
+    """Return the page to show, at most the last one, and the number of pages."""
+    pages = max(1, -(-count // PAGE))
+    return min(page, pages - 1), pages
 
 
 def _is_unhealthy(topic: TopicDescription) -> bool:

@@ -2,7 +2,8 @@
 
 Bytes and fixed are text with a character per byte, as in Avro's JSON encoding. A branch of a union may be given plainly
 or, as in Avro's JSON encoding, in an object with the name of its type: ``{"string": "x"}``. Decimals, dates, times and
-timestamps are text as `ValueDecoder` prints them, or the numbers that Avro stores.
+timestamps are text as `ValueDecoder` prints them, or the numbers that Avro stores. Defaults in a schema are never such
+texts: Avro knows no logical types there.
 """
 
 from __future__ import annotations
@@ -53,28 +54,37 @@ def from_json(value: Any, schema: Any) -> Any:
     return _converted(value, schema, names_in(schema), "")
 
 
-def _converted(value: Any, schema: Any, named: Mapping[str, Any], place: str) -> Any:
+def _converted(value: Any, schema: Any, named: Mapping[str, Any], place: str, *, is_default: bool = False) -> Any:
     if isinstance(schema, list):
-        return _branch(value, schema, named, place)
+        return _branch(value, schema, named, place, is_default=is_default)
     definition = _defined(schema, named)
     kind = definition["type"]
     if not isinstance(kind, str):
-        return _converted(value, kind, named, place)
-    if not _fits(value, kind) and not ("logicalType" in definition and isinstance(value, str)):
+        return _converted(value, kind, named, place, is_default=is_default)
+    logical = None if is_default else definition.get("logicalType")
+    if not _fits(value, kind) and not (logical is not None and isinstance(value, str)):
         shown = type(value).__name__ if value is not None else "null"
         raise ValueError(f"{place.lstrip('.') or 'the value'} is {_name(definition)} in the schema, not {shown}")
     if kind in ("record", "error"):
-        return _record(value, definition, named, place)
+        return _record(value, definition, named, place, is_default=is_default)
     if kind == "array":
-        return [_converted(one, definition["items"], named, f"{place}[{at}]") for at, one in enumerate(value)]
+        return [
+            _converted(one, definition["items"], named, f"{place}[{at}]", is_default=is_default)
+            for at, one in enumerate(value)
+        ]
     if kind == "map":
-        return {name: _converted(one, definition["values"], named, f"{place}.{name}") for name, one in value.items()}
+        return {
+            name: _converted(one, definition["values"], named, f"{place}.{name}", is_default=is_default)
+            for name, one in value.items()
+        }
     if isinstance(value, str):
-        return _text(value, kind, definition.get("logicalType"), place)
+        return _text(value, kind, logical, place)
     return value
 
 
-def _record(value: Mapping[str, Any], definition: Mapping[str, Any], named: Mapping[str, Any], place: str) -> Any:
+def _record(
+    value: Mapping[str, Any], definition: Mapping[str, Any], named: Mapping[str, Any], place: str, *, is_default: bool
+) -> Any:
     fields = {field["name"]: field for field in definition["fields"]}
     strange = [name for name in value if name not in fields]
     if strange:
@@ -85,22 +95,28 @@ def _record(value: Mapping[str, Any], definition: Mapping[str, Any], named: Mapp
     if missing:
         raise ValueError(f"{place.lstrip('.') or 'the value'} lacks the field {missing[0]!r}, which has no default")
     return {
-        name: _converted(value.get(name, field.get("default")), field["type"], named, f"{place}.{name}")
+        name: _converted(
+            value.get(name, field.get("default")),
+            field["type"],
+            named,
+            f"{place}.{name}",
+            is_default=is_default or name not in value,
+        )
         for name, field in fields.items()
     }
 
 
-def _branch(value: Any, branches: list[Any], named: Mapping[str, Any], place: str) -> Any:
+def _branch(value: Any, branches: list[Any], named: Mapping[str, Any], place: str, *, is_default: bool) -> Any:
     """Choose the branch of a union: the named one, or the first that the value fits."""
     if isinstance(value, dict) and len(value) == 1:
         ((name, inner),) = value.items()
         for branch in branches:
             if _name(_defined(branch, named)) == name:
-                return _converted(inner, branch, named, place)
+                return _converted(inner, branch, named, place, is_default=is_default)
     problems = []
     for branch in branches:
         try:
-            return _converted(value, branch, named, place)
+            return _converted(value, branch, named, place, is_default=is_default)
         except ValueError as error:
             problems.append(str(error))
     raise ValueError("; ".join(problems))

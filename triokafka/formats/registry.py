@@ -45,6 +45,12 @@ class UnknownSchemaError(SchemaRegistryError):
     advice = "Check whether the value was written with a schema of this registry"
 
 
+class UnknownSubjectError(UnknownSchemaError):
+    """The registry has no schema for a subject: values cannot be encoded."""
+
+    advice = "Register a schema for this subject, or give one that is to be registered"
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """A reference from one schema to another: the name in the referring schema, and where the other is registered."""
@@ -171,7 +177,7 @@ class SchemaRegistry:
                 try:
                     request = self._request(url + path, body)
                     with urllib.request.urlopen(request, timeout=self.timeout_ms / 1000) as answer:
-                        return check(json.loads(answer.read()))
+                        return check(_document(answer.read()))
                 except urllib.error.HTTPError as error:
                     said = f"{url}{path}: {error.code} {_said(error)}"
                     if error.code == _NOT_FOUND:
@@ -243,6 +249,13 @@ def _schema(answer: Mapping[str, Any], number: int) -> RegisteredSchema:
     return RegisteredSchema(
         number, answer.get("schemaType", "AVRO"), answer["schema"], tuple(_references(answer.get("references") or ()))
     )
+
+
+def _document(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError("the answer is not JSON") from None
 
 
 def _checked(answer: Any) -> Any:

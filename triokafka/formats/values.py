@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.formats.decoding import DecodeError, require
-from triokafka.formats.registry import RegisteredSchema, SchemaRegistry
+from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, UnknownSchemaError, UnknownSubjectError
 
 _MAGIC: Final = b"\0"
 _HEAD: Final = 5
@@ -62,7 +62,8 @@ class ValueDecoder:
         except (DecodeError, ConfigurationError):
             raise
         except Exception as error:  # the packages raise anything for bytes that do not match
-            raise DecodeError(f"it does not match its schema {number}: {type(error).__name__}: {error}") from error
+            why = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise DecodeError(f"it does not match its schema {number}: {why}") from error
 
     def _decoder(self, found: RegisteredSchema) -> _Decode:
         match found.kind:
@@ -123,7 +124,7 @@ class ValueEncoder:
         message: the full name of a Protobuf message; None is the first one of the schema.
 
     Raises (at the first value):
-        UnknownSchemaError: the subject has no schema.
+        UnknownSubjectError: the subject has no schema.
         SchemaRegistryError: the registry does not answer, or refuses the schema.
         ConfigurationError: the package of the format is not installed, or the schema is invalid.
     """
@@ -157,6 +158,8 @@ class ValueEncoder:
             value = json.loads(text)
         except ValueError as error:
             raise ValueError(f"it is not JSON: {error}") from None
+        except RecursionError:
+            raise ValueError("it is not JSON that can be read: it is nested too deeply") from None
         try:
             return encode(value)
         except Exception as error:  # the packages raise anything for values that do not match
@@ -164,7 +167,7 @@ class ValueEncoder:
 
     def _encoder(self) -> Callable[[Any], bytes]:
         if self._schema is None:
-            found = self._registry.latest(self._subject)
+            found = self._latest()
         else:
             found = self._registry.register(self._subject, self._schema, kind=self._kind)
         head = _MAGIC + found.id.to_bytes(4, "big")
@@ -177,6 +180,12 @@ class ValueEncoder:
                 return self._avro(found, head)
             case other:
                 raise ConfigurationError(f"subject {self._subject}: its schema is of the unknown type {other}")
+
+    def _latest(self) -> RegisteredSchema:
+        try:
+            return self._registry.latest(self._subject)
+        except UnknownSchemaError as error:
+            raise UnknownSubjectError(f"subject {self._subject} has no schema: {error}") from None
 
     def _avro(self, found: RegisteredSchema, head: bytes) -> Callable[[Any], bytes]:
         require("fastavro", "Avro")

@@ -51,6 +51,7 @@ class Traffic:
         self.at = 0.0
         self.due = 0.0
         self._quiet_seconds = 0.0
+        self._has_readers = True
         self._drained_at = 0.0
         self.opened: list[float] = []
         self.closed: list[float] = []
@@ -58,14 +59,17 @@ class Traffic:
         self._collect: Callable[[], None] = lambda: None
         self._on_open: Callable[[Mapping[int, Any]], None] = lambda versions: None
 
-    def drain_to(self, collect: Callable[[], None], *, quiet_seconds: float = 0.0) -> None:
+    def drain_to(self, collect: Callable[[], None], *, quiet_seconds: float = 0.0, has_readers: bool = True) -> None:
         """Call ``collect``, which takes the values, whenever they are due.
 
         Args:
             quiet_seconds: how long fewer than `_FEW_REQUESTS` requests may wait.
+            has_readers: whether changes of connections may not wait, because somebody reads the metrics without
+                having the values collected.
         """
         self._collect = collect
         self._quiet_seconds = quiet_seconds
+        self._has_readers = has_readers
 
     def notify_open(self, callback: Callable[[Mapping[int, Any]], None]) -> None:
         """Call ``callback`` with the API versions of each new connection."""
@@ -95,9 +99,10 @@ class Traffic:
             self._collect()
 
     def _is_quiet(self) -> bool:
-        if self.opened or self.closed or self.refused:
+        connections = len(self.opened) + len(self.closed) + len(self.refused)
+        if self._has_readers and connections:
             return False
-        return sum(len(node.sizes) for node in self.nodes.values()) < _FEW_REQUESTS
+        return connections + sum(len(node.sizes) for node in self.nodes.values()) < _FEW_REQUESTS
 
 
 class ChannelTotals(Traffic):

@@ -1,4 +1,4 @@
-"""The one door to the outside: clocks, randomness, connections, storage and worker threads.
+"""The only way to the operating system: clocks, randomness, connections, storage and worker threads.
 
 Every long-lived object receives a `World` and reaches the outside only through it, so that a test can replace the
 operating system. In the simulation each node has its own world, with a clock that skews, a disk that loses unsynced

@@ -246,7 +246,7 @@ def test_assignment_at_the_search_limit_is_complete(
 
 
 @pytest.mark.parametrize(
-    ("dealt", "cooperative", "wrong"),
+    ("assigned", "cooperative", "wrong"),
     [
         ({"a": [0]}, False, r"returned no assignment for the members \['b'\]"),
         ({"a": [0], "b": [], "c": [1]}, False, r"returned assignments for \['c'\], which are not members"),
@@ -258,7 +258,7 @@ def test_assignment_at_the_search_limit_is_complete(
     ],
 )
 def test_invalid_assignment_of_an_assignor_is_rejected(
-    dealt: dict[str, list[int]], cooperative: bool, wrong: str | None
+    assigned: dict[str, list[int]], cooperative: bool, wrong: str | None
 ) -> None:
     """Otherwise two members would read a partition, or none."""
 
@@ -271,7 +271,7 @@ def test_invalid_assignment_of_an_assignor_is_rejected(
         for member, held in (("a", [0, 2]), ("b", [2]))
     }
     shares = {
-        member: Assignment([TopicPartition("t", number) for number in numbers]) for member, numbers in dealt.items()
+        member: Assignment([TopicPartition("t", number) for number in numbers]) for member, numbers in assigned.items()
     }
     if wrong is None:
         check_assignments(Plugged(), members, shares)

@@ -30,20 +30,20 @@ def test_sticky_reads_both_versions_and_ignores_garbage() -> None:
         "b": MemberSubscription(["t"], version_0),
         "c": MemberSubscription(["t"], b"\xff\xff"),
     }
-    dealt = StickyAssignor().assign(members, {"t": 3})
-    assert T0 in dealt["b"].partitions
+    assigned = StickyAssignor().assign(members, {"t": 3})
+    assert T0 in assigned["b"].partitions
 
 
 def test_sticky_members_keep_their_partitions_over_a_rejoin() -> None:
     first, second = StickyAssignor(), StickyAssignor()
-    dealt = first.assign({"a": MemberSubscription(["t"]), "b": MemberSubscription(["t"])}, {"t": 4})
-    first.on_assignment(dealt["a"], 1)
-    second.on_assignment(dealt["b"], 1)
+    assigned = first.assign({"a": MemberSubscription(["t"]), "b": MemberSubscription(["t"])}, {"t": 4})
+    first.on_assignment(assigned["a"], 1)
+    second.on_assignment(assigned["b"], 1)
     again = first.assign(
         {"z": MemberSubscription(["t"], second.user_data(["t"])), "y": MemberSubscription(["t"], first.user_data("t"))},
         {"t": 4},
     )
-    assert set(again["z"].partitions) == set(dealt["b"].partitions)
+    assert set(again["z"].partitions) == set(assigned["b"].partitions)
 
 
 def test_cooperative_user_data_is_the_generation() -> None:
@@ -56,13 +56,13 @@ def test_cooperative_user_data_is_the_generation() -> None:
 def test_cooperative_assigns_a_moving_partition_only_after_its_revocation() -> None:
     assignor = CooperativeStickyAssignor()
     owner = MemberSubscription(["t"], None, [T0, T1], None, 3)
-    dealt = assignor.assign({"a": owner, "b": MemberSubscription(["t"])}, {"t": 2})
-    assert (list(dealt["a"].partitions), list(dealt["b"].partitions)) == ([T0], [])
-    dealt = assignor.assign({"a": owner._replace(owned_partitions=[T0]), "b": MemberSubscription(["t"])}, {"t": 2})
-    assert (list(dealt["a"].partitions), list(dealt["b"].partitions)) == ([T0], [T1])
+    assigned = assignor.assign({"a": owner, "b": MemberSubscription(["t"])}, {"t": 2})
+    assert (list(assigned["a"].partitions), list(assigned["b"].partitions)) == ([T0], [])
+    assigned = assignor.assign({"a": owner._replace(owned_partitions=[T0]), "b": MemberSubscription(["t"])}, {"t": 2})
+    assert (list(assigned["a"].partitions), list(assigned["b"].partitions)) == ([T0], [T1])
 
 
 def test_cooperative_does_not_assign_a_partition_that_two_members_claim() -> None:
     claim = MemberSubscription(["t"], None, [T0], None, 3)
-    dealt = CooperativeStickyAssignor().assign({"a": claim, "b": claim}, {"t": 1})
-    assert not dealt["a"].partitions and not dealt["b"].partitions
+    assigned = CooperativeStickyAssignor().assign({"a": claim, "b": claim}, {"t": 1})
+    assert not assigned["a"].partitions and not assigned["b"].partitions

@@ -29,7 +29,7 @@ def test_ours_is_held_against_each_reader_with_its_aim() -> None:
     }
 
 
-def test_tuples_by_whatever_client_have_one_aim_and_the_transport_has_it_by_itself() -> None:
+def test_tuples_of_all_clients_have_one_goal_and_the_transport_has_its_own() -> None:
     """At least eight times the tuples, which was measured with both made before."""
     tuples = ["kafka-python tuples", "confluent-kafka tuples", "ready tuples"]
     found = ratios([row("triokafka", 4.0), row("ready", 5.0), *(row(reader, 0.5) for reader in tuples)])

@@ -95,7 +95,7 @@ async def test_partitions_on_a_failed_disk_say_so_and_the_others_serve() -> None
 
 
 async def test_a_broker_whose_last_disk_fails_stops_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    """Not before: with one that is left it goes on. After a repair, a start has what was there."""
+    """Not before: with one that is left it continues. After a repair, a start has the old data."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await make_topic(node)
@@ -123,7 +123,7 @@ async def test_a_broker_whose_last_disk_fails_stops_and_says_why(caplog: pytest.
 
 
 async def test_a_broker_starts_without_one_of_its_disks() -> None:
-    """What was there is not made anew elsewhere."""
+    """The logs of the missing disk are not created on the other one."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4)
@@ -178,7 +178,7 @@ async def test_a_full_disk_is_an_answer_and_no_more() -> None:
 
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_with_flush_messages_1_an_answer_means_that_the_records_are_on_disk(acks: int) -> None:
-    """Until then nobody reads them, and the broker does other things."""
+    """Until then they are not read, and the broker does other work."""
     world = DiskWorld()
     threads: set[int] = set()
     async with running_node(world=world) as node:

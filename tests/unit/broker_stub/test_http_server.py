@@ -1,4 +1,4 @@
-"""Claims about who may use the endpoints over HTTP: no web page, no rebound name, nobody without the token."""
+"""The endpoints over HTTP refuse web pages, rebound names, and requests without the token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that nobody asks anything costs next to nothing (clients-today pain 8)."""
+"""A broker without requests uses almost no processor time (clients-today pain 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about topics with many partitions: making and deleting their logs holds up nobody else."""
+"""Creating and deleting topics with many partitions does not delay other clients."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MANY = 30
 
 
 class HeldThreads(RealWorld):
-    """A world in memory; the threads that run a function of the name ``held`` begin when the test says so."""
+    """A world in memory; the threads that run a function of the name ``held`` begin when the test lets them."""
 
     def __init__(self, held: str = "") -> None:
         super().__init__()

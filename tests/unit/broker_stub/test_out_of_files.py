@@ -185,7 +185,7 @@ class HealedByTheStart(RealWorld):
 
 
 async def test_logs_that_could_not_be_opened_at_the_start_are_left_alone_until_the_next() -> None:
-    """That their partitions are led again does not make them anew."""
+    """A new leader of their partitions does not create them again."""
     world = HealedByTheStart()
     async with running_node(world=world) as node:
         await node.create("t", 10)

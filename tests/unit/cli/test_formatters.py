@@ -134,3 +134,4 @@ def test_wrong_formatters_and_properties_are_refused(name: str, properties: dict
 def test_deserializers_by_class_and_by_function() -> None:
     assert printed(value_deserializer="triokafka.client.serializers:StringDeserializer") == b"v\n"
     assert printed(value_deserializer="builtins:len") == b"1\n"
+    assert printed(value_deserializer="builtins:bool") == b"true\n", "as in JSON"

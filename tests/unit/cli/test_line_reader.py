@@ -42,7 +42,7 @@ def test_key_ends_at_the_first_separator(key: bytes, value: bytes) -> None:
     assert reader(key + b"::" + value, 1) == Item(key, value)
 
 
-def test_text_that_stands_for_null_may_be_empty() -> None:
+def test_text_that_means_null_may_be_empty() -> None:
     reader = nulling_reader(LineReader({"parse.key": "true", "parse.headers": "true"}), "")
     assert reader(b"a:,b:1\t\t", 1) == Item(None, None, (("a", None), ("b", b"1")))
     assert nulling_reader(LineReader({}), "NULL")(b"NULL", 1) == Item(None, None)

@@ -126,7 +126,7 @@ def test_markers_of_transactions_are_named(directory: Path, dump: Dump) -> None:
     assert any(line.endswith("endTxnMarker: ABORT coordinatorEpoch: 5") for line in dump.out)
 
 
-def test_directory_stands_for_all_files_of_the_log(directory: Path, dump: Dump) -> None:
+def test_directory_means_all_files_of_the_log(directory: Path, dump: Dump) -> None:
     (directory / "notes.txt").write_text("not of a log")
     assert dump(directory) == 0
     kinds = {line.rpartition("/")[2].partition(".")[2] for line in dump.out if line.startswith("Dumping")}
@@ -357,7 +357,7 @@ def test_offset_gaps_are_reported_and_are_no_failure(tmp_path: Path, dump: Dump)
 
 @pytest.mark.parametrize("options", [(), ("--deep-iteration",)])
 def test_offsets_that_go_back_are_wrong(tmp_path: Path, dump: Dump, options: tuple[str, ...]) -> None:
-    """No checksum covers them, and nobody writes that."""
+    """No checksum covers them, and no writer produces that."""
     path = tmp_path / f"{BASE}.log"
     batches = [encode_batch([(NOW, b"k", b"v", ())], base_offset=offset) for offset in (0, 999, 2)]
     path.write_bytes(b"".join(batches))

@@ -113,11 +113,20 @@ def test_formats_decode_and_encode(name: str, data: bytes, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data"), [("pack:>q", b"abc"), ("pack:>b$", b"ab"), ("hex", b"xyz"), ("base64", b"?")]
+    ("name", "data"),
+    [
+        ("pack:>q", b"abc"),
+        ("pack:>b$", b"ab"),
+        ("hex", b"xyz"),
+        ("base64", b"?"),
+        ("org.apache.kafka.common.serialization.DoubleDeserializer", b"abc"),
+    ],
 )
 def test_unreadable_bytes_are_errors(name: str, data: bytes) -> None:
     convert = (
-        decoder("-x", name, NONE) if name.startswith("pack") else encoder("-x", name, NONE, topic="t", is_key=True)
+        decoder("-x", name, NONE)
+        if name.startswith(("pack", "org"))
+        else encoder("-x", name, NONE, topic="t", is_key=True)
     )
     assert convert is not None
     with pytest.raises(ValueError):

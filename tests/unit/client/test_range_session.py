@@ -102,7 +102,7 @@ async def test_empty_answers_end_nothing_however_far_the_log_goes() -> None:
 
 @simulated
 async def test_an_answer_that_ends_within_a_batch_ends_no_range() -> None:
-    """Its records are asked for again."""
+    """Its records are fetched again."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 5))
 

@@ -102,7 +102,7 @@ async def test_records_that_were_read_and_cut_off_are_a_loss_and_none_of_others_
 
 @simulated
 async def test_data_prefetched_from_a_former_leader_is_fetched_again() -> None:
-    """It may be cut off, though everything that was handed out is there."""
+    """It may be truncated, although all returned records are there."""
     cluster, _, options = await started(2)
     async with RangeReader({T0: (0, 100)}, **LITTLE, **options) as reader:
         assert await read(reader, 20) == values(b"old", 0, 20)
@@ -138,7 +138,7 @@ async def test_a_leader_that_does_not_have_the_epoch_has_other_records(answer: t
 
 @simulated
 async def test_brokers_that_know_no_epochs_are_read_as_they_are() -> None:
-    """Before Kafka 2.1 nobody could tell."""
+    """Before Kafka 2.1 this is unknown."""
     cluster, brokers, options = await started(2)
     for broker in brokers:
         del broker.api_versions[23]
@@ -149,7 +149,7 @@ async def test_brokers_that_know_no_epochs_are_read_as_they_are() -> None:
 
 
 @simulated
-async def test_a_leader_that_does_not_answer_at_once_is_asked_again() -> None:
+async def test_a_request_to_a_leader_that_does_not_answer_at_once_is_repeated() -> None:
     cluster, (_, second), options = await started(2)
     second.script(OffsetForLeaderEpochRequest, CLOSE, CLOSE)
     async with RangeReader({T0: (0, 100)}, **LITTLE, **options) as reader:
@@ -224,7 +224,7 @@ async def test_an_open_session_notices_it_too_and_requests_nothing_before_it_is_
 @pytest.mark.parametrize("answers", [1, 2])
 @simulated
 async def test_one_broker_that_is_behind_is_not_believed(answers: int) -> None:
-    """It tells of the topic before the one that was planned with; two answers that say so are believed."""
+    """It describes the topic before the planned one; two equal answers are accepted."""
     _, (broker,), options = await started()
 
     def behind(request: MetadataRequest) -> MetadataResponse:
@@ -266,7 +266,7 @@ async def test_news_of_a_leader_say_nothing_of_the_topic() -> None:
 
 
 @simulated
-async def test_a_broker_that_is_asked_by_name_is_not_believed_before_its_ids_were_looked_at_again() -> None:
+async def test_answers_by_name_are_not_used_before_the_topic_ids_were_checked_again() -> None:
     """Before Fetch 13 (Kafka 3.1) an open session gives what the topic of that name has now: here all of the range
     comes before any metadata. The reader does not end as if it were what was wanted."""
     cluster, (broker,), options = await started()
@@ -293,7 +293,7 @@ async def test_a_broker_that_is_asked_by_name_is_not_believed_before_its_ids_wer
 
 @simulated
 async def test_a_reader_that_cannot_learn_which_topic_it_has_read_ends_with_its_time() -> None:
-    """The topic is another one, and gone before a second answer says so."""
+    """The topic is another one, and deleted before a second answer confirms it."""
     cluster, (broker,), options = await started()
     broker.api_versions[1] = (4, 12)
     async with RangeSession(**options, default_api_timeout_ms=20_000) as session:
@@ -332,7 +332,7 @@ async def test_ids_are_checked_again_only_where_it_says_something(fetch: int, ha
 
 @simulated
 async def test_brokers_that_give_no_ids_are_read_as_they_are() -> None:
-    """Before Kafka 2.8; also when a reader is told an id that they gave before they were downgraded."""
+    """Before Kafka 2.8; also when a reader gets an id from before their downgrade."""
     cluster, _, options = await started()
     cluster.topic_ids.clear()
     async with RangeReader({T0: (0, 100)}, topic_ids={"t": OLD}, **options) as reader:

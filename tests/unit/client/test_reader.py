@@ -132,7 +132,7 @@ async def test_a_deleted_start_is_an_error_that_names_it() -> None:
 
 
 @simulated
-async def test_an_end_that_never_comes_is_an_error_that_says_where_it_stands() -> None:
+async def test_an_end_that_is_never_reached_is_an_error_with_the_position() -> None:
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     reader = RangeReader({T0: (0, 9)}, default_api_timeout_ms=4_000, **options)
@@ -296,7 +296,7 @@ async def test_bounds_are_ends_times_or_offsets() -> None:
 
 @simulated
 async def test_bounds_are_of_the_topic_that_there_was_before_they_were_requested() -> None:
-    """KIP-516: a topic made anew between the look at the topic and its offsets, too, is another one."""
+    """KIP-516: a topic recreated between the requests for its metadata and its offsets is another one, too."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     before = cluster.topic_ids["t"]

@@ -306,7 +306,7 @@ def test_group_recovers_from_a_failed_append_at_any_step(kind: type[Story], stru
 
 @pytest.mark.parametrize(("kind", "struck"), PLACES)
 def test_group_recovers_from_a_late_commit_at_any_step(kind: type[Story], struck: int) -> None:
-    """The high watermark stands still until the waiting requests time out."""
+    """The high watermark does not advance until the waiting requests time out."""
 
     def strike(rig: Rig, step: int) -> None:
         rig.log.commits_at_once = step != struck

@@ -673,7 +673,7 @@ def test_the_first_message_of_another_schema_is_not_read_as_the_one_that_is_mean
     assert len(stub.asked) == asked + 1
 
 
-def test_a_message_that_only_an_unknown_schema_could_tell_is_poison(stub: StubRegistry, clock: Clock) -> None:
+def test_a_message_with_an_unknown_schema_cannot_be_decoded(stub: StubRegistry, clock: Clock) -> None:
     """The registry is asked for another place of the file alone, and once for all values of a batch."""
     text = base64.b64encode(proto("default").SerializeToString()).decode()
     number = stub.register("orders-value", "syntax…", "PROTOBUF", serialized=text)
@@ -726,7 +726,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_a_registry_is_asked_again_when_it_stumbles_with_growing_pauses(stub: StubRegistry, clock: Clock) -> None:
+def test_requests_to_a_failing_registry_are_repeated_with_growing_pauses(stub: StubRegistry, clock: Clock) -> None:
     stub.register("s", '"int"')
     stub.failures = [503, 500, 429]
     assert SchemaRegistry(stub.url, world=clock).by_id(1).text == '"int"'

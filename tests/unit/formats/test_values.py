@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.schema_registry import StubRegistry, schema_registry
 from triokafka.formats import DecodeError, SchemaRegistry
-from triokafka.formats.registry import UnknownSchemaError
+from triokafka.formats.registry import UnknownSchemaError, UnknownSubjectError
 from triokafka.formats.values import ValueDecoder, ValueEncoder
 
 ORDER = {
@@ -54,6 +54,26 @@ def test_missing_fields_have_their_defaults_and_unions_may_be_named(stub: StubRe
     decoder, encoder = ValueDecoder(registry), ValueEncoder(registry, "t-value")
     assert decoder.decode(encoded(encoder, given)) == {**VALUE, "note": None, "raw": "\xff"}
     assert decoder.decode(encoded(encoder, {**VALUE, "note": {"string": "y"}}))["note"] == "y"
+
+
+def test_defaults_of_logical_types_are_stored_values(stub: StubRegistry) -> None:
+    """A default of bytes has a character per byte, also for a decimal."""
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+    fields = [{"name": "id", "type": "long"}, {"name": "price", "type": price, "default": "\x04\xd2"}]
+    stub.register("t-value", json.dumps({"type": "record", "name": "Order", "fields": fields}))
+    registry = SchemaRegistry(stub.url)
+    encoder, decoder = ValueEncoder(registry, "t-value"), ValueDecoder(registry)
+    assert decoder.decode(encoded(encoder, {"id": 1})) == {"id": 1, "price": "12.34"}
+    assert decoder.decode(encoded(encoder, {"id": 1, "price": "5.60"})) == {"id": 1, "price": "5.60"}
+
+
+def test_subject_without_a_schema_and_deep_json_are_sentences(stub: StubRegistry) -> None:
+    registry = SchemaRegistry(stub.url)
+    with pytest.raises(UnknownSubjectError, match="subject t-value has no schema") as raised:
+        encoded(ValueEncoder(registry, "t-value"), {})
+    assert "Register a schema" in raised.value.advice
+    with pytest.raises(ValueError, match="nested too deeply"):
+        ValueEncoder(registry, "t-value", schema='"string"').encode(b"[" * 100_000)
 
 
 @pytest.mark.parametrize(

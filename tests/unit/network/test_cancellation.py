@@ -1,4 +1,4 @@
-"""Whoever stops waiting, at whatever checkpoint, disturbs nobody else and leaves nothing behind."""
+"""A cancelled wait, at any checkpoint, does not affect other waits and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_call_cancelled_at_any_checkpoint_disturbs_neither_its_neighbour_n
 
 @simulated
 async def test_leaving_cancelled_at_any_checkpoint_ends_every_task_and_wakes_every_waiter() -> None:
-    """However the block is left, nobody is left waiting in it."""
+    """However the block is left, no call still waits."""
     simulation = current_simulation()
     cluster = ScriptedCluster(orders=1)
     await cluster.start(simulation.nursery, simulation.host("broker").world)

@@ -65,7 +65,7 @@ class NamedWorld(RealWorld):
 
 
 class Watcher(Hooks):
-    """Notes what it is told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -281,7 +281,7 @@ async def test_failed_connection_has_the_metadata_refreshed() -> None:
 
 @simulated
 async def test_connection_that_ends_again_and_again_is_not_taken_for_one_that_fails() -> None:
-    """Back-off starts anew after each connection that was ready"""
+    """Back-off starts over after each connection that was ready"""
     async with client_of(reconnect_backoff_ms=100, reconnect_backoff_max_ms=10_000) as (cluster, client):
         for _ in range(10):
             await client.send(-1, ASK)
@@ -384,7 +384,7 @@ async def test_hooks_receive_connections_that_the_client_closes() -> None:
 
 @simulated
 async def test_failure_of_a_background_task_is_raised_by_the_next_call_and_logged_once() -> None:
-    """Whatever goes wrong there: nobody waits for an answer that cannot come."""
+    """Whatever fails there: no call waits for an answer that cannot come."""
     watcher = Watcher()
     handle = Connection._handle
     broken = False

@@ -23,7 +23,7 @@ def ignore(response: object, error: object) -> None:
 
 
 class Gate:
-    """Answers of a broker that come when the test says so."""
+    """Answers of a broker that come when the test lets them."""
 
     def __init__(self, broker: ScriptedBroker, count: int) -> None:
         self._events = [trio.Event() for _ in range(count)]
@@ -42,7 +42,7 @@ class Gate:
 
 @simulated
 async def test_waiters_for_a_slot_go_first_come_first_served() -> None:
-    """Also a newcomer, who finds a slot free that somebody else waits for, goes behind."""
+    """A new request that finds a free slot for which another one waits comes after that."""
     async with connected(max_in_flight=1) as (broker, connection):
         gate = Gate(broker, 5)
         order: list[int] = []
@@ -214,7 +214,7 @@ async def test_bytes_that_the_socket_refuses_follow_in_order(room: int) -> None:
 
 @simulated
 async def test_peer_that_does_not_read_gets_no_further_requests() -> None:
-    """Until the last one is written; then the owner is told."""
+    """Until the last one is written; then the owner is notified."""
     told: list[str] = []
     async with connected(max_in_flight=5, on_room=lambda: told.append("room")) as (broker, connection):
         stuck = Stuck(connection, 10)
@@ -337,7 +337,7 @@ async def test_held_requests_fail_when_the_connection_ends() -> None:
 
 @simulated
 async def test_callback_after_responses_runs_once_for_responses_received_together() -> None:
-    """Before others have their turn, and before the owner hears of room, so that there may be none any more."""
+    """Before other tasks run, and before the owner is notified of room, so that there may be none any more."""
     told: list[str] = []
     async with connected(max_in_flight=2, on_room=lambda: told.append("room")) as (broker, connection):
         await connection.call(ASK, 9)

@@ -179,7 +179,7 @@ async def test_broker_that_answers_after_20_seconds_gets_more_patience_and_answe
 
 
 @simulated
-async def test_broker_that_stands_still_altogether_keeps_its_connection() -> None:
+async def test_broker_that_is_suspended_keeps_its_connection() -> None:
     async with client_of() as (_, client):
         await client.send(-1, ASK)
         simulation = current_simulation()

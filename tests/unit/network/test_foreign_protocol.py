@@ -1,4 +1,4 @@
-"""What answers where no Kafka listener is, and the message that says so."""
+"""Peers that are not Kafka listeners, and the messages about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large responses: a thread decodes them, the event loop goes on, and the order of the responses stays."""
+"""Large responses: a thread decodes them, the event loop continues, and the order of the responses stays."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_answer_without_brokers_counts_as_failed() -> None:
     assert metadata.cluster.nodes
 
 
-def test_snapshot_tells_all_partitions_from_those_with_a_leader() -> None:
+def test_snapshot_distinguishes_all_partitions_from_those_with_a_leader() -> None:
     metadata = holder()
     metadata.update(answer(1, -1, 2), None, 0.0)
     topic = metadata.topics["t"]

@@ -165,7 +165,7 @@ async def test_listeners_receive_a_snapshot_before_waiters() -> None:
 
 
 @simulated
-async def test_metadata_request_that_is_lost_with_its_connection_is_made_again() -> None:
+async def test_metadata_request_that_is_lost_with_its_connection_is_sent_again() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         broker.script(MetadataRequest, CLOSE, CLOSE)
@@ -214,7 +214,7 @@ async def test_topic_that_is_being_asked_for_is_not_asked_for_twice() -> None:
 
 
 @simulated
-async def test_metadata_goes_before_data_and_does_not_hold_it_up_once_it_is_requested() -> None:
+async def test_metadata_is_requested_before_data_and_does_not_delay_it() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.metadata_for(["orders"])
@@ -235,7 +235,7 @@ async def test_metadata_goes_before_data_and_does_not_hold_it_up_once_it_is_requ
 
 
 @simulated
-async def test_leaderless_partitions_do_not_make_a_storm() -> None:
+async def test_leaderless_partitions_cause_no_flood_of_requests() -> None:
     """It is asked for a leader until there is one, with a growing back-off"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]

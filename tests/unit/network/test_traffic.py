@@ -5,7 +5,7 @@ from __future__ import annotations
 from triokafka.network.traffic import Traffic
 
 
-def drained_at(*, every: float, until: float, closed_at: float | None = None) -> list[float]:
+def drained_at(*, every: float, until: float, closed_at: float | None = None, has_readers: bool = True) -> list[float]:
     """Send a request ``every`` so many seconds; return when the metrics received the values."""
     traffic, drained, now = Traffic(), [], 0.0
     node = traffic.node(1, "")
@@ -15,7 +15,7 @@ def drained_at(*, every: float, until: float, closed_at: float | None = None) ->
         node.sizes.clear()
         traffic.closed.clear()
 
-    traffic.drain_to(drain, quiet_seconds=5.0)
+    traffic.drain_to(drain, quiet_seconds=5.0, has_readers=has_readers)
     while now < until:
         now += every
         if closed_at is not None and now >= closed_at:
@@ -33,5 +33,9 @@ def test_quiet_client_costs_a_fifth_of_that() -> None:
     assert drained_at(every=0.5, until=11.0) == [5.5, 10.5]
 
 
-def test_quiet_client_tells_of_a_connection_that_ended_within_a_second() -> None:
+def test_quiet_client_reports_an_ended_connection_within_a_second() -> None:
     assert drained_at(every=0.5, until=5.0, closed_at=2.0) == [2.5]
+
+
+def test_ended_connection_of_a_client_without_readers_waits_as_requests_do() -> None:
+    assert drained_at(every=0.5, until=6.0, closed_at=2.0, has_readers=False) == [5.5]

@@ -78,7 +78,7 @@ def test_records_are_let_go_when_the_request_is_done(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_whatever_is_not_alike_is_left_to_the_codec(version: int) -> None:
+def test_whatever_differs_is_left_to_the_codec(version: int) -> None:
     repeated = _learned(_frame(_request(version=version), version))
     others = [
         _frame(_request(version=version, partition=301), version),

@@ -79,7 +79,7 @@ def test_time_that_arrow_has_no_microseconds_for_is_the_greatest_or_least_there_
         assert column.cast(pa.int64()).to_pylist() == [found]
 
 
-def test_the_first_time_that_stands_for_one_beyond_is_found(stack: Stack) -> None:
+def test_the_first_clamped_time_is_found(stack: Stack) -> None:
     least, greatest = -(2**63), 2**63 - 1
     for times, row in (
         ([], -1),

@@ -17,7 +17,7 @@ SUITES = {
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """Suite, case, and what stands beside it."""
+    """Suite, case, and the text beside it."""
     found = []
     suite = ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""The top-level module that Spark imports by itself."""
+"""The top-level module that Spark imports."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import sys
 
 
 def test_the_process_that_requests_offsets_imports_nothing_that_only_tasks_need() -> None:
-    """It is started anew for every streaming query, which waits for it."""
+    """It is started for every streaming query, which waits for it."""
     code = "import sys, triokafka, triokafka.spark.reading.topic_stream_reader, triokafka.spark.reading.topic_reader; "
     code += "triokafka.AdminClient; print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

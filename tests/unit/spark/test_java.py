@@ -1,4 +1,4 @@
-"""Which Java Spark runs on, and what is said when there is none."""
+"""Which Java Spark runs on, and the message when there is none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def make_java(home: Path, banner: str = MODERN) -> Path:
-    """A ``java`` that only tells its version."""
+    """A ``java`` that only prints its version."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(f"#!/bin/sh\necho '{banner}' >&2\n")
@@ -51,7 +51,7 @@ def test_java_on_the_path_is_found_behind_its_links(monkeypatch: pytest.MonkeyPa
     assert find_java() == Java(str(tmp_path / "jdk-21"), 21, "the path")
 
 
-def test_a_java_behind_a_version_managers_script_tells_its_home(
+def test_the_home_of_a_java_behind_a_version_managers_script_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As asdf and jenv have it: a script in a directory ``shims``, around which Spark would find no ``bin/java``."""
@@ -91,8 +91,8 @@ def test_java_error_names_unusable_installations_and_why(monkeypatch: pytest.Mon
     assert f"{old} is Java 8" in str(missing.value)
 
 
-def test_a_java_that_cannot_start_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its last lines say why, and are what a user has to mend."""
+def test_the_output_of_a_java_that_cannot_start_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its last lines have the reason, which the user must see."""
     broken = make_java(tmp_path / "broken")
     lines = ("first", "second", "libjli.so:", "no such file")
     broken.write_text("\n".join(["#!/bin/sh", *(f"echo {line} >&2" for line in lines), "exit 127"]))
@@ -124,10 +124,10 @@ def test_options_that_every_java_obeys_are_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhush")
     with pytest.raises(JavaMissingError) as missing:
         find_java()
-    said = (
-        "does not start, and says: Unrecognized option (it takes options from JAVA_TOOL_OPTIONS: mend or unset that)."
+    assert str(missing.value).endswith(
+        "does not start, and says: Unrecognized option"
+        " (it takes options from JAVA_TOOL_OPTIONS: correct or unset them)."
     )
-    assert str(missing.value).endswith(said)
 
 
 def test_file_that_is_not_executable_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -402,7 +402,7 @@ async def test_the_clock_of_one_broker_is_everybodys() -> None:
             assert cluster.members("g") == []
 
 
-async def test_every_broker_tells_the_same_of_the_cluster() -> None:
+async def test_every_broker_describes_the_cluster_in_the_same_way() -> None:
     async with running_cluster(nodes=3) as cluster:
         assert [broker.node_id for broker in cluster.brokers] == [1, 2, 3]
         for broker in cluster.brokers:
@@ -516,7 +516,7 @@ async def test_a_group_and_its_positions_survive_a_coordinator_that_moves() -> N
             assert committed is not None and committed.offset == 1
 
 
-async def test_a_topic_that_is_made_again_after_its_leader_moved_is_empty() -> None:
+async def test_a_topic_that_is_recreated_after_its_leader_moved_is_empty() -> None:
     async with running_cluster(nodes=3) as cluster:
         for replicas in (1, 3):
             await cluster.create_topic("t", partitions=1, replication_factor=replicas)

@@ -106,11 +106,13 @@ async def _codes(transaction: AddPartitionsToTxnTransaction, context: RequestCon
     partitions = await _partitions(transaction.topics)
     if is_client and context.denied(WRITE, TRANSACTIONAL_ID, transaction.transactional_id):
         return dict.fromkeys(partitions, denial(TRANSACTIONAL_ID).code)
-    refused = {
-        key: code async for key in in_portions(partitions) if (code := _refusal(key, context, is_client=is_client))
-    }
-    if refused:
-        return {key: refused.get(key, OperationNotAttemptedError.code) for key in partitions}
+    codes: dict[TopicPartition, int] = {}
+    async for key in in_portions(partitions):
+        codes[key] = _refusal(key, context, is_client=is_client)
+    if any(codes.values()):
+        async for key in in_portions(partitions):
+            codes[key] = codes[key] or OperationNotAttemptedError.code
+        return codes
     producer_id, epoch = transaction.producer_id, transaction.producer_epoch
     try:
         if transaction.verify_only:

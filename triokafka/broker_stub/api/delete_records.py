@@ -70,6 +70,7 @@ async def delete_records(request: DeleteRecordsRequest, context: RequestContext)
                     error_code=outcome.error_code,
                 )
             )
+            await budget.spend()
     return response
 
 

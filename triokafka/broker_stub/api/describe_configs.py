@@ -37,6 +37,9 @@ from triokafka.protocol.api.describe_configs import (
 from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.security.acl import AclOperation
 
+MAX_BYTES: Final = 64 << 20
+"""The size of a response above which no further resource is described. Ten thousand topics take most of it."""
+_KEY_BYTES: Final = 16
 _WORK: Final = 2  # a resource has dozens of keys
 
 
@@ -82,25 +85,30 @@ def describe_resources(
     all mentions of a broker: a small request must not take gigabytes.
     """
     entries_of = _Entries(image, config)
-    common: dict[int, DescribeConfigsResourceResult] = {}  # by the entry's id()
+    common: dict[int, tuple[DescribeConfigsResourceResult, int]] = {}  # by the entry's id()
+    size = 0
     for resource in request.resources:
         failure = (denied or {}).get((resource.resource_type, resource.resource_name)) or ItemError()
         entries: list[ConfigEntry] = []
         try:
             if not failure:
+                if size > MAX_BYTES:
+                    raise errors.PolicyViolationError("The response would be too large; describe fewer at once.")
                 entries = entries_of.resource(resource)
         except errors.BrokerResponseError as error:
             failure = ItemError.of(error)
-        wanted = resource.configuration_keys
+        wanted = frozenset(resource.configuration_keys or ())
         shown = []
         for entry in entries:
             if not wanted or entry.name in wanted:
-                result = common.get(id(entry))
-                if result is None:
+                known = common.get(id(entry))
+                if known is None:
                     result = _shown(entry, request)
+                    known = result, _size(result)
                     if entries_of.is_shared(entry):
-                        common[id(entry)] = result
-                shown.append(result)
+                        common[id(entry)] = known
+                shown.append(known[0])
+                size += known[1]
         yield DescribeConfigsResult(
             error_code=failure.code,
             error_message=failure.message or "",
@@ -108,6 +116,13 @@ def describe_resources(
             resource_name=resource.resource_name,
             configs=shown,
         )
+
+
+def _size(result: DescribeConfigsResourceResult) -> int:
+    """Estimate the bytes of one key in a response."""
+    texts = (result.name, result.value, result.documentation)
+    synonyms = sum(_KEY_BYTES + len(one.name) + len(one.value or "") for one in result.synonyms)
+    return _KEY_BYTES + sum(len(text or "") for text in texts) + synonyms
 
 
 class _Entries:

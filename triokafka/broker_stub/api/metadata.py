@@ -22,7 +22,7 @@ from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, Parti
 from triokafka.broker_stub.metadata.topic_names import is_internal
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
-from triokafka.broker_stub.work_budget import WorkBudget
+from triokafka.broker_stub.work_budget import WorkBudget, in_portions
 from triokafka.protocol.api.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -128,7 +128,7 @@ async def _create_missing(request: MetadataRequest, image: MetadataImage, contex
         return set()
     missing = [
         name
-        for name in _asked(request)
+        async for name in in_portions(_asked(request))
         if name not in image.topics and not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name, audit=False)
     ]
     if not missing:

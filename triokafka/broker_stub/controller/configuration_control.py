@@ -77,6 +77,8 @@ _POOLS: Final = frozenset(
 """Sizes of thread pools among the broker configurations."""
 
 
+_SUGGESTIONS: Final = 100
+"""The most items of a request whose errors suggest known keys for unknown ones."""
 _BROKER_WORK: Final = BUDGET // 5
 """The work of validating a broker's configuration, as items of a `WorkBudget`."""
 
@@ -105,22 +107,25 @@ class ConfigurationControl:
 
     # Validating
 
-    def validate_topic(self, configs: Mapping[str, str]) -> None:
-        """Check a topic's whole configuration. Raises `InvalidConfigurationError`."""
-        LogConfig.from_properties(configs, base=self.config.topic_defaults)
+    def validate_topic(self, configs: Mapping[str, str], *, among: int = 1) -> None:
+        """Check a topic's whole configuration. Raises `InvalidConfigurationError`.
 
-    def _validate(self, image: MetadataImage, resource: _Resource, configs: Mapping[str, str]) -> None:
+        ``among`` is the number of items of the request. In a large one, errors about unknown keys suggest no others.
+        """
+        LogConfig.from_properties(configs, base=self.config.topic_defaults, suggests=among <= _SUGGESTIONS)
+
+    def _validate(self, image: MetadataImage, resource: _Resource, configs: Mapping[str, str], among: int) -> None:
         name = resource.resource_name
         match resource.resource_type:
             case ConfigResourceType.TOPIC:
                 if not name:
                     raise errors.InvalidRequestError("Default topic resources are not allowed.")
                 topic_names.validate(name)
-                self.validate_topic(configs)
+                self.validate_topic(configs, among=among)
                 if name not in image.topics:
                     raise errors.UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
             case ConfigResourceType.BROKER:
-                self._validate_broker(image, configs, cluster_wide=not name)
+                self._validate_broker(image, configs, cluster_wide=not name, among=among)
             case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS as kind:
                 if not name and kind is ConfigResourceType.GROUP:
                     raise errors.InvalidRequestError("Default group resources are not allowed.")
@@ -130,7 +135,9 @@ class ConfigurationControl:
             case other:
                 raise not_configurable(other)
 
-    def _validate_broker(self, image: MetadataImage, configs: Mapping[str, str], *, cluster_wide: bool) -> None:
+    def _validate_broker(
+        self, image: MetadataImage, configs: Mapping[str, str], *, cluster_wide: bool, among: int
+    ) -> None:
         if _CORDONED in configs and not features.cordons_directories(image):
             raise errors.InvalidConfigurationError(
                 f"The {_CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
@@ -154,7 +161,9 @@ class ConfigurationControl:
             if is_dynamic_store(name):
                 continue  # the broker itself has checked that it can use the stores
             if name not in DEFINITIONS and name not in _THROTTLES and not is_unused(name):
-                raise errors.InvalidRequestError(str(unknown_option(name, DEFINITIONS)))
+                raise errors.InvalidRequestError(
+                    str(unknown_option(name, DEFINITIONS if among <= _SUGGESTIONS else ()))
+                )
             if cluster_wide and name in DEFINITIONS and DEFINITIONS[name].update_mode is UpdateMode.PER_BROKER:
                 raise errors.InvalidRequestError(f"{name} can be set for a single broker only, name its id")
         try:
@@ -192,7 +201,7 @@ class ConfigurationControl:
             if missing:
                 raise errors.InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
             wanted = {config.name: config.value or "" for config in resource.configs}
-            self._validate(image, resource, wanted)
+            self._validate(image, resource, wanted, len(request.resources))
             _check_min_insync_replicas(image, resource, wanted, touched=())
             self.policies.check_configs(ConfigChange(resource.resource_type, resource.resource_name, wanted))
             return _changes(image, resource, wanted)
@@ -219,7 +228,7 @@ class ConfigurationControl:
             wanted = dict(image.configs.get(key, {}))
             touched = [config.name for config in resource.configs]
             _apply_operations(resource.resource_type, wanted, resource.configs)
-            self._validate(image, resource, wanted)
+            self._validate(image, resource, wanted, len(request.resources))
             _check_min_insync_replicas(image, resource, wanted, touched)
             set_now = {name: wanted[name] for name in touched if name in wanted}
             self.policies.check_configs(ConfigChange(*key, set_now))

@@ -122,7 +122,7 @@ class ReplicationControl:
                     raise errors.InvalidRequestError("Duplicate topic name.")
                 self._check_name(image, topic.name, claimed)
                 made, result = yield from self._create_topic(
-                    image, topic, None if topic.name in hidden_configs else shown
+                    image, topic, None if topic.name in hidden_configs else shown, len(request.topics)
                 )
                 charge(sum(isinstance(record, PartitionRecord) for record in made))
             except errors.BrokerResponseError as error:
@@ -176,7 +176,7 @@ class ReplicationControl:
                 )
 
     def _create_topic(
-        self, image: MetadataImage, topic: CreatableTopic, shown: _TopicEntries | None
+        self, image: MetadataImage, topic: CreatableTopic, shown: _TopicEntries | None, among: int
     ) -> Generator[int, None, tuple[list[Struct], CreatableTopicResult]]:
         """Return the records and the result of one topic; ``shown`` returns its configuration entries, None hides
         them.
@@ -190,7 +190,7 @@ class ReplicationControl:
         configs = {config.name: config.value or "" for config in topic.configs}
         if len(configs) < len(topic.configs):
             raise errors.InvalidRequestError("Error due to duplicate config keys")
-        self._configuration.validate_topic(configs)
+        self._configuration.validate_topic(configs, among=among)
         yield len(configs) + sum(map(len, configs.values())) // BYTES_PER_ITEM
         if topic.assignments:
             assignments = manual_assignments(image, topic)

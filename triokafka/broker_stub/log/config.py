@@ -72,14 +72,18 @@ class LogConfig(NamedTuple):
         return self.message_timestamp_type == "LogAppendTime"
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str | None], *, base: LogConfig | None = None) -> LogConfig:
+    def from_properties(
+        cls, properties: Mapping[str, str | None], *, base: LogConfig | None = None, suggests: bool = True
+    ) -> LogConfig:
         """``base`` (Kafka's defaults when None) with the topic configuration ``properties`` on top.
+
+        ``suggests``: an error about an unknown key has the nearest known one, which takes milliseconds to find.
 
         Raises:
             InvalidConfigurationError: an unknown key (with the nearest known one), or a value out of its range.
         """
         known = cls() if base is None else base
-        return known.with_values(parse_topic_config(properties)) if properties else known
+        return known.with_values(parse_topic_config(properties, suggests=suggests)) if properties else known
 
     @classmethod
     def of_topic(cls, configs: Mapping[str, str | None], *, base: LogConfig) -> LogConfig:

@@ -289,23 +289,30 @@ DEFINITIONS: Final[Mapping[str, LogConfigDefinition]] = {
 }
 
 
-def parse_topic_config(properties: Mapping[str, str | None]) -> dict[str, Any]:
-    """Parsed values of a topic's configuration, by dotted name.
+def parse_topic_config(properties: Mapping[str, str | None], *, suggests: bool = True) -> dict[str, Any]:
+    """Parsed values of a topic's configuration, by dotted name. ``suggests`` as in `definition_of`.
 
     Raises:
         InvalidConfigurationError: an unknown key (with the nearest known one), a value out of its range, or values that
             contradict each other.
     """
-    values = {name: definition_of(name).parse(text) for name, text in properties.items()}
+    values = {name: definition_of(name, suggests=suggests).parse(text) for name, text in properties.items()}
     low, high = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", _MAX_LONG)
     if low > high:
         raise InvalidConfigurationError(f"min.compaction.lag.ms ({low}) is above max.compaction.lag.ms ({high})")
     return values
 
 
-def definition_of(name: str) -> LogConfigDefinition:
-    """The definition of a topic configuration key. Raises `InvalidConfigurationError` with the nearest known name."""
+def definition_of(name: str, *, suggests: bool = True) -> LogConfigDefinition:
+    """The definition of a topic configuration key.
+
+    Raises:
+        InvalidConfigurationError: the key is unknown. With ``suggests`` the error has the nearest known name, which
+            takes milliseconds to find.
+    """
     definition = DEFINITIONS.get(name)
+    if definition is None and not suggests:
+        raise InvalidConfigurationError(f"Unknown topic config name: {name}")
     if definition is None:
         from difflib import get_close_matches  # needed for errors only
 

@@ -34,7 +34,7 @@ def why_refused(pattern: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=8_192)  # those of a thousand subscriptions: fewer would be compiled anew for each request
 def _compiled(pattern: str) -> RegularExpression | None:
     try:
         return _compile(pattern)

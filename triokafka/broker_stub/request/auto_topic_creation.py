@@ -14,6 +14,7 @@ from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.image import TopicImage
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
+from triokafka.broker_stub.work_budget import in_portions
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.create_topics import CreatableTopic
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TIMEOUT_MS: Final = 30_000
+_NAMED: Final = 20  # topics in one log line
 
 
 class AutoTopicCreation:
@@ -55,14 +57,16 @@ class AutoTopicCreation:
         """Create topics. The log contains failures with reasons; the client only learns that a topic is unknown."""
         from triokafka.protocol.api.create_topics import CreateTopicsRequest
 
-        possible = [name for name in dict.fromkeys(names) if not self.name_error(name)]
-        if not possible:
+        topics = [self._describe(name) async for name in in_portions(dict.fromkeys(names)) if not self.name_error(name)]
+        if not topics:
             return
-        request = CreateTopicsRequest(topics=[self._describe(name) for name in possible], timeout_ms=_TIMEOUT_MS)
+        request = CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_MS)
         try:
             response = await self._gateway.create_topics(request, charge=charge)
         except errors.KafkaError as error:
-            logger.info("automatic creation of topics %s failed: %s", possible, error)
+            named = ", ".join(topic.name for topic in topics[:_NAMED])
+            more = f" and {len(topics) - _NAMED} others" if len(topics) > _NAMED else ""
+            logger.info("automatic creation of topics %s%s failed: %s", named, more, error)
             return
         for topic in response.topics:
             if topic.error_code not in (0, errors.TopicAlreadyExistsError.code):

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from triokafka.broker_stub.metadata.image import ConfigResource
 from triokafka.broker_stub.metadata.match_patterns import matches
 from triokafka.errors import (
     InvalidRecordError,
@@ -25,9 +26,12 @@ from triokafka.errors import (
 )
 from triokafka.metrics.otlp import Point
 from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.configuration import ConfigResourceType
 
 ALL_METRICS: Final = "*"
 DEFAULT_INTERVAL_MS: Final = 300_000
+MAX_SUBSCRIPTIONS: Final = 1_000
+"""The most subscriptions that apply; the others, by name, have no effect."""
 MAX_INSTANCES: Final = 16_384
 MAX_SERIES: Final = 2_000
 """Largest number of series of one client that are kept."""
@@ -123,6 +127,20 @@ class ClientTelemetry:
         self.unknown_subscriptions = 0
         self.bytes = 0
         self._software: OrderedDict[tuple[str, int], tuple[str, str]] = OrderedDict()
+        self._read_from: Mapping[ConfigResource, Mapping[str, str]] | None = None
+        self._subscriptions: Sequence[Mapping[str, str]] = ()
+
+    def subscriptions_in(self, configs: Mapping[ConfigResource, Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
+        """Return the configurations of the first `MAX_SUBSCRIPTIONS` subscriptions, in the order of their names.
+
+        Each request of a client compares the client with all of them.
+        """
+        if self._read_from is not configs:
+            names = sorted(name for kind, name in configs if kind == ConfigResourceType.CLIENT_METRICS)
+            kind = int(ConfigResourceType.CLIENT_METRICS)
+            self._subscriptions = [configs[kind, name] for name in names[:MAX_SUBSCRIPTIONS]]
+            self._read_from = configs
+        return self._subscriptions
 
     def note_software(self, peer: tuple[str, int], name: str, version: str) -> None:
         """Keep the software that a connection named in ApiVersions."""

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.telemetry.client_telemetry import ClientFacts
-from triokafka.protocol.configuration import ConfigResourceType
 
 ACCEPTED_CODECS: Final = (4, 3, 1, 2)
 """zstd, lz4, gzip, snappy, as Kafka orders them."""
 
 
-def subscriptions_in(image: MetadataImage) -> list[Mapping[str, str]]:
-    """Return the configuration of every subscription, in the order of their names."""
-    found = {
-        name: config for (kind, name), config in image.configs.items() if kind == ConfigResourceType.CLIENT_METRICS
-    }
-    return [found[name] for name in sorted(found)]
-
-
-def subscriptions(context: RequestContext) -> list[Mapping[str, str]]:
-    """Return the cluster's subscriptions."""
-    return subscriptions_in(context.metadata.image)
+def subscriptions(context: RequestContext) -> Sequence[Mapping[str, str]]:
+    """Return the cluster's subscriptions. See `ClientTelemetry.subscriptions_in`."""
+    return context.broker.telemetry.subscriptions_in(context.metadata.image.configs)
 
 
 def facts_of(instance_id: UUID, context: RequestContext) -> ClientFacts:

@@ -25,8 +25,9 @@ from triokafka.client.consumer.record_wait import ConsumerWakeup, RecordWait
 from triokafka.client.consumer.subscribed_topics import SubscribedTopics
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.topic_lists import TopicLists
-from triokafka.client.metrics.client_metrics import ClientMetrics
+from triokafka.client.metrics.client_metrics import ClientMetrics, quiet_seconds
 from triokafka.client.metrics.consumer_metrics import ConsumerMetrics
+from triokafka.client.metrics.on_demand import OnDemandMetrics
 from triokafka.client.metrics.telemetry import MetricsPusher
 from triokafka.errors import ClosedError, IllegalStateError, KafkaError
 from triokafka.network.background_tasks import BackgroundTasks
@@ -95,17 +96,13 @@ class Engine:
         )
         self.lookup_times = {"commit": 0.0, "committed": 0.0}
         """Seconds in the user's calls of these names."""
-        client_metrics = ClientMetrics("consumer", client_id, clock=world.now, traffic=traffic, **options.metrics())
-        self.metrics = ConsumerMetrics(
-            client_metrics,
-            self.network,
-            self.subscription,
-            self.fetcher,
-            position=self.collector.position,
-            membership=lambda: self.membership,
-            committed_only=options.isolation_level == "read_committed",
-            call_times=self.lookup_times,
+        self._traffic = traffic
+        self._client_id = client_id
+        self.metrics = OnDemandMetrics(
+            self._new_metrics, traffic, quiet_seconds=quiet_seconds(options.metrics_sample_window_ms / 1000)
         )
+        if options.metric_reporters:
+            self.metrics.built()  # they are told of every metric
         self._pusher: MetricsPusher | None = None
         if options.enable_metrics_push:
             resource = {"group_id": options.group_id or "", "group_instance_id": options.group_instance_id or ""}
@@ -137,6 +134,21 @@ class Engine:
         )
         self.user, self.interrupt = wait.user, wait.interrupt
         self.wait_for, self.wait_for_state = wait.wait_for, wait.wait_for_state
+
+    def _new_metrics(self) -> ConsumerMetrics:
+        options = self.options
+        return ConsumerMetrics(
+            ClientMetrics(
+                "consumer", self._client_id, clock=self.world.now, traffic=self._traffic, **options.metrics()
+            ),
+            self.network,
+            self.subscription,
+            self.fetcher,
+            position=self.collector.position,
+            membership=lambda: self.membership,
+            committed_only=options.isolation_level == "read_committed",
+            call_times=self.lookup_times,
+        )
 
     # ---------------------------------------------------------------- lifetime
 

@@ -109,6 +109,11 @@ class _NodeSensors(_TrafficSensors):
         self.latency = group.spread("request-latency")
 
 
+def quiet_seconds(window_seconds: float) -> float:
+    """Return how long the values of a quiet client may wait, with windows of this length."""
+    return min(_QUIET_SECONDS, window_seconds / _PORTIONS_OF_A_WINDOW)
+
+
 class ClientMetrics:
     """The metrics of one client.
 
@@ -154,7 +159,7 @@ class ClientMetrics:
         self._all = _TrafficSensors(group)
         self._nodes: dict[str, _NodeSensors] = {}
         self._parts: list[Callable[[dict[str, list[float]], dict[str, list[float]]], None]] = []
-        traffic.drain_to(self.drain, quiet_seconds=min(_QUIET_SECONDS, window_seconds / _PORTIONS_OF_A_WINDOW))
+        traffic.drain_to(self.drain, quiet_seconds=quiet_seconds(window_seconds))
 
     def watch(self, network: NetworkClient) -> None:
         """Show the connections of the client's network."""

@@ -98,6 +98,10 @@ class ConsumerMetrics:
         """Return the present value of every metric."""
         return self._client.values()
 
+    def drain(self) -> None:
+        """Take the collected values in."""
+        self._client.drain()
+
     def close(self) -> None:
         """Take the last values in, and close the reporters."""
         self._client.close()

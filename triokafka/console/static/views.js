@@ -157,11 +157,24 @@ function editConfig(type, name, one) {
 
 // ------------------------------------------------------------------------------------------------ messages
 
+const MOST_TAILED = 200;
+
 async function messages(name, path, query, head) {
   const given = Object.fromEntries(query);
   const list = h("div", {});
   const status = h("p", { class: "muted", role: "status" });
   let source = null;
+  let drawing = 0, pause = 0;
+  const fresh = []; // records of the live tail that are not drawn yet
+  // Adds rows, so that messages that are open stay open; waits long enough for the page to stay responsive.
+  const draw = () => {
+    const began = performance.now(), made = recordTable(fresh.splice(0).reverse());
+    const body = list.querySelector("tbody");
+    if (body) body.prepend(...made.querySelector("tbody").children); else list.replaceChildren(made);
+    while (body && body.children.length > MOST_TAILED) body.lastElementChild.remove();
+    pause = Math.max(250, 4 * (performance.now() - began));
+    drawing = 0;
+  };
   const request = () => {
     const wanted = { ...given };
     if (wanted.start === "time") wanted.start = `@${Date.parse(`${wanted.at}Z`)}`;
@@ -188,17 +201,16 @@ async function messages(name, path, query, head) {
       given.live ? "Stop live tail" : "Live tail"));
   const api = `/api/topics/${encodeURIComponent(name)}`;
   if (given.live) {
-    status.textContent = "Waiting for new messages …";
-    const rows = [];
+    status.textContent = "Connecting …";
     source = new EventSource(`${api}/tail?${request()}`);
     source.onmessage = (event) => {
       const one = JSON.parse(event.data);
       if (one.error) { status.replaceChildren(problem(one)); source.close(); return; }
       if (one.skipped) { status.textContent = `More messages come than can be shown: ${count(one.skipped)} skipped.`; return; }
-      if (one.ready) return;
-      rows.unshift(one);
-      rows.length = Math.min(rows.length, 200);
-      list.replaceChildren(recordTable(rows));
+      if (one.ready) { status.textContent = "Waiting for new messages …"; return; }
+      fresh.push(one);
+      if (fresh.length > MOST_TAILED) fresh.shift();
+      drawing = drawing || setTimeout(draw, pause);
     };
     source.onerror = () => { status.textContent = "The connection is lost; trying again …"; };
   } else {
@@ -209,7 +221,7 @@ async function messages(name, path, query, head) {
       if (found.left_out.length) status.append(" ", h("span", { class: "bad" }, `Without partition ${found.left_out.join(", ")}, whose leader is missing or does not answer.`));
     } catch (error) { if (error.quiet) throw error; list.append(problem(error)); }
   }
-  return { title: name, leave: () => source && source.close(), content: [...head, form, status, list, facts.changes ? sendRecord(name) : null] };
+  return { title: name, leave: () => { clearTimeout(drawing); if (source) source.close(); }, content: [...head, form, status, list, facts.changes ? sendRecord(name) : null] };
 }
 
 function recordTable(records) {

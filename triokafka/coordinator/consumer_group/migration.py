@@ -149,12 +149,12 @@ def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[Co
         owned[member.member_id] = _unclaimed(assigned, taken)
         claimed[member.member_id] = owned_by(subscription, topics)
     names = {name for profile in profiles.values() for name in profile.topic_names}
-    is_dealt = classic.state is GroupState.STABLE and all(
+    is_assigned = classic.state is GroupState.STABLE and all(
         (topics.topic_id(name), number) in taken for name in names for number in range(topics.partition_count(name))
     )
     return [
         *(ProfileChange(group_id, member_id, profile) for member_id, profile in profiles.items()),
-        EpochChange(group_id, (epoch, hash_of_topics(names, topics) if is_dealt else _FORCES_ASSIGNMENT)),
+        EpochChange(group_id, (epoch, hash_of_topics(names, topics) if is_assigned else _FORCES_ASSIGNMENT)),
         *(TargetChange(group_id, member_id, partitions) for member_id, partitions in owned.items()),
         TargetEpochChange(group_id, (epoch, 0)),
         *(

@@ -50,7 +50,7 @@ ASKED_OF_NOTHING: Final = {
 
 
 class Deny(Authorizer):
-    """Denies what it is told to, and remembers what it was asked."""
+    """Denies what the test chose, and records its calls."""
 
     def __init__(self, *denied: Denied) -> None:
         self._denied = denied

@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.broker_stub.clusters import cluster, topic
 from triokafka import errors
+from triokafka.broker_stub.api import describe_configs
 from triokafka.broker_stub.api.describe_configs import describe_resources
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.metadata import MetadataImage
@@ -13,6 +14,7 @@ from triokafka.protocol.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
     DescribeConfigsResult,
 )
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord
@@ -215,3 +217,21 @@ def test_groups_and_repeated_brokers_share_the_objects_of_their_entries(kind: in
     first, second = describe_resources(cluster(), request, CONFIG)
     assert first.configs
     assert all(one is other for one, other in zip(first.configs, second.configs, strict=True))
+
+
+def test_response_stops_growing_above_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka describes a resource as often as it is named: a request of kilobytes would take gigabytes."""
+    monkeypatch.setattr(describe_configs, "MAX_BYTES", 100_000)
+    named = DescribeConfigsResource(resource_type=BROKER, resource_name="1")
+    request = DescribeConfigsRequest(resources=[named] * 100, include_documentation=True, include_synonyms=True)
+    results = list(describe_resources(IMAGE, request, CONFIG))
+    assert len(results) == 100
+    assert results[0].error_code == 0 and results[0].configs
+    assert results[-1].error_code == errors.PolicyViolationError.code and not results[-1].configs
+    size = len(DescribeConfigsResponse(results=results).encode(4))
+    assert 100_000 < size < 250_000
+
+
+@pytest.mark.parametrize("name", ["5" * 5_000, "--1", "²"])
+def test_name_that_is_no_broker_id_is_refused(name: str) -> None:
+    assert described(BROKER, name).error_code == errors.InvalidRequestError.code

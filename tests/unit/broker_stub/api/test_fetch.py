@@ -186,7 +186,7 @@ async def test_fetch_waits_for_its_minimum_of_bytes_over_all_partitions(autojump
 
 
 async def test_deleting_the_topic_answers_a_waiting_fetch() -> None:
-    """With the error that tells the client why."""
+    """With the error that names the reason."""
     async with running_node() as node:
         await node.create("t")
         codes: list[int] = []

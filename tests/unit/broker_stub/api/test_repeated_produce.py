@@ -122,7 +122,7 @@ async def test_quota_holds_back_and_the_answer_says_so() -> None:
 
 
 class _Denying(AllowAll):
-    """Allows everything, until it is told to deny writing."""
+    """Allows everything, until the test denies writing."""
 
     def __init__(self) -> None:
         self.denies = False

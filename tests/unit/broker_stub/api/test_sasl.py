@@ -1,4 +1,4 @@
-"""Who means to authenticate with SASL where nobody is asked to is told so."""
+"""A client that tries SASL on a listener without SASL gets an error that says so."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_both_are_advertised_on_every_listener() -> None:
 
 
 async def test_connection_stays_open_and_serves_the_next_request() -> None:
-    """Tokens that come out of order harm nobody."""
+    """Tokens may arrive out of order."""
     async with running_broker() as broker:
         asker = Asker(broker.bootstrap_servers)
         address = broker.sockets.connection_count

@@ -157,7 +157,7 @@ async def test_deletion_that_is_switched_off_is_refused_for_every_topic(
 
 
 async def test_topics_that_may_not_be_deleted_stay() -> None:
-    """Who may not even see a topic is not told whether it exists."""
+    """The existence of a topic is hidden from users who may not describe it."""
     async with running_node(authorizer=Denying([AclOperation.DELETE], ["no", "nope"])) as node:
         await node.create("yes")
         await node.create("no")
@@ -173,8 +173,8 @@ async def test_topics_that_may_not_be_deleted_stay() -> None:
         assert response.responses[0].error_code == DENIED
 
 
-async def test_id_stands_for_the_name_when_the_authorizer_is_asked() -> None:
-    """The name is told to who may see the topic only."""
+async def test_authorizer_gets_the_name_for_an_id() -> None:
+    """Only users who may describe the topic get its name."""
     for also, told in (([], "no"), ([AclOperation.DESCRIBE], None)):
         async with running_node(authorizer=Denying([AclOperation.DELETE, *also], ["no"])) as node:
             await node.create("no")

@@ -42,7 +42,7 @@ class Transactional:
         return response
 
     async def start(self) -> Transactional:
-        """Initialize, and repeat it while the coordinator says so."""
+        """Initialize, and repeat it while the coordinator requires it."""
         await self.node.broker.topic_creation.ensure("__transaction_state")
         while (code := (await self.init()).error_code) == 51:
             await trio.sleep(0.001)

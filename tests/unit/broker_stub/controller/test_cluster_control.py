@@ -110,7 +110,7 @@ def test_same_process_registers_again_with_its_epoch_and_stays_unfenced() -> Non
 
 
 def test_process_that_takes_the_place_of_another_leads_again_in_new_epochs() -> None:
-    """The end of its predecessor's logs may be lost, and nobody else could tell."""
+    """The end of its predecessor's logs may be lost, and no other node could detect that."""
     rig = Rig()
     for broker_id in (1, 2):
         rig.register(broker_id=broker_id, incarnation=broker_id)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import difflib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 
@@ -312,7 +314,7 @@ def test_cluster_keeps_its_min_insync_replicas_with_eligible_leaders() -> None:
 def test_another_min_insync_replicas_forgets_the_eligible_leaders_it_chose(
     kind: int, name: str, forgotten: bool, isr: list[int]
 ) -> None:
-    """Where nobody is in sync they stay: without them the partition could have no leader again."""
+    """Without an in-sync replica they stay: without them the partition could have no leader again."""
     records = topic("t", [1, 2], isr=[1])
     for record in records:
         if isinstance(record, PartitionRecord):
@@ -320,3 +322,34 @@ def test_another_min_insync_replicas_forgets_the_eligible_leaders_it_chose(
     image = cluster(ELR_ON, records, topic("u", [1], number=8), brokers=(1, 2))
     partition = after(changing((SET, _NAME, "2"), resource_type=kind, name=name), image).topics["t"].partitions[0]
     assert partition.eligible_leader_replicas == (() if forgotten and isr else (2,))
+
+
+def test_large_request_suggests_no_names_for_unknown_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search takes milliseconds; thousands of them would occupy the controller."""
+    searched: list[str] = []
+    search = difflib.get_close_matches
+
+    def counted(name: str, known: Iterable[str], *rest: Any, **options: Any) -> list[str]:
+        if known:
+            searched.append(name)
+        return search(name, list(known), *rest, **options)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    few, many = (
+        [
+            ChangedResource(
+                resource_type=kind,
+                resource_name="" if kind == BROKER else f"t{number}",
+                configs=[Change(name="log.retention.hour", config_operation=SET, value="5")],
+            )
+            for number in range(count)
+            for kind in ((BROKER, TOPIC) if not number else (TOPIC,))
+        ]
+        for count in (1, 200)
+    )
+    for resources, hinted in ((few, True), (many, False)):
+        request = IncrementalAlterConfigsRequest(resources=resources)
+        responses = done(control().incremental_alter_configs(IMAGE, request)).response.responses
+        assert all(response.error_code for response in responses)
+        assert ["did you mean" in (response.error_message or "") for response in responses[:1]] == [hinted]
+        assert len(searched) == 2

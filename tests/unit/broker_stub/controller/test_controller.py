@@ -306,7 +306,7 @@ class TestFailedAppend:
 
     @pytest.mark.parametrize("path", ["*.log", "*quorum-state*"])
     async def test_only_controller_that_cannot_store_a_new_epoch_refuses_changes_until_it_can(self, path: str) -> None:
-        """It has to lead anew, as after a failed sync of its log."""
+        """It has to become the leader again, as after a failed sync of its log."""
         world = MemoryWorld()
         async with running(world) as controller:
             make_room = world.disk.inject(DiskFault("write", path, errno.ENOSPC))

@@ -27,7 +27,7 @@ EPOCH = 3
 
 
 class ScriptedLog:
-    """A metadata log that commits, drops and loses its leadership when the test says so."""
+    """A metadata log that commits, drops and loses its leadership when the test makes it."""
 
     def __init__(self, listener: MetadataLogListener, end_offset: int) -> None:
         self.listener = listener

@@ -1,4 +1,4 @@
-"""Reassignments and elections that somebody asks for."""
+"""Reassignments and elections by request."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class TestLifecycle:
 
 
 class Channel:
-    """A controller that answers as it is told."""
+    """A controller with scripted answers."""
 
     def __init__(self, *answers: int | HeartbeatReply | errors.KafkaError) -> None:
         self.answers = list(answers)

@@ -1,4 +1,4 @@
-"""Damage in the files of a log: told from a torn tail, reported with numbers, and kept aside."""
+"""Damage in the files of a log: distinguished from a torn tail, reported with numbers, and kept aside."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ TOPIC_ID = uuid.UUID(int=77)
 
 
 class DiskWorld(RealWorld):
-    """A world with a disk of its own and a wall clock that stands still until told."""
+    """A world with a disk of its own and a wall clock that only the test moves."""
 
     def __init__(self, storage: MemoryStorage | None = None) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ def test_a_partition_in_two_directories_is_refused() -> None:
 
 @pytest.mark.parametrize("gone", [True, False])
 async def test_topic_recreated_while_a_directory_was_missing_has_one_log(gone: bool) -> None:
-    """The one of the former topic is put aside when its directory is back: nobody needs to lend a hand."""
+    """The log of the former topic is set aside when its directory is back, without an operator."""
     world = DiskWorld()
     logs = started(world, "/one", "/two")
     fill(logs.create(A0, TOPIC_ID), 5)
@@ -309,7 +309,7 @@ def test_a_deleted_log_is_renamed_and_removed_later() -> None:
     assert not world.storage.exists(f"/data/{renamed}")
 
 
-def test_a_deleted_log_can_be_made_again_at_once() -> None:
+def test_a_deleted_log_can_be_created_again_at_once() -> None:
     logs = started(DiskWorld())
     fill(logs.create(A0), 3)
     logs.delete(A0)
@@ -499,7 +499,7 @@ def test_start_offsets_and_high_watermarks_survive() -> None:
 
 @pytest.mark.parametrize("full", [False, True])
 async def test_the_high_watermark_of_a_log_that_is_offline_stays_known(full: bool) -> None:
-    """Also where nobody has read it since the start, and after a checkpoint that had no room."""
+    """Also if it was not read since the start, and after a checkpoint that had no room."""
     world = DiskWorld()
     logs = started(world)
     for partition in (A0, B0):
@@ -714,7 +714,7 @@ async def test_closing_twice_or_before_the_start_does_nothing() -> None:
 
 
 def test_a_deleted_log_that_could_not_be_renamed_is_not_that_of_the_next_topic() -> None:
-    """Nor is it a second one of that name at the next start."""
+    """Nor is it a second log of that name at the next start."""
     world = DiskWorld()
     logs = started(world, "/one", "/two")
     fill(logs.create(A0, TOPIC_ID), 3)
@@ -752,7 +752,7 @@ def spread(world: DiskWorld, listener: LogListener | None = None) -> tuple[LogMa
 
 
 async def test_an_error_of_the_disk_takes_its_directory_offline_and_no_other() -> None:
-    """Also the logs that have not met it; whoever serves them is told."""
+    """Also the logs that were not affected yet; their replicas are notified."""
     world, listener = DiskWorld(), Listener()
     logs, (failing, beside, *others) = spread(world, listener)
     world.storage.inject(DiskFault("write", "/one/*.log", errno.EIO))
@@ -833,7 +833,7 @@ def test_full_disk_is_logged_at_its_start_and_once_a_minute(caplog: pytest.LogCa
 
 
 async def test_a_directory_that_cannot_be_used_at_the_start_is_offline_and_the_others_serve() -> None:
-    """A partition that may be there is not made anew elsewhere; a new one is."""
+    """A partition that may exist there is not created elsewhere; a new one is."""
     world = DiskWorld()
     logs, made = spread(world)
     await logs.close()

@@ -191,7 +191,7 @@ async def test_moved_log_keeps_its_high_watermark() -> None:
 
 
 async def test_offsets_without_records_at_the_start_stay_in_range() -> None:
-    """A reader whose next offset was compacted away would be told to begin anew, and maybe at the end."""
+    """A reader whose next offset was compacted away would have to reset, maybe to the end."""
     world = DiskWorld()
     logs = started(world, "/one", "/two")
     log = logs.create(TP, TOPIC_ID)
@@ -359,7 +359,7 @@ async def test_a_copy_of_another_topic_s_log_is_removed() -> None:
     assert folders(world, "/two") == []
 
 
-async def test_a_whole_copy_is_kept_whatever_is_back_of_a_former_topic() -> None:
+async def test_a_complete_copy_is_kept_whatever_remains_of_a_former_topic() -> None:
     """What it was a copy of is gone already: it is the log."""
     world = DiskWorld()
     former = started(world, "/three")
@@ -376,7 +376,7 @@ async def test_a_whole_copy_is_kept_whatever_is_back_of_a_former_topic() -> None
 
 
 async def test_a_log_that_has_moved_does_not_drive_out_that_of_a_later_topic() -> None:
-    """Its directory was missing while the topic was made anew; the mark of the move is as old as that log."""
+    """Its directory was missing while the topic was recreated; the mark of the move is as old as that log."""
     world = DiskWorld()
     logs = filled(world)
     await logs.close()

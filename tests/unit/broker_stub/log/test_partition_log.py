@@ -625,7 +625,7 @@ def test_records_before_the_log_start_offset_are_gone_and_their_segments_follow(
 
 
 def test_a_segment_goes_with_its_last_record_but_never_the_one_that_is_written_to() -> None:
-    """Deleting all records leaves an empty log that goes on where it was."""
+    """Deleting all records leaves an empty log that continues at its end offset."""
     log = open_log(MemoryStorage(), config(retention_ms=-1))
     fill(log, 60)
     log.advance_log_start_offset(log.segments[1].base_offset)
@@ -750,7 +750,7 @@ def test_a_compacted_topic_keeps_old_segments() -> None:
 
 
 def test_a_full_disk_refuses_the_append_and_nothing_else() -> None:
-    """What was acknowledged is there, and the log goes on when there is room."""
+    """What was acknowledged is there, and the log continues when there is room."""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 5)
@@ -768,7 +768,7 @@ def test_a_full_disk_refuses_the_append_and_nothing_else() -> None:
     assert offsets(open_log(storage)) == list(range(6))
 
 
-def test_a_disk_that_fails_to_take_back_half_a_write_is_asked_again() -> None:
+def test_a_failed_removal_of_half_a_write_is_repeated() -> None:
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 2)
@@ -822,7 +822,7 @@ def test_a_failed_roll_leaves_the_log_in_its_old_segment() -> None:
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_marker_is_not_appended_without_the_transaction_that_it_aborts(damaged: bool) -> None:
-    """Its index is read before the marker is written, and made anew if need be."""
+    """Its index is read before the marker is written, and rebuilt if necessary."""
     storage = MemoryStorage()
     log = open_log(storage)
     marker = (b"\0\0\0\0", b"\0\0\0\0\0\5")
@@ -922,7 +922,7 @@ def test_every_flush_makes_the_names_of_new_segments_durable() -> None:
 
 
 def test_a_cut_that_comes_upon_damage_takes_the_log_offline() -> None:
-    """Where the log ends then nobody knows: what came next would get offsets behind a gap."""
+    """The end of the log is unknown then: the next records would get offsets after a gap."""
     storage = MemoryStorage()
     log = open_log(storage, config(segment_bytes=10**6, index_interval_bytes=200))
     fill(log, 20)

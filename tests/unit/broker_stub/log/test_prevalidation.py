@@ -1,4 +1,4 @@
-"""Claims about batches whose check is work: who sends one holds up nobody else."""
+"""Batches whose check takes long do not delay other clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class HeldThreads(RealWorld):
-    """A world in memory whose threads for checks begin when the test says so."""
+    """A world in memory whose threads for checks begin when the test lets them."""
 
     def __init__(self) -> None:
         super().__init__()

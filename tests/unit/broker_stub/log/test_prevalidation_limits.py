@@ -82,7 +82,7 @@ async def test_batch_of_gzip_is_checked_in_a_thread_sooner() -> None:
     assert world.in_threads == [partition(0)]
 
 
-async def test_batch_that_the_topic_compresses_anew_is_checked_in_a_thread_sooner() -> None:
+async def test_batch_that_the_topic_recompresses_is_checked_in_a_thread_sooner() -> None:
     world = CountingWorld()
     data = batch(bytes(300_000), compression="lz4")
     await checked(world, data, config=LogConfig(compression_type="zstd"))

@@ -1,4 +1,4 @@
-"""Opening a log after a crash, and after somebody has damaged its files."""
+"""Opening a log after a crash, and after damage to its files."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_tail_of_zeros_is_cut() -> None:
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("content", [None, b"\xff" * 24, b"\0" * 24, b"\0\0\0"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_missing_or_senseless_index_is_rebuilt(suffix: str, content: bytes | None, clean: bool) -> None:
+def test_a_missing_or_damaged_index_is_rebuilt(suffix: str, content: bytes | None, clean: bool) -> None:
     storage, bases = stored()
     for base in bases:
         storage.remove(path(base, suffix))
@@ -245,7 +245,7 @@ def test_reading_continues_behind_a_segment_whose_end_is_cut(left: int) -> None:
 
 
 def test_damage_at_the_end_of_an_old_segment_does_not_keep_it_from_getting_too_old() -> None:
-    """Nor what comes after it: the disk would fill up."""
+    """Nor the records after it: the disk would fill up."""
     storage, bases = stored()
     file = storage.open(path(0, ".log"))
     log = open_log(storage, clean=True, recovery_point=COUNT)

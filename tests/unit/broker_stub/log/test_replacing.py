@@ -136,7 +136,7 @@ def _check_after_crash(storage: MemoryStorage, seen: set[tuple[int, ...]], old: 
 
 
 def test_segments_that_are_gone_meanwhile_are_not_replaced() -> None:
-    """Retention or a truncation came first: compaction begins anew."""
+    """Retention or a truncation came first: compaction starts over."""
     storage, log = stored()
     old = log.segments[:2]
     new = [cleaned(log, 0, [3], storage)]

@@ -256,7 +256,7 @@ def test_compressed_batch_is_stored_unchanged(topic: str, from_client: bool) -> 
     assert stored[16:] == sent[16:]
 
 
-def test_a_batch_that_is_right_already_is_not_encoded_anew() -> None:
+def test_a_batch_in_the_right_format_is_not_encoded_again() -> None:
     log = open_log(MemoryStorage(), LogConfig(compression_type="gzip"))
     data = batch(b"a", b"b", compression="gzip")
     append(log, data)

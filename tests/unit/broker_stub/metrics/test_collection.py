@@ -1,4 +1,4 @@
-"""Metrics of large nodes are computed in portions, between which the node goes on."""
+"""Metrics of large nodes are computed in portions, between which the node does other work."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ PROCESSOR = "triokafka.broker_stub.network.processor"
 
 
 class Parked(DelayedOperation):
-    """Completes when it is told to."""
+    """Completes when the test lets it."""
 
     def try_complete(self) -> bool:
         return False
@@ -217,7 +217,7 @@ async def test_malformed_request_closes_its_connection_with_one_line_in_the_log(
 
 
 async def test_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
-    """The client then asks again with a version that it is told."""
+    """The client then asks again with a version from the answer."""
     request = bytearray(encoded(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 9, 4))
     request[6:8] = (99).to_bytes(2, "big")
     stream = await Bench().exchange(bytes(request), heartbeat_frame(10))
@@ -631,7 +631,7 @@ async def test_other_tasks_run_after_four_requests_without_waiting(
 async def test_new_request_waits_for_only_one_pipelining_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In a turn of the loop one of them goes on, with four requests; all of them do, in turns."""
+    """One of them continues in each turn of the loop, with four requests; all of them do, in turns."""
     bench = Bench()
     order: list[str] = []
     calm = Waiting(waits=True, end=False)

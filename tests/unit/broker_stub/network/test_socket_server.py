@@ -61,7 +61,7 @@ class DeafPeer(ScriptedStream):
 
 
 def server_with(listen: Callable[[], Listener], **options: Any) -> tuple[SocketServer, Bench]:
-    """A server whose world listens as it is told."""
+    """A server whose world has scripted listeners."""
     bench = Bench()
 
     async def listen_(host: str, port: int, **options: int) -> Listener:
@@ -231,7 +231,7 @@ async def test_client_that_does_not_take_its_answer_is_closed_as_idle(
     assert bench.dispatcher.metrics.count == 1
 
 
-async def test_every_listener_serves_and_tells_its_own_address() -> None:
+async def test_every_listener_serves_and_reports_its_own_address() -> None:
     """Who comes by one listener is never sent to another."""
     config = BrokerConfig.for_tests(
         listeners=("PLAINTEXT://127.0.0.1:0", "INSIDE://127.0.0.1:0"),

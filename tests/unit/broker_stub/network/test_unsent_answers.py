@@ -32,7 +32,7 @@ def test_answer_that_was_sent_counts_no_more() -> None:
 
 
 def test_without_a_limit_no_answer_is_closed() -> None:
-    """-1 stands for none."""
+    """-1 means none."""
     closed: list[Any] = []
     unsent = PendingResponses(-1)
     for name in range(10):

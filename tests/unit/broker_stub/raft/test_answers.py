@@ -491,7 +491,7 @@ def test_a_follower_refuses_to_add_a_voter() -> None:
 
 
 def test_the_only_voter_continues_leading_after_a_failed_append() -> None:
-    """Nothing was appended, and nobody else could lead."""
+    """Nothing was appended, and no other replica could lead."""
     node = OneNode(voters=1)
     batch = encode_batch([(0, None, b"value", ())], base_offset=node.log.end_offset, leader_epoch=1)
     node.log.fail_appends = True

@@ -1,4 +1,4 @@
-"""Logs and batches for tests of what stands on top of them."""
+"""Logs and batches for tests of the code that uses them."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def topic(
 
 
 class Bench:
-    """A replica manager that is told of images."""
+    """A replica manager that gets images from the test."""
 
     def __init__(self) -> None:
         self.world = RealWorld()
@@ -169,7 +169,7 @@ async def test_follower_whose_fetch_is_refused_has_not_got_anything() -> None:
 
 
 async def test_produce_to_this_broker_alone_is_not_parked() -> None:
-    """Nor one that failed everywhere."""
+    """Nor does one that failed everywhere."""
     bench = Bench()
     bench.become(topic("a"))
     assert bench.replicas.delay_produce(bench.append(A), 10_000) is None
@@ -177,8 +177,8 @@ async def test_produce_to_this_broker_alone_is_not_parked() -> None:
     assert bench.replicas.produce_purgatory.watched == 0
 
 
-async def test_timeout_tells_replicated_partitions_from_those_that_are_not(autojump_clock: object) -> None:
-    """Mixed result; the records stay in the log all the same."""
+async def test_timeout_distinguishes_replicated_partitions_from_others(autojump_clock: object) -> None:
+    """A mixed result; the records stay in the log nevertheless."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)), topic("b", replicas=(NODE, 2)))
     async with expiring(bench):

@@ -335,7 +335,7 @@ async def test_a_producer_over_its_quota_is_answered_at_once_and_then_not_read()
 
 
 async def test_acks_0_is_throttled_though_nothing_is_answered() -> None:
-    """Only the connection tells, which is read again without an answer."""
+    """Only the connection shows it, which is read again without an answer."""
     async with running_node() as node:
         await node.create("t")
         await alter(node, entity(user="ANONYMOUS"), producer_byte_rate=10_000.0)

@@ -148,7 +148,7 @@ async def test_requests_as_large_as_the_limit_are_admitted_one_at_a_time() -> No
 
 
 async def test_request_that_stalls_while_others_wait_loses_its_connection(autojump_clock: object) -> None:
-    """One that goes on, and one that waits for memory itself, stay; without pressure nobody is closed."""
+    """One with progress, and one that itself waits for memory, stay; without pressure none is closed."""
     memory = RequestMemory(10 * MIB, largest=MIB, stall_seconds=10, now=trio.current_time)
     closed: list[str] = []
 

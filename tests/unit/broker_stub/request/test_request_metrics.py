@@ -36,7 +36,7 @@ def test_metrics_sum_up_all_requests_and_take_quantiles_of_the_last() -> None:
     assert metrics.summaries() == found, "reading changes nothing"
 
 
-def test_api_that_was_never_asked_for_has_metrics_of_nothing() -> None:
+def test_api_without_requests_has_empty_metrics() -> None:
     """Every name is there from the start."""
     metrics = RequestMetrics()
     assert {name: summary.requests for name, summary in metrics.api("Fetch").summaries().items()} == dict.fromkeys(

@@ -15,12 +15,14 @@ from triokafka.broker_stub.telemetry.client_telemetry import (
     MAX_BYTES,
     MAX_INSTANCES,
     MAX_SERIES,
+    MAX_SUBSCRIPTIONS,
     ClientFacts,
     ClientInstance,
     ClientTelemetry,
     subscription_for,
 )
 from triokafka.metrics.otlp import Point, decode_metrics, encode_metrics
+from triokafka.protocol.configuration import ConfigResourceType
 
 ALL: Mapping[str, str] = {"metrics": "*", "interval.ms": "1000"}
 
@@ -205,3 +207,14 @@ def test_patterns_without_re2_cannot_backtrack(pattern: str, refused: bool, monk
 def test_patterns_that_cannot_be_matched_are_refused(pattern: str) -> None:
     assert why_refused(pattern)
     assert not matches(pattern, "a")
+
+
+def test_subscriptions_are_read_once_and_the_first_thousand_apply() -> None:
+    kind = int(ConfigResourceType.CLIENT_METRICS)
+    configs = {(kind, f"s{number:04}"): {"metrics": f"m{number}"} for number in range(MAX_SUBSCRIPTIONS + 5, 0, -1)}
+    configs[int(ConfigResourceType.TOPIC), "a"] = {}
+    telemetry = ClientTelemetry()
+    found = telemetry.subscriptions_in(configs)
+    assert [config["metrics"] for config in found] == [f"m{number}" for number in range(1, MAX_SUBSCRIPTIONS + 1)]
+    assert telemetry.subscriptions_in(configs) is found
+    assert telemetry.subscriptions_in({(kind, "s"): {"metrics": "m"}}) == [{"metrics": "m"}]

@@ -40,7 +40,7 @@ def assigned(**topics: list[int]) -> bytes:
 
 @simulated
 async def test_end_of_a_log_without_a_leader_is_unknown_and_the_others_are_shown() -> None:
-    """Partitions come by member, then those that nobody reads."""
+    """Partitions come by member, then those without a member."""
     async with admin_of(nodes=2) as (cluster, admin):
         one, two = cluster.brokers[1], cluster.brokers[2]
         for broker in (one, two):
@@ -134,7 +134,7 @@ def test_empty_groups_are_reported_in_one_sentence() -> None:
     ]
 
 
-def test_nothing_is_said_about_a_stable_group() -> None:
+def test_nothing_is_reported_about_a_stable_group() -> None:
     assert remarks([group_in("Stable")]) == []
 
 

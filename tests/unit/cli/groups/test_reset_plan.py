@@ -144,7 +144,7 @@ def test_offsets_outside_a_log_are_clamped_and_reported() -> None:
     ]
 
 
-def test_exactly_one_way_is_wanted() -> None:
+def test_exactly_one_way_must_be_given() -> None:
     ways = {"to_earliest": False, "to_offset": None, "shift_by": None}
     with pytest.raises(click.UsageError, match="one of --to-earliest, --to-offset, --shift-by"):
         chosen_way(ways)

@@ -1,4 +1,4 @@
-"""The schedule that waits for nobody, and what wakes its sender."""
+"""The schedule that waits for no answer, and what wakes its sender."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from triokafka.cli.load.open_loop import Schedule, Ticker
 
 
 class Clock:
-    """A clock that somebody sets."""
+    """A clock that the test sets."""
 
     def __init__(self, now: float) -> None:
         self.now = now

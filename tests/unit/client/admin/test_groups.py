@@ -1,4 +1,4 @@
-"""Groups in the admin client, against scripted brokers: who is asked, how often, and with which request."""
+"""Groups in the admin client, against scripted brokers: which brokers get requests, how often, and which."""
 
 from __future__ import annotations
 

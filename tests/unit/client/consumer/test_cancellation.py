@@ -1,4 +1,4 @@
-"""Every public call, cancelled at its 1st, 2nd … nth checkpoint: the consumer goes on as if it had not been made."""
+"""Every public call, cancelled at its 1st, 2nd … nth checkpoint: the consumer continues as if it had not been made."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_questions_and_commits_cancelled_anywhere_leave_the_consumer_as_it
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @simulated
-async def test_poll_cancelled_anywhere_in_a_rebalance_tells_the_listener_all_of_it(strategy: str) -> None:
+async def test_poll_cancelled_anywhere_in_a_rebalance_calls_the_listener_for_all_of_it(strategy: str) -> None:
     cluster, broker, options = await started()
     held: set[TopicPartition] = set()
     got: list[bytes] = []

@@ -68,10 +68,10 @@ async def take(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 
 
 @simulated
-async def test_a_poll_whose_time_is_over_before_it_waits_lets_others_have_a_turn(
+async def test_a_poll_without_time_left_lets_other_tasks_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise nobody fetches for one with so much to look after that this takes as long as it would wait."""
+    """Otherwise a consumer with so many partitions that the look takes as long as the wait would never fetch."""
     _, _, options = await started_for_consumer()
     world = options["world"]
     now = world.now
@@ -413,6 +413,20 @@ async def test_position_beyond_a_truncated_log_is_reset_by_the_policy(policy: st
 
 
 @simulated
+async def test_offsets_that_lead_out_of_range_again_are_asked_for_with_pauses() -> None:
+    """A broker may claim that a log starts behind its end."""
+    cluster, broker, options = await started_for_consumer()
+    cluster.write("t", 0, numbers(0, 3))
+    cluster.starts[T0] = 10
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "earliest"}) as consumer:
+        consumer.assign([T0])
+        with trio.move_on_after(2):
+            while True:
+                assert not await consumer.poll(timeout_ms=500)
+        assert 2 < len(broker.seen(FetchRequest)) < 50
+
+
+@simulated
 async def test_new_leader_validates_the_position() -> None:
     cluster, _, options = await started_for_consumer(nodes=2)
     cluster.write("t", 0, numbers(0, 5))
@@ -475,7 +489,7 @@ def cut_and_rewrite(cluster: ReadableCluster, at: int) -> None:
 
 
 async def learns_of_the_leader(consumer: triokafka.Consumer) -> None:
-    """Nothing else is asked for in between."""
+    """No other fetch is sent in between."""
     network = consumer._engine.network
     network.request_metadata_update()
     while network.cluster.leader_for(T0) != 2:
@@ -575,7 +589,7 @@ async def test_late_response_of_a_former_leader_is_ignored() -> None:
 @pytest.mark.parametrize("policy", ["earliest", "none"])
 @simulated
 async def test_a_leader_without_the_epoch_that_was_read_has_other_records_though_its_log_is_longer(policy: str) -> None:
-    """All of an epoch was cut off, and the one before goes on for longer there."""
+    """All of an epoch was cut off, and the one before is longer there."""
     cluster, _, options = await started_for_consumer(nodes=2)
     for number in range(6):
         cluster.write("t", 0, [b"old %d" % number], leader_epoch=number // 3)
@@ -846,7 +860,7 @@ async def test_a_member_joins_reads_commits_and_leaves() -> None:
 
 @simulated
 async def test_auto_commit_never_passes_the_record_in_hand() -> None:
-    """A record is finished when the next is asked for."""
+    """A record is finished when the next is requested."""
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
@@ -1085,7 +1099,7 @@ async def test_assignment_computed_in_a_thread_does_not_affect_the_next_membersh
         inside.remove(function)
         if fails and not failed:
             failed.append(function)
-            raise ConfigurationError("what was dealt is wrong")
+            raise ConfigurationError("the assignment is wrong")
         return function()
 
     options["world"].run_in_thread = run
@@ -1170,7 +1184,7 @@ async def test_waiting_for_records_is_not_being_stuck() -> None:
 
 @simulated
 async def test_a_short_poll_does_not_hold_up_the_join() -> None:
-    """Joining goes on in the background, between calls that do not wait."""
+    """Joining continues in the background, between calls that do not wait."""
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -1465,7 +1479,7 @@ async def test_failing_auto_commit_shows_in_the_health_and_stops_no_poll() -> No
 
 @simulated
 async def test_an_auto_commit_that_is_forbidden_shows_in_the_health_as_long_as_there_is_something_to_commit() -> None:
-    """Trying again may not mend it, and nobody would look for it in the log."""
+    """A retry may not help, and the log alone would hide it."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**options, group_id="g", auto_commit_interval_ms=1_000) as consumer:

@@ -146,7 +146,7 @@ async def test_a_static_member_leaves_only_for_now() -> None:
 
 
 @simulated
-async def test_a_new_subscription_is_said_at_once_and_an_ended_one_leaves() -> None:
+async def test_a_new_subscription_is_sent_at_once_and_an_ended_one_leaves() -> None:
     cluster, broker, options = await started(t=1, u=1)
     listener = Listener()
     async with triokafka.Consumer(**options) as consumer:
@@ -738,7 +738,7 @@ async def test_a_frozen_coordinator_does_not_hold_up_closing() -> None:
 
 @simulated
 async def test_leaving_overtakes_no_join_that_waits_for_its_connection() -> None:
-    """Else the coordinator would keep a member that nobody is."""
+    """Else the coordinator would keep a member that does not exist."""
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options) as consumer:
         with trio.move_on_after(0.0005):

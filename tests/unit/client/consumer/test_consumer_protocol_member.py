@@ -225,7 +225,7 @@ def test_a_target_of_which_not_all_names_are_known_is_taken_over_in_parts() -> N
 
 
 def test_withdrawn_revocation_is_acknowledged_again() -> None:
-    """The coordinator waits to hear what the member owns before it goes on."""
+    """The coordinator waits for the owned partitions of the member before it continues."""
     rig = Rig().stable()
     rig.beat()
     rig.answer(1, {X: frozenset({0})})
@@ -245,7 +245,7 @@ def test_the_same_target_again_is_no_news() -> None:
 # ---------------------------------------------------------------- what it wants
 
 
-def test_another_subscription_is_said_at_once() -> None:
+def test_another_subscription_is_sent_at_once() -> None:
     rig = Rig().stable()
     assert rig.member.subscribe(SubscribedTo(("t", "u")))
     assert rig.waits == 0
@@ -316,7 +316,7 @@ def test_permanent_error_is_raised_and_ends_a_joining_membership(error: type[Bro
 
 @pytest.mark.parametrize("error", FATAL)
 def test_permanent_error_does_not_end_an_existing_membership(error: type[BrokerResponseError]) -> None:
-    """The coordinator says if it is out; until then its partitions are its own."""
+    """The coordinator reports its removal; until then it owns its partitions."""
     rig = Rig().stable()
     rig.beat()
     with pytest.raises(error, match="because"):

@@ -181,10 +181,10 @@ async def test_a_member_speaks_to_brokers_only_and_for_its_group_to_the_coordina
 
 
 class Weighted(PartitionAssignor):
-    """Deals as many partitions as each member says that it can carry, and tells each how many the others have."""
+    """Assigns as many partitions as each member can take by its data, and sends each the number of the others."""
 
     name = "weighted"
-    dealt_by: ClassVar[list[str]] = []
+    assigned_by: ClassVar[list[str]] = []
 
     def __init__(self, host: str, weight: int) -> None:
         self.host = host
@@ -195,14 +195,14 @@ class Weighted(PartitionAssignor):
         return b"%d" % self.weight
 
     def assign(self, members: Any, partitions: Any, racks: Any = None) -> dict[str, Assignment]:
-        self.dealt_by.append(self.host)
+        self.assigned_by.append(self.host)
         left = [TopicPartition(topic, number) for topic in sorted(partitions) for number in range(partitions[topic])]
-        dealt = {}
+        assigned = {}
         for member_id in sorted(members):
             count = int(members[member_id].user_data)
-            dealt[member_id] = Assignment(left[:count], b"%d with others" % (sum(partitions.values()) - count))
+            assigned[member_id] = Assignment(left[:count], b"%d with others" % (sum(partitions.values()) - count))
             left = left[count:]
-        return dealt
+        return assigned
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
         self.told.append((list(assignment.partitions), assignment.user_data, generation))
@@ -213,7 +213,7 @@ async def test_a_strategy_of_ones_own_runs_at_the_leader_and_the_broker_knows_no
     """Its data goes with the subscription and comes with the assignment, and each member is told."""
     await start_broker(6)
     one, two = Weighted("a", 4), Weighted("b", 2)
-    Weighted.dealt_by.clear()
+    Weighted.assigned_by.clear()
     async with (
         member("a", partition_assignment_strategy=[one]) as a,
         member("b", partition_assignment_strategy=[two]) as b,
@@ -238,7 +238,7 @@ async def test_a_strategy_of_ones_own_runs_at_the_leader_and_the_broker_knows_no
         for assignor, consumer, others in ((one, a, b"2 with others"), (two, b, b"4 with others")):
             partitions, data, of_generation = assignor.told[-1]
             assert (frozenset(partitions), data, of_generation) == (consumer.assignment(), others, generation)
-        assert len(set(Weighted.dealt_by)) == 1, "one member leads"
+        assert len(set(Weighted.assigned_by)) == 1, "one member leads"
 
 
 @simulated
@@ -272,7 +272,7 @@ async def test_members_of_different_groups_go_to_the_coordinators_of_their_group
 
 @pytest.mark.parametrize("group", [None, "g"])
 @simulated
-async def test_partitions_assigned_by_hand_are_no_matter_of_a_group(group: str | None) -> None:
+async def test_partitions_assigned_by_hand_are_independent_of_groups(group: str | None) -> None:
     """Nobody joins; a coordinator is looked for only where offsets are kept."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"0", b"1"])
@@ -338,7 +338,7 @@ async def test_heartbeats_are_sent_only_by_a_member_of_a_generation() -> None:
 
 @simulated
 async def test_eager_rebalance_stops_all_members() -> None:
-    """All partitions are given up first, and dealt anew."""
+    """All partitions are given up first, and assigned again."""
     await start_broker(4, records=2_000)
     events: list[tuple[str, str, int]] = []
 
@@ -369,9 +369,9 @@ async def test_eager_rebalance_stops_all_members() -> None:
     rebalances = [event for event in of_a if event[0] != "reads"]
     assert rebalances[:4] == [("revoked", 0), ("assigned", 4), ("revoked", 4), ("assigned", 2)]
     given_up = events.index(("a", "revoked", 4))
-    dealt = [index for index, event in enumerate(events) if event[1:] == ("assigned", 2)]
-    assert len(dealt) == 2
-    assert not [event for event in events[given_up : min(dealt)] if event[1] == "reads"]
+    assigned = [index for index, event in enumerate(events) if event[1:] == ("assigned", 2)]
+    assert len(assigned) == 2
+    assert not [event for event in events[given_up : min(assigned)] if event[1] == "reads"]
 
 
 # ---------------------------------------------------------------- offsets
@@ -485,7 +485,7 @@ async def test_buffered_paused_and_unpositioned_partitions_are_not_fetched() -> 
 
 @simulated
 async def test_a_fetch_may_wait_at_the_broker_for_longer_than_a_request_may_take() -> None:
-    """The wait that was asked for is not the broker's silence."""
+    """A wait that the request allows is not silence of the broker."""
     cluster, broker, options = await started_for_consumer()
 
     async def slow(request: FetchRequest) -> FetchResponse:

@@ -223,7 +223,7 @@ class Nearby:
         return response
 
     def fetches(self) -> tuple[int, int]:
-        """How often each was asked."""
+        """The number of requests to each."""
         return len(self._leader.seen(FetchRequest)), len(self._follower.seen(FetchRequest))
 
 

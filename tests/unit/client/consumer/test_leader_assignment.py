@@ -35,12 +35,12 @@ class StuckAssignor(RangeAssignor):
     def assign(self, *args: Any) -> dict[str, Assignment]:
         self.began.set()
         self.goes_on.wait(60)
-        dealt = super().assign(*args)
+        assigned = super().assign(*args)
         self.ended.set()
-        return dealt
+        return assigned
 
 
-async def _until_dealing(consumer: triokafka.Consumer, assignor: StuckAssignor) -> None:
+async def _until_assigning(consumer: triokafka.Consumer, assignor: StuckAssignor) -> None:
     with trio.fail_after(30):
         while not assignor.began.is_set():
             await consumer.poll(timeout_ms=1)
@@ -48,7 +48,7 @@ async def _until_dealing(consumer: triokafka.Consumer, assignor: StuckAssignor) 
 
 @pytest.mark.parametrize("how", ["left", "cancelled", "left by an error"])
 async def test_a_consumer_is_left_while_its_leader_assigns_in_a_thread_that_does_not_end(how: str) -> None:
-    """And it says goodbye to its group meanwhile."""
+    """It leaves its group meanwhile."""
     cluster = ReadableCluster(t=MANY)
     assignor = StuckAssignor()
     world = RealWorld()
@@ -62,7 +62,7 @@ async def test_a_consumer_is_left_while_its_leader_assigns_in_a_thread_that_does
                 async with triokafka.Consumer(
                     "t", bootstrap_servers=address, group_id="g", partition_assignment_strategy=[assignor]
                 ) as consumer:
-                    await _until_dealing(consumer, assignor)
+                    await _until_assigning(consumer, assignor)
                     if how == "cancelled":
                         scope.cancel()
                         await trio.sleep_forever()
@@ -97,7 +97,7 @@ async def test_new_subscription_is_joined_after_the_assignor_thread_ends() -> No
             async with triokafka.Consumer(
                 "t", bootstrap_servers=address, group_id="g", partition_assignment_strategy=[assignor]
             ) as consumer:
-                await _until_dealing(consumer, assignor)
+                await _until_assigning(consumer, assignor)
                 consumer.unsubscribe()
                 consumer.subscribe("t")
                 await consumer.poll(timeout_ms=200)
@@ -123,7 +123,7 @@ async def test_assignor_that_does_not_return_is_reported() -> None:
         }
         with trio.fail_after(60):
             async with triokafka.Consumer("t", **options, default_api_timeout_ms=200) as consumer:
-                await _until_dealing(consumer, assignor)
+                await _until_assigning(consumer, assignor)
                 for _ in range(2):
                     with pytest.raises(KafkaTimeoutError, match=r"assigning the partitions of group 'g'.*'stuck'"):
                         await consumer.poll(timeout_ms=60_000)

@@ -1,4 +1,4 @@
-"""When rebalance listeners are told, and what they may do, with a group and without one."""
+"""When rebalance listeners are called, and what they may do, with a group and without one."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_without_a_group_a_cancelled_listener_is_called_again() -> None:
 @pytest.mark.parametrize("when", ["on_partitions_assigned", "on_partitions_revoked"])
 @simulated
 async def test_a_listener_may_end_its_own_subscription(group: str | None, when: str) -> None:
-    """Nothing is assigned afterwards, and another subscription begins anew."""
+    """Nothing is assigned afterwards, and another subscription starts over."""
     cluster, _, options = await started(t=1, u=1)
     cluster.write("t", 0, [b"0"])
     told: list[str] = []
@@ -159,7 +159,7 @@ async def test_failing_listener_without_a_group_is_logged(group: str | None, cap
 @pytest.mark.parametrize("group", [None, "g"])
 @simulated
 async def test_a_listener_that_asks_a_slow_database_says_where_to_begin(group: str | None) -> None:
-    """Meanwhile it is no error that nobody else knows, also when the listener is cancelled and called again."""
+    """Until it returns, a missing position is no error, also when the listener is cancelled and called again."""
     cluster, _, options = await started(t=2)
     for number in (0, 1):
         cluster.write("t", number, [b"0", b"1", b"2"])
@@ -201,7 +201,7 @@ async def test_a_listener_that_does_not_say_where_to_begin_leaves_the_error_to_t
 
 
 @simulated
-async def test_an_error_about_positions_that_were_sought_meanwhile_is_none() -> None:
+async def test_an_error_about_positions_before_a_seek_is_ignored() -> None:
     cluster, _, options = await started(t=1)
     cluster.write("t", 0, [b"0", b"1", b"2"])
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}) as consumer:

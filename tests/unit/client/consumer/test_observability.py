@@ -25,7 +25,7 @@ GROUP_EVENTS = ("on_rebalance_started", "on_partitions_revoked", "on_partitions_
 
 
 class Watcher(triokafka.Hooks):
-    """Remembers what it was told, by event."""
+    """Records its calls, by event."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []

@@ -69,7 +69,7 @@ async def test_a_topic_that_is_not_there_does_not_keep_others_from_being_read() 
 
 @simulated
 async def test_a_position_whose_leader_is_silent_is_validated_later_and_others_at_once() -> None:
-    """What one leader says of its log's epochs counts without the others (KIP-320)."""
+    """The answer of one leader about its epochs is used without the others (KIP-320)."""
     cluster, options = await started(nodes=2)
     cluster.move("t", 0, 1)
     cluster.move("t", 1, 2)

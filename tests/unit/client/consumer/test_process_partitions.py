@@ -105,7 +105,7 @@ async def test_a_slow_record_holds_back_the_commit_of_those_behind_it_only() -> 
 
 
 @simulated
-async def test_no_more_is_in_hand_than_may_be_and_the_member_stays_alive() -> None:
+async def test_no_more_records_are_handed_out_than_allowed_and_the_member_stays() -> None:
     cluster, broker, options = await started()
     in_hand = most = 0
 
@@ -323,7 +323,7 @@ async def test_a_consumer_that_commits_by_itself_is_refused() -> None:
 
 @simulated
 async def test_a_run_that_is_cancelled_while_partitions_go_leaves_nothing_to_wait_for() -> None:
-    """The listener is told again by the next call, when nobody handles anything any more."""
+    """The next call runs the listener again, when no handler runs any more."""
     cluster, _, options = await started()
 
     async def handle(record: triokafka.ConsumerRecord) -> None:

@@ -14,22 +14,22 @@ from triokafka.protocol.api.join_group import JoinGroupRequest
 
 
 class Told(PartitionAssignor):
-    """Gives everything to everybody, and keeps what it was told."""
+    """Assigns all partitions to every member, and records its arguments."""
 
     name = "told"
 
     def __init__(self) -> None:
-        self.deals: list[tuple[list[MemberSubscription], PartitionRacks]] = []
+        self.calls: list[tuple[list[MemberSubscription], PartitionRacks]] = []
 
     def assign(self, members: Members, partitions: dict[str, int], racks: PartitionRacks = NO_RACKS):  # type: ignore[no-untyped-def, override]
-        self.deals.append((list(members.values()), racks))
+        self.calls.append((list(members.values()), racks))
         return {member: Assignment([triokafka.TopicPartition("t", 0)]) for member in members}
 
 
 @pytest.mark.parametrize("rack", ["here", ""])
 @simulated
 async def test_the_leader_assigns_again_when_replicas_are_in_other_racks(rack: str) -> None:
-    """Which it learns with the metadata; in a group without racks nothing comes of it."""
+    """It reads them from the metadata; in a group without racks they do not matter."""
     simulation = current_simulation()
     cluster = ReadableCluster(t=1)
     cluster.racks = {1: "here"}
@@ -51,10 +51,10 @@ async def test_the_leader_assigns_again_when_replicas_are_in_other_racks(rack: s
         with trio.move_on_after(30):
             while True:
                 await consumer.poll(timeout_ms=1_000)
-    said = [(members[0].rack_id, racks) for members, racks in assignor.deals]
+    seen = [(members[0].rack_id, racks) for members, racks in assignor.calls]
     reasons = [request.reason for request in cluster.brokers[1].seen(JoinGroupRequest)]
     if rack:
-        assert said == [("here", {"t": (frozenset({place}),)}) for place in ("here", "there")]
+        assert seen == [("here", {"t": (frozenset({place}),)}) for place in ("here", "there")]
         assert reasons[-1] == "topics or partitions were added or removed, or moved to other racks"
     else:
-        assert said == [(None, NO_RACKS)]
+        assert seen == [(None, NO_RACKS)]

@@ -120,11 +120,11 @@ def test_recreated_topic_is_read_from_its_beginning(kind: str, seen: bool, patte
 
 
 class _Nobody:
-    """Stands for the network, which is not asked."""
+    """In place of the network client, which gets no call."""
 
 
-def test_a_broker_that_is_behind_makes_nothing_anew() -> None:
-    """Nor does one that does not tell ids, or does not know the topic now; another subscription begins anew."""
+def test_a_broker_that_is_behind_creates_nothing_again() -> None:
+    """Nor does one without topic ids, or one that does not know the topic now; another subscription starts over."""
     subscription = SubscriptionState()
     watch = SubscribedTopics(cast("NetworkClient", _Nobody()), subscription, FailureTracker())
 

@@ -197,7 +197,7 @@ async def test_topics_are_requested_without_making_them() -> None:
 
 
 def topics_said(broker: ReadableBroker, code: int) -> Any:
-    """An answer that says nothing but ``code`` of the topics that are asked for."""
+    """An answer with only ``code`` for each requested topic."""
 
     def answer(request: MetadataRequest) -> MetadataResponse:
         response = broker.metadata(request)

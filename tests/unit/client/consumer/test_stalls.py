@@ -1,4 +1,4 @@
-"""No silent stall: whatever stands still, the caller hears which, since when and why. In virtual time."""
+"""No silent stall: the caller learns what makes no progress, since when and why. In virtual time."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ async def test_an_empty_fetch_at_the_end_of_the_log_is_no_stall() -> None:
 
 @simulated
 async def test_a_partition_that_others_left_no_room_for_is_no_stall() -> None:
-    """However long the caller then takes with what is buffered, during which nothing is asked for."""
+    """However long the caller takes for the buffered records, during which nothing is fetched."""
     cluster, _, options = await started_for_consumer(2)
     cluster.write("t", 0, [b"a" * 1_000])
     cluster.write("t", 1, [b"b" * 1_000, b"b" * 1_000])

@@ -1,4 +1,4 @@
-"""What the leader deals, as the metadata has it."""
+"""The partitions that a leader assigns: those of its metadata."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_racks_are_left_out_when_no_member_or_no_broker_has_one() -> None:
 
 
 def test_it_is_worked_out_once_for_each_snapshot() -> None:
-    """And anew for other topics, and when racks come to be asked for."""
+    """And again for other topics, and when racks become necessary."""
     last, first, second = TopicLayoutCache(), cluster((1,)), cluster((2,))
     layout = last.of(first, ("t",), in_racks=True)
     assert last.of(first, ("t",), in_racks=True) is layout

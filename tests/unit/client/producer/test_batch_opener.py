@@ -195,7 +195,7 @@ async def test_batch_that_another_task_opened_is_used_if_the_record_fits() -> No
 
 
 async def test_time_spent_waiting_for_memory_is_counted(autojump_clock: trio.testing.MockClock) -> None:
-    """Also when it was in vain"""
+    """Also when it failed"""
     setup = Setup()
     pool = setup.bench.accumulator.pool
     lent = [pool.try_allocate(200) for _ in range(2)]

@@ -71,7 +71,7 @@ async def test_record_sent_now_is_on_its_way_before_the_call_returns() -> None:
 
 @simulated
 async def test_failure_that_many_records_share_is_raised_as_one() -> None:
-    """Also when each was sent by itself, because an interceptor looks at them."""
+    """Also when each was sent alone, because of an interceptor."""
     for interceptors in ([], [triokafka.ProducerInterceptor()]):
         async with scripted() as s, s.producer(linger_ms=10, interceptors=interceptors) as producer:
             s.broker.script(ProduceRequest, s.broker.refuse(18))

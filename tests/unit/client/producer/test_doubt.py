@@ -1,4 +1,4 @@
-"""Batches of which nobody knows whether the broker has them: what may be sent behind, and what must keep its number."""
+"""Batches with an unknown outcome: what may be sent after them, and what must keep its sequence number."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_refusal_after_an_attempt_in_doubt_repeats_nothing_behind_it() -> 
 
 @simulated
 async def test_refusal_after_an_attempt_in_doubt_leaves_no_gap_either() -> None:
-    """Here neither had been written: the second is refused as out of order, numbered anew, and written once."""
+    """Here neither was written: the second is refused as out of order, gets a new number, and is written once."""
     async with scripted() as s, s.producer(linger_ms=0, batch_size=100, retry_backoff_ms=10) as producer:
         await (await producer.send("orders", b"warm"))
         s.broker.script(ProduceRequest, lambda request: None, lambda request: None)

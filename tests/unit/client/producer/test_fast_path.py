@@ -107,7 +107,7 @@ class Way:
 
 
 def told(delivery: Any) -> Any:
-    """What a delivery says once its batch is acknowledged; None for none."""
+    """The delivery of an acknowledged batch; None for none."""
     if delivery is None:
         return None
     return delivery.metadata_in(SimpleNamespace(**SETTLED), 7)
@@ -253,7 +253,7 @@ def test_closed_batch_takes_no_more_records(module: ModuleType) -> None:
 
 
 @both
-def test_delivery_tells_where_its_record_landed_how_large_it_was_and_how_long_it_took(module: ModuleType) -> None:
+def test_delivery_has_the_place_the_size_and_the_duration_of_its_record(module: ModuleType) -> None:
     way = Way(module)
     metadata = told(way.append("orders", bytearray(b"four"), memoryview(b"no"), 1))
     assert metadata == ("orders", 1, 47, WALL_MS, 2, 4, 2, pytest.approx(750.0))
@@ -468,7 +468,7 @@ async def test_cancelled_slow_path_ends_where_it_waits(module: ModuleType) -> No
 
 
 @both
-def test_coroutine_runs_by_hand_as_pythons_do(module: ModuleType) -> None:
+def test_coroutine_can_be_driven_by_hand_as_pythons(module: ModuleType) -> None:
     way = Way(module)
     fresh = way.way.send("orders", b"v")
     with pytest.raises(TypeError, match="can't send non-None value to a just-started coroutine"):

@@ -132,7 +132,7 @@ def test_stopped_before_it_serves_it_does_not_stay(kind: Any) -> None:
 
 
 class ByHand:
-    """A worker that does its jobs when a test says so."""
+    """A worker that does its jobs when a test lets it."""
 
     def __init__(self, *_: object) -> None:
         self.serving = True
@@ -571,7 +571,7 @@ def test_order_and_memory_are_the_same_however_long_it_takes(
 
 @simulated
 async def test_producer_has_the_thread_compress_its_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """(What the property above says of order and memory is of batches that the thread had.)"""
+    """(The property above is about order and memory of batches that the thread had.)"""
     async with scripted() as s:
         workers = give_threads(s.world, random.Random(1), monkeypatch)
         async with s.producer(compression_type="lz4", batch_size=30_000) as producer:

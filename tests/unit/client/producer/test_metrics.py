@@ -1,4 +1,4 @@
-"""What a producer says about itself: metrics, health, delivery reports."""
+"""What a producer reports: metrics, health, deliveries."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_waiting_for_memory_is_measured() -> None:
 
 
 @simulated
-async def test_delivery_report_tells_where_the_record_went_and_how_it_got_there() -> None:
+async def test_delivery_report_has_the_place_of_the_record_and_how_it_was_sent() -> None:
     async with scripted(orders=3) as s, s.producer(linger_ms=50, retry_backoff_ms=1000) as producer:
         await producer.partitions_for("orders")
         s.broker.script(ProduceRequest, s.broker.refuse(7))

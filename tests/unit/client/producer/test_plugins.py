@@ -262,7 +262,7 @@ async def test_interceptors_get_a_failed_send_with_the_chosen_partition() -> Non
 
 @pytest.mark.parametrize(("listens", "raised"), [(True, 0), (False, 1)])
 @simulated
-async def test_an_interceptor_that_does_not_listen_keeps_no_failure_from_the_user(listens: bool, raised: int) -> None:
+async def test_an_interceptor_without_error_method_hides_no_failure(listens: bool, raised: int) -> None:
     interceptor = Chain("a") if listens else Interceptor()
     failures: list[Exception] = []
     async with scripted() as s:

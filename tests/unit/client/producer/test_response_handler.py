@@ -120,7 +120,7 @@ def test_every_error_code_settles_or_requeues_its_batch_and_releases_its_memory(
 def test_fate_of_a_refused_batch_is_known_only_if_nothing_else_can_have_written_it(
     code: int, attempts: int, known: bool
 ) -> None:
-    """Else what was sent behind it is not numbered anew before it is answered."""
+    """Else the batches sent after it get no new numbers before it is answered."""
     desk = Desk(idempotent=True)
     queue = desk.bench.accumulator.queue(TopicPartition("t", 0))
     batch = desk.sent()

@@ -849,7 +849,7 @@ async def test_counters_add_up() -> None:
 
 @simulated
 async def test_answer_that_names_the_topic_of_a_request_by_id_is_understood_after_the_topic_was_recreated() -> None:
-    """Whatever metadata says by the time it comes."""
+    """Whatever the metadata is by then."""
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         await (await producer.send("orders", b"a"))
 

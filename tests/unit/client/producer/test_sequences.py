@@ -168,7 +168,7 @@ def test_batch_renumbered_does_not_spend_an_epoch_per_attempt(error: type) -> No
 
 
 def test_second_loss_begins_another_epoch_once_the_first_one_was_good() -> None:
-    """Else a batch that was numbered anew, and then lost its predecessor again, would wait in vain until it expires."""
+    """Else a batch with a new number whose predecessor is lost again would wait until it expires."""
     sequences = PartitionSequences()
     first, second = batch(1), batch(2)
     sent(sequences, first, second)

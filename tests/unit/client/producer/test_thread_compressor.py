@@ -28,7 +28,7 @@ LARGE = b"0123456789" * 2_000  # takes gzip longer than a hand-over to a thread
 
 
 class Threads:
-    """Worker threads that begin and end when a test says so; once begun, they cannot be cancelled."""
+    """Worker threads that begin and end when a test lets them; once begun, they cannot be cancelled."""
 
     def __init__(self, world: Any, *, held: bool = True) -> None:
         self.running = 0

@@ -16,7 +16,7 @@ BATCH = 1000
 
 
 class Spreader:
-    """A topic's state over a bench, and a stream of records without key that goes where it says."""
+    """A topic's state over a bench, and a stream of records without key that uses it."""
 
     def __init__(self, leaders: list[int], *, seed: int = 1, **settings: Any) -> None:
         self.bench = Bench(leaders, memory=10_000_000, batch_size=BATCH, **settings)

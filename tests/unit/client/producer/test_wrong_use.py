@@ -85,7 +85,7 @@ async def test_unsendable_records_are_refused_at_the_call(
 
 
 class Grumpy:
-    """Raises whatever is asked of it."""
+    """Raises at every call."""
 
     def __len__(self) -> int:
         raise ZeroDivisionError
@@ -582,7 +582,7 @@ async def test_record_that_never_left_says_that_its_broker_asks_to_wait() -> Non
 
 
 @simulated
-async def test_broker_that_takes_the_connection_and_says_nothing_is_named() -> None:
+async def test_broker_that_accepts_the_connection_and_sends_nothing_is_named() -> None:
     """(clients-today pain 13)"""
     async with scripted() as s, s.producer(max_block_ms=500) as producer:
         s.broker.script(ApiVersionsRequest, SILENCE)

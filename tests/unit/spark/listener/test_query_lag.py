@@ -1,4 +1,4 @@
-"""How far a query is behind, and who is told."""
+"""The lag of a query, and where it is reported."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_three_numbers_have_the_connectors_names_and_are_text() -> None:
     }
 
 
-def test_nothing_is_said_where_the_latest_offsets_are_not_known() -> None:
+def test_nothing_is_reported_where_the_latest_offsets_are_unknown() -> None:
     """Spark 4.0 and 4.1 do not ask a Python source for them."""
     (found,) = progress_lag(progress(source({"orders": {"0": 5}})))
     assert found.metrics() == {} and found.behind == {}

@@ -13,7 +13,7 @@ from triokafka.spark import wait_for_query
 
 
 class Query:
-    """As Spark's. ``within`` is called when somebody waits for it."""
+    """As Spark's. ``within`` is called when a task waits for it."""
 
     def __init__(self, within: Callable[[int], bool]) -> None:
         self.within = within

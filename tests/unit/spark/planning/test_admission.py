@@ -90,7 +90,7 @@ def test_shares_stay_within_their_ranges_near_the_limit_and_starve_no_partition(
 
 @given(ranges, st.integers(min_value=1, max_value=10_000))
 def test_batches_follow_each_other_to_the_end(found: dict[TopicPartition, list[int]], limit: int) -> None:
-    """Halving what is left is the slowest that proration can be; it never stands still."""
+    """Halving the rest is the slowest progress of proration; there is always some."""
     start = {one: bounds[0] for one, bounds in found.items()}
     latest = {one: min(bounds[1], bounds[0] + 50) for one, bounds in found.items()}
     for _ in range(200):

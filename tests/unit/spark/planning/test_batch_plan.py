@@ -212,7 +212,7 @@ async def test_a_start_without_a_record_as_late_is_an_error_or_the_latest() -> N
     assert found == [task(A, 15, 20)]
 
 
-async def test_a_batch_may_start_where_a_group_stands() -> None:
+async def test_a_batch_may_start_at_the_committed_offsets_of_a_group() -> None:
     """SPARK-17937's wish"""
     options = {"startingOffsets": "group", "kafka.group.id": "lag"}
     assert await planned(options, committed={A: 13, B: 7}) == [task(A, 13, 20)]

@@ -1,4 +1,4 @@
-"""What ``format("triokafka")`` can be told, and the sentences with which it refuses."""
+"""The options of ``format("triokafka")``, and its error messages."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_starting_offsets_of_a_stream(text: str, bound: object) -> None:
     assert parse({"startingOffsets": text}, streaming=True).starting == bound
 
 
-def test_a_stream_may_start_where_a_group_stands() -> None:
+def test_a_stream_may_start_at_the_committed_offsets_of_a_group() -> None:
     options = {"startingOffsets": "group", "commitGroupId": "lag"}
     assert parse(options, streaming=True).starting == AtGroup("lag")
     assert parse({**options, "kafka.group.id": "old"}, streaming=True).starting == AtGroup("old")
@@ -508,7 +508,7 @@ def test_unknown_settings_are_ignored_with_one_warning_on_both_sides() -> None:
 
 @pytest.mark.parametrize("options", [ConsumerOptions, ProducerOptions])
 def test_no_sentence_names_a_clients_own_option(options: type[ClientOptions]) -> None:
-    """An option is told of as it is given."""
+    """An option is named as it was given."""
     for name in settable(options):
         given = f"{name}=5 is odd"
         assert in_option_names(given) == f"kafka.{name.replace('_', '.')}=5 is odd"

@@ -15,13 +15,13 @@ def names(chosen: list[TopicPartition]) -> list[str]:
     return [str(one) for one in chosen]
 
 
-def test_subscribe_takes_all_partitions_of_topics_that_are_there() -> None:
+def test_subscribe_uses_all_partitions_of_existing_topics() -> None:
     strategy = Subscribe(("topic-2", "topic-1", "gone"))
     assert names(strategy.choose(KNOWN)) == ["topic-1-0", "topic-1-1", "topic-2-0"]
     assert strategy.topics == ("topic-2", "topic-1", "gone")
 
 
-def test_assign_takes_those_partitions_that_are_there() -> None:
+def test_assign_uses_the_partitions_that_exist() -> None:
     strategy = Assign((TopicPartition("other", 1), TopicPartition("other", 9), TopicPartition("gone", 0)))
     assert names(strategy.choose(KNOWN)) == ["other-1"]
     assert strategy.topics == ("other", "gone")

@@ -99,7 +99,7 @@ def test_offsets_come_as_the_same_text_however_the_brokers_order_them(brokers: G
     assert json.dumps(asked.latestOffset(at(a=0), None)) == json.dumps(asked.latestOffset(at(a=0), None))
 
 
-def test_a_limit_of_everything_goes_before_the_options(brokers: GivenBrokers) -> None:
+def test_a_limit_of_everything_takes_precedence_over_the_options(brokers: GivenBrokers) -> None:
     """Trigger.Once hands it."""
     brokers.ends = [{A: 100}]
     asked = reader(maxOffsetsPerTrigger="10")

@@ -1,4 +1,4 @@
-"""What a write can be told, and which columns it takes (sink)."""
+"""The options of a write, and the columns that it takes (sink)."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_columns_that_cannot_be_written_are_refused_in_the_connectors_words(
 
 
 def test_a_column_that_is_there_twice_is_refused() -> None:
-    """As a join leaves them; which of them is meant nobody knows. Others do not matter."""
+    """As a join leaves them; which of them is meant is unknown. Others do not matter."""
     fields = [*frame(value="string", key="string", extra="int"), *frame(extra="int")]
     check_columns(types.StructType(fields), "t")
     with pytest.raises(ConfigurationError, match="the frame has several columns named 'value', 'key': select one"):

@@ -68,7 +68,7 @@ def test_map_is_small_where_the_memory_allows_it() -> None:
     assert isinstance(offset_map(room, 0.9, expected=91, salt=b""), LargeOffsetMap)
 
 
-def test_entry_of_a_small_map_takes_no_more_than_is_said() -> None:
+def test_entry_of_a_small_map_takes_no_more_than_documented() -> None:
     tracemalloc.start()
     try:
         offsets = SmallOffsetMap(1)

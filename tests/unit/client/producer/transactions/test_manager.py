@@ -315,7 +315,7 @@ def test_retriable_answers_repeat_the_request(code: int, outcome: CallOutcome) -
 
 
 @pytest.mark.parametrize("code", [47, 90])
-def test_fencing_fails_the_producer_whichever_request_tells(code: int) -> None:
+def test_fencing_fails_the_producer_whichever_request_reports_it(code: int) -> None:
     def at_init(bench: Bench) -> None:
         bench.manager.initialize()
         bench.call(InitProducerIdRequest).answered(InitProducerIdResponse(error_code=code))
