@@ -62,7 +62,7 @@ REPLICATION_MUTATIONS: tuple[Mutation, ...] = (
             (
                 "a truncation lowers the high watermark",
                 _PARTITION,
-                "        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)\n        return",
+                "        self._set_high_watermark(min(self.high_watermark, self.log.log_end_offset))\n        return",
                 "        return",
             ),
             (
@@ -74,8 +74,8 @@ REPLICATION_MUTATIONS: tuple[Mutation, ...] = (
             (
                 "a truncation forgets an epoch without records",
                 "triokafka/broker_stub/log/truncation.py",
-                "            state.leader_epochs.truncate_to(offset)\n            return\n",
-                "            return\n",
+                "            state.leader_epochs.truncate_to(offset)\n            state.segments",
+                "            state.segments",
             ),
         )
     ),

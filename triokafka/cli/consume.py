@@ -24,11 +24,13 @@ from triokafka.cli.output import examples
 from triokafka.cli.record_codecs import REGISTRY_FORMATS, decoder
 from triokafka.cli.record_format import FormatFormatter
 from triokafka.cli.slow_work import SlowWork
+from triokafka.cli.topic_argument import TopicCommand
 from triokafka.cli.values import PARTITION, FiniteNumber, Integer
 
 
 @click.command(
     "consume",
+    cls=TopicCommand,
     epilog=examples(
         "triokafka consume orders --from-beginning --max-messages 10",
         "triokafka consume orders --from-beginning --json --max-messages 10",

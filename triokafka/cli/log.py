@@ -175,6 +175,7 @@ def repair(directory: str) -> None:
 
 @command.command("dirs", epilog=examples("triokafka log dirs", "triokafka log dirs --broker-list 1,2 --topic-list t"))
 @admin_options
+@click.option("--describe", is_flag=True, hidden=True, expose_value=False)  # kafka-log-dirs needs it
 @click.option("--broker-list", metavar="ID,…", help="Only these brokers.")
 @click.option("--topic-list", metavar="TOPIC,…", help="Only replicas of these topics.")
 @output_options

@@ -24,6 +24,7 @@ from triokafka.cli.properties import text_of
 from triokafka.cli.record_codecs import REGISTRY_FORMATS, encoder
 from triokafka.cli.record_format import FormatReader, encode_text, encoding_reader
 from triokafka.cli.slow_work import SlowWork
+from triokafka.cli.topic_argument import TopicCommand
 from triokafka.cli.values import PARTITION, FiniteNumber, Integer, bytes_of_file
 
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -31,6 +32,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @click.command(
     "produce",
+    cls=TopicCommand,
     epilog=examples(
         "triokafka produce orders < orders.txt",
         "triokafka produce orders --key 'table 4' --value 'two coffees'",

@@ -62,14 +62,18 @@ def describe(status: bool, replication: bool, since: bool, output: str, connecti
 @click.option(
     "--config", "config_file", required=True, metavar="FILE", help="server.properties of the controller to add."
 )
+@click.option("--dry-run", is_flag=True, help="Read the configuration and print what would be done.")
 @admin_options
-def add_controller(config_file: str, connection: AdminConnection) -> int:
+def add_controller(config_file: str, dry_run: bool, connection: AdminConnection) -> int:
     """Make a running controller a voter. Run this on its machine: its directory has the id that the quorum needs.
 
     The voters must not be fixed by controller.quorum.voters. Format its directories with --no-initial-controllers,
     start it, and wait until `quorum describe --replication` shows no lag.
     """
     node_id, directory_id, cluster_id, listeners = _controller_of(config_file)
+    if dry_run:
+        click.echo(f"Would add controller {node_id} with directory id {_text(directory_id)}.")
+        return 0
 
     async def work(admin: AdminClient) -> None:
         await admin.add_raft_voter(node_id, directory_id, listeners, cluster_id=cluster_id)
@@ -86,8 +90,11 @@ def add_controller(config_file: str, connection: AdminConnection) -> int:
 @click.option(
     "--controller-directory-id", required=True, metavar="ID", help="The directory id, which `quorum describe` prints."
 )
+@click.option("--dry-run", is_flag=True, help="Print what would be done.")
 @admin_options
-def remove_controller(controller_id: int, controller_directory_id: str, connection: AdminConnection) -> int:
+def remove_controller(
+    controller_id: int, controller_directory_id: str, dry_run: bool, connection: AdminConnection
+) -> int:
     """Remove a controller from the voters. Stop it first, unless it shall continue as an observer."""
     from triokafka.structs import parse_uuid
 
@@ -95,6 +102,9 @@ def remove_controller(controller_id: int, controller_directory_id: str, connecti
         directory_id = parse_uuid(controller_directory_id)
     except ValueError as error:
         raise click.UsageError(f"--controller-directory-id: {error}.") from None
+    if dry_run:
+        click.echo(f"Would remove controller {controller_id} with directory id {controller_directory_id}.")
+        return 0
 
     async def work(admin: AdminClient) -> None:
         await admin.remove_raft_voter(controller_id, directory_id)

@@ -111,7 +111,7 @@ def _of_the_environment() -> str:
     """Name the environment variables with options for every Java: a bad one is a common reason for a failed start.
     Their values may be secret, so they are omitted."""
     found = [name for name in _OPTIONS if os.environ.get(name)]
-    return f" (it takes options from {' and '.join(found)}: mend or unset that)" if found else ""
+    return f" (it takes options from {' and '.join(found)}: correct or unset them)" if found else ""
 
 
 def find_java(cache_directory: str | None = None) -> Java:

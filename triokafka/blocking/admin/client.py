@@ -32,7 +32,7 @@ class KafkaAdminClient:
     Raises:
         KafkaConfigurationError: a name or value cannot be used, or the security protocol is not supported.
         KafkaTimeoutError: no broker answered.
-        UnsupportedVersionError: from calls that the SDK or the broker does not support yet.
+        UnsupportedVersionError: from calls that the SDK or the broker does not support.
     """
 
     DEFAULT_CONFIG: Final[dict[str, Any]] = {

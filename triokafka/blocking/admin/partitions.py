@@ -152,7 +152,7 @@ class PartitionCalls:
         """Start moving partitions to other brokers; None cancels a move. Returns the class of each error, or None.
 
         Raises:
-            UnsupportedVersionError: the broker cannot move partitions (triokafka's cannot yet).
+            UnsupportedVersionError: the broker is older than 2.4.
         """
         for partition, replicas in reassignments.items():
             if replicas is not None and not replicas:
@@ -174,7 +174,7 @@ class PartitionCalls:
         """List the moves in progress, of all or of the given partitions.
 
         Raises:
-            UnsupportedVersionError: the broker cannot move partitions (triokafka's cannot yet).
+            UnsupportedVersionError: the broker is older than 2.4.
         """
         wanted: list[TopicPartition] | None = None
         if isinstance(topic_partitions, Mapping):

@@ -1,4 +1,4 @@
-"""The calls of `KafkaAdminClient` that the SDK does not support yet."""
+"""The calls of `KafkaAdminClient` that the SDK does not support."""
 
 from __future__ import annotations
 
@@ -24,4 +24,6 @@ class UnsupportedCalls:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise UnsupportedVersionError(f"{what}: triokafka's admin client and broker do not support it yet")
+    raise UnsupportedVersionError(
+        f"{what}: triokafka's admin client negotiates versions with each broker and does not expose them"
+    )

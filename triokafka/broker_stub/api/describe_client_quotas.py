@@ -71,7 +71,7 @@ def matching_quotas(image: MetadataImage, request: DescribeClientQuotasRequest) 
                 values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
             )
         )
-    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+    return DescribeClientQuotasResponse(error_message="", entries=entries)
 
 
 def _conditions(components: Sequence[ComponentData]) -> tuple[dict[str, str | None], list[str]]:

@@ -111,7 +111,7 @@ def describe_resources(
                 size += known[1]
         yield DescribeConfigsResult(
             error_code=failure.code,
-            error_message=failure.message,
+            error_message=failure.message or "",
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             configs=shown,

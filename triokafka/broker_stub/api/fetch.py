@@ -8,7 +8,8 @@ v13: topic ids (KIP-516). v15: the follower's broker epoch (KIP-903). v16: addre
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import BUDGET
-from triokafka.network.fetch_sessions.fetch_session_cache import PartitionKey, TopicKey, WantedPartition
+from triokafka.network.fetch_sessions.fetch_session_cache import FetchContext, PartitionKey, TopicKey, WantedPartition
 from triokafka.protocol.api.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -39,7 +40,10 @@ from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.faults.faults import Faults
     from triokafka.broker_stub.metadata.image import MetadataImage
+    from triokafka.broker_stub.replica.partition_rest import PartitionRest
+    from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 
 _FOLLOWER_READS_SINCE: Final = 11
 _LEADER_HINTS_SINCE: Final = 12
@@ -106,6 +110,12 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         leader_only=follower or version < _FOLLOWER_READS_SINCE,
         rack=request.rack_id,
     )
+    replicas = broker.replicas
+    faults = broker.faults if broker.faults.armed and not follower else None
+    refused = context.follower and context.denied_for_cluster(AclOperation.CLUSTER_ACTION)
+    # Faults and permissions may differ with every fetch, so then each fetch reads all partitions.
+    steady = not refused if follower else faults is None and broker.allows_all
+    reader = replicas.reads_as(parameters) if steady else None
     session = broker.fetch_sessions().context_for(
         session_id=request.session_id,
         epoch=request.session_epoch,
@@ -118,46 +128,33 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         privileged=follower,
         by_topic_id=by_id,
         now=context.now,
+        reader=reader,
     )
-    failed: dict[PartitionKey, ReadOutcome] = {}
-    readable: list[tuple[TopicPartition, WantedPartition]] = []
-    faults = broker.faults if broker.faults.armed and not follower else None
-    topic: TopicKey | None = None
-    name, code = "", 0
-    refused = context.follower and context.denied_for_cluster(AclOperation.CLUSTER_ACTION)
-    for spent, wanted in enumerate(session.partitions, 1):
-        if not spent % _AT_ONCE:
-            await trio.lowlevel.checkpoint()
-        if wanted.topic is not topic:  # partitions of one topic are usually adjacent: resolve the topic once
-            topic = wanted.topic
-            name, code = _resolve(topic, image, context, refused=refused)
-        if code:
-            failed[wanted.key] = ReadOutcome(code)
-            continue
-        fault = faults.for_item(1, name, wanted.partition) if faults is not None else None
-        if fault is None:
-            readable.append((TopicPartition(name, wanted.partition), wanted))
-            continue
-        outcome = failed[wanted.key] = ReadOutcome(fault.error.code)
-        if fault.error.code == _NOT_LEADER:
-            outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, context)))
-    replicas = broker.replicas
+    plan = _ReadPlan(session, context, image, faults=faults, refused=refused)
+    await plan.make()
     many = len(session.partitions) > BUDGET
     if many:
         await trio.lowlevel.checkpoint()  # with many partitions, each of the following steps takes long
-    outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
-    if readable and not urgent and not failed and size < parameters.min_bytes and parameters.max_wait_ms > 0:
-        before = outcomes if follower and not size else None
+    plan.renew()
+    outcomes, size, urgent = await replicas.read(plan.readable, parameters, before_waiting=context.yield_slot)
+    replicas.traffic.fetches += session.resting
+    waits = bool(plan.readable or session.resting) and size < parameters.min_bytes and parameters.max_wait_ms > 0
+    if waits and not urgent and not plan.failed:
         del outcomes  # release the memory of the first read while the request waits
         if many:
             await trio.lowlevel.checkpoint()
-        operation = replicas.delay_fetch(readable, parameters)
+        plan.renew()
+        operation = replicas.delay_fetch(plan.readable, parameters, session)
         if operation is not None:
             await context.park(operation)
-        if before is not None and operation is not None and operation.unchanged:
-            outcomes = before  # a follower may fetch thousands of partitions that are at rest
-        else:
-            outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
+            session.watch(None)
+        if reader is not None and replicas.reads_as(parameters) != reader:
+            reader = None  # another process of the follower has registered
+            session.wake_all()
+        plan.renew()
+        outcomes, size, urgent = await replicas.read(plan.readable, parameters, before_waiting=context.yield_slot)
+        replicas.traffic.fetches += session.resting
+    readable, failed = plan.readable, plan.failed
     if many:
         await trio.lowlevel.checkpoint()
     if by_id and metadata.image is not image:
@@ -172,15 +169,20 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         return FetchResponse(error_code=throttled.error_code, session_id=throttled.session_id)
     replicas.traffic.answered(size, follower=follower)
     if size and not follower:
-        for key, _ in readable:
-            if given := len(outcomes[key].records):
+        for key, outcome in outcomes.items():
+            if given := len(outcome.records):
                 replicas.traffic.given(key.topic, given)
-    results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
+    # Partitions that have woken after the read are left to the next fetch.
+    results: dict[PartitionKey, ReadOutcome] = {
+        wanted.key: outcomes[key] for key, wanted in readable if key in outcomes
+    }
     results.update(failed)
     if many:
         for _ in session.prepare(results):
             await trio.lowlevel.checkpoint()
-    answered = session.respond(results, broker.world.now())
+    answered = session.respond(
+        results, broker.world.now(), None if reader is None else partial(_rest, replicas, parameters, image)
+    )
     context.items = len(answered.outcomes)
     response = FetchResponse(
         error_code=answered.error_code,
@@ -191,6 +193,80 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         hints = [outcome.leader_hint for outcome in answered.outcomes.values() if outcome.leader_hint is not None]
         response.node_endpoints = node_endpoints([hint.leader_id for hint in hints], context, NodeEndpoint)
     return response
+
+
+class _ReadPlan:
+    """The partitions that a request reads: those that can be read, and the errors of the others."""
+
+    def __init__(
+        self,
+        session: FetchContext[ReadOutcome],
+        context: RequestContext,
+        image: MetadataImage,
+        *,
+        faults: Faults | None,
+        refused: bool,
+    ) -> None:
+        self.readable: list[tuple[TopicPartition, WantedPartition]] = []
+        self.failed: dict[PartitionKey, ReadOutcome] = {}
+        self._session = session
+        self._context = context
+        self._image = image
+        self._faults = faults
+        self._refused = refused
+        self._wanted: list[WantedPartition] = []
+        self._topic: TopicKey | None = None
+        self._resolved = ("", 0)
+
+    async def make(self) -> None:
+        """Look up the partitions."""
+        self._wanted = self._session.partitions
+        for spent, wanted in enumerate(self._wanted, 1):
+            if not spent % _AT_ONCE:
+                await trio.lowlevel.checkpoint()
+            self._add(wanted)
+
+    def renew(self) -> None:
+        """Look up the partitions again if some have woken."""
+        if self._session.partitions is not self._wanted:
+            self._wanted = self._session.partitions
+            self.readable, self.failed = [], {}
+            for wanted in self._wanted:
+                self._add(wanted)
+
+    def _add(self, wanted: WantedPartition) -> None:
+        if wanted.topic is not self._topic:  # partitions of one topic are usually adjacent: resolve the topic once
+            self._topic = wanted.topic
+            self._resolved = _resolve(wanted.topic, self._image, self._context, refused=self._refused)
+        name, code = self._resolved
+        if code:
+            self.failed[wanted.key] = ReadOutcome(code)
+            return
+        fault = self._faults.for_item(1, name, wanted.partition) if self._faults is not None else None
+        if fault is None:
+            self.readable.append((TopicPartition(name, wanted.partition), wanted))
+            return
+        outcome = self.failed[wanted.key] = ReadOutcome(fault.error.code)
+        if fault.error.code == _NOT_LEADER:
+            outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, self._context)))
+
+
+def _rest(
+    replicas: ReplicaManager,
+    parameters: FetchParameters,
+    image: MetadataImage,
+    wanted: WantedPartition,
+    outcome: ReadOutcome,
+    wake: Callable[[], None],
+) -> PartitionRest | None:
+    """Let a partition rest in the session if it can; see `ReplicaReader.rest_of`."""
+    topic = wanted.topic
+    if isinstance(topic, UUID):
+        found = image.topics_by_id.get(topic)
+        if found is None:
+            return None
+        topic = found.name
+    return replicas.rest_of(parameters, TopicPartition(topic, wanted.partition), wanted, outcome, wake)
 
 
 def _most_at_once(replica_id: int, context: RequestContext) -> int:

@@ -56,7 +56,8 @@ def create_acls(
                 added.add(acl)
                 check_size(records, 1)
                 records.append(acl_record(new_id(), acl))
-        results.append(AclCreationResult(error_code=failure.code, error_message=failure.message))
+        # As Kafka, whose messages without an error are empty in some responses and null in others.
+        results.append(AclCreationResult(error_code=failure.code, error_message=failure.message or ""))
         yield 1
     return Outcome(records, CreateAclsResponse(results=results))
 
@@ -83,6 +84,7 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Steps[Delet
                 removed[acl_id] = None
                 matching.append(
                     DeleteAclsMatchingAcl(
+                        error_message=None,
                         resource_type=acl.resource_type,
                         resource_name=acl.resource_name,
                         pattern_type=acl.pattern_type,
@@ -94,7 +96,7 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Steps[Delet
                 )
             if at % _STEP == 0:
                 yield _STEP
-        results.append(DeleteAclsFilterResult(matching_acls=matching))
+        results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
         yield 1
     records: list[Struct] = [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in removed]
     check_size(records)

@@ -57,7 +57,7 @@ def alter_user_scram_credentials(
         except BrokerResponseError as error:
             records.pop(user, None)
             failures[user] = ItemError.of(error)
-    results = [AlterUserScramCredentialsResult(user=user) for user in records]
+    results = [AlterUserScramCredentialsResult(user=user, error_message=None) for user in records]
     results += [
         AlterUserScramCredentialsResult(user=user, error_code=failure.code, error_message=failure.message)
         for user, failure in failures.items()

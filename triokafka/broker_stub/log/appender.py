@@ -203,5 +203,5 @@ class LogAppender:
         state.guard.check()
         with state.guard.during("roll"):
             state.roll(offset, now_ms)
-            self._segments.end_offset = offset
+            self._segments.end_at(offset)
         state.settle()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from triokafka.broker_stub.log.change_signal import ChangeSignal
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.open_files import OpenFiles
@@ -34,7 +35,7 @@ _MAX_HINTS: Final = 64  # positions of batches that are likely to be read next
 class LogSegments:
     """At least one segment, ascending; the last one, ``active``, is written to.
 
-    ``end_offset`` is the offset after the last batch.
+    ``end_offset`` is the offset after the last batch; `end_at` sets it. ``changes`` is the log's signal.
     """
 
     def __init__(self, files: OpenFiles, directory: str, config: LogConfig, segments: list[LogSegment]) -> None:
@@ -46,6 +47,7 @@ class LogSegments:
         self._hints: dict[int, tuple[int, int]] = {}  # by offset: base offset of the segment, and position of the batch
         self._to_delete: list[tuple[int, list[str]]] = []  # time of removal, and renamed files
         self._closed = False
+        self.changes = ChangeSignal()
         self.end_offset = self.active.reader.next_offset()
 
     def __len__(self) -> int:
@@ -84,8 +86,13 @@ class LogSegments:
         segment = self._segments[-1]
         position = segment.size
         segment.append(batches, data)
-        self.end_offset = batches[-1].next_offset
+        self.end_at(batches[-1].next_offset)
         self._hint(batches[0].base_offset, segment.base_offset, position)
+
+    def end_at(self, offset: int) -> None:
+        """Set ``end_offset``."""
+        self.end_offset = offset
+        self.changes.notify()
 
     def roll(self, base_offset: int, now_ms: int) -> None:
         """Start a new segment at ``base_offset``."""
@@ -195,7 +202,7 @@ class LogSegments:
         except OSError:
             self._find_end_anyway()
             raise
-        self.end_offset = self.active.reader.next_offset()
+        self.end_at(self.active.reader.next_offset())
 
     def start_empty(self, offset: int, now_ms: int) -> None:
         """Drop all segments, and start a new one at ``offset``."""
@@ -213,12 +220,12 @@ class LogSegments:
                 self._segments, self._bases = doomed, [segment.base_offset for segment in doomed]
                 self._find_end_anyway()
             raise
-        self.end_offset = offset
+        self.end_at(offset)
 
     def _find_end_anyway(self) -> None:
         """Recompute ``end_offset`` after an error; a further error must not hide the first one."""
         try:
-            self.end_offset = self.active.reader.next_offset()
+            self.end_at(self.active.reader.next_offset())
         except (OSError, CorruptRecordError):
             pass  # the log is offline until it is reopened
 

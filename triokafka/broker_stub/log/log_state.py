@@ -16,10 +16,10 @@ from triokafka.world import Storage
 class LogState:
     """Segments, offsets, leader epochs and producers of one log, and operations that several components share.
 
-    ``log_start_offset`` is the first offset that readers may fetch. ``settled_offset`` is the offset up to which
-    records may be acknowledged: with ``flush.messages``, records that are not flushed in time are behind it.
-    ``recovered_bytes`` counts the bytes that opening the log cut off, ``lost_offsets`` the offsets whose records are
-    known to be lost to damage.
+    ``log_start_offset`` is the first offset that readers may fetch; `start_at` sets it. ``settled_offset`` is the
+    offset up to which records may be acknowledged: with ``flush.messages``, records that are not flushed in time are
+    behind it. ``recovered_bytes`` counts the bytes that opening the log cut off, ``lost_offsets`` the offsets whose
+    records are known to be lost to damage.
     """
 
     def __init__(
@@ -93,5 +93,11 @@ class LogState:
     def advance_log_start_offset(self, offset: int) -> None:
         """Raise the log start offset; a lower ``offset`` changes nothing."""
         if offset > self.log_start_offset:
-            self.log_start_offset = offset
             self.leader_epochs.drop_before(offset)
+            self.start_at(offset)
+
+    def start_at(self, offset: int) -> None:
+        """Set ``log_start_offset``, also to a lower one."""
+        if offset != self.log_start_offset:
+            self.log_start_offset = offset
+            self.segments.changes.notify()

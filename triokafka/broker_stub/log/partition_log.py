@@ -124,6 +124,8 @@ class PartitionLog:
         self.topic_partition = state.topic_partition
         self.directory = state.directory
         self.leader_epochs: LeaderEpochs = state.leader_epochs
+        self.changes = state.segments.changes
+        """Tells watchers of changes of the offsets, leader epochs and producers, and of the log's partition."""
         self.reported_damage: set[str] = set()
         """The damage met by readers that the broker's log has reported already."""
         self._state = state

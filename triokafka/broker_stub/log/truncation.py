@@ -33,6 +33,7 @@ class LogTruncation:
         if offset >= state.segments.end_offset:
             # An epoch in which this broker led and appended nothing: the leader of a newer epoch does not know it.
             state.leader_epochs.truncate_to(offset)
+            state.segments.changes.notify()
             return
         if offset < state.log_start_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
@@ -62,14 +63,14 @@ class LogTruncation:
         # Snapshots from before the new start go as well: the records that they summarise are gone.
         state.snapshots.remove_after(-1)
         state.leader_epochs.clear()
-        state.log_start_offset = offset
+        state.start_at(offset)
         self._after_cut(offset, now_ms)
         state.durability.recovery_point = offset
 
     def _prepare_cut(self, offset: int) -> None:
         state = self._state
         state.durability.cut_at(offset)
-        state.log_start_offset = min(state.log_start_offset, offset)
+        state.start_at(min(state.log_start_offset, offset))
         # On disk before the cut: otherwise recovery after a crash would trust the bytes that are written there next.
         if self._before_cut is not None:
             self._before_cut(offset)
@@ -92,3 +93,4 @@ class LogTruncation:
         state.producers = load_producers(state.snapshots, tuple(state.segments), end)
         state.producers.expire(now_ms, state.producer_expiration_ms)
         state.settle()
+        state.segments.changes.notify()

@@ -132,6 +132,11 @@ class Purgatory:
                     self.earliest_changed.set()
         return False
 
+    def watch_also(self, operation: DelayedOperation, key: Hashable) -> None:
+        """Watch one more key for an operation that waits. Its condition is not checked before the key's next check."""
+        if not operation.completed:
+            self._watchers.setdefault(key, []).append(operation)
+
     def check_and_complete(self, key: Hashable) -> int:
         """Complete the operations under ``key`` whose conditions hold, after a change; return how many this call
         completed.

@@ -45,7 +45,7 @@ def describe_quorum(
     ]
     leads = isinstance(quorum.state, Leader)
     return DescribeQuorumResponse(
-        error_message=None, topics=topics, nodes=nodes if version >= _WITH_NODES and leads else []
+        error_message="", topics=topics, nodes=nodes if version >= _WITH_NODES and leads else []
     )
 
 
@@ -89,7 +89,7 @@ def _partition(quorum: Quorum, topic: str, number: int, version: int, now: float
 
     return DescribedPartition(
         partition_index=0,
-        error_message=None,
+        error_message="",
         leader_id=leader.leader_id,
         leader_epoch=leader.epoch,
         high_watermark=-1 if leader.high_watermark is None else leader.high_watermark,

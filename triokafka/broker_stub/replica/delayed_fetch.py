@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 
 from triokafka import errors
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation
-from triokafka.broker_stub.replica.idle_follower import is_at_end
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.partition_rest import is_at_end
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 
@@ -28,8 +28,6 @@ class DelayedFetch(DelayedOperation):
     It holds no records: the waiting handler reads again. ``interrupted`` returns whether a follower should fetch anew
     without data, because this broker leads partitions that it does not fetch yet. ``held_back`` returns whether the
     replication quota holds back the records of a partition.
-
-    ``unchanged``: its time is over, and nothing that it waits for has changed.
     """
 
     __slots__ = (
@@ -42,8 +40,6 @@ class DelayedFetch(DelayedOperation):
         "_min_bytes",
         "_partitions",
         "_read_committed",
-        "_touched",
-        "unchanged",
     )
 
     def __init__(
@@ -60,9 +56,7 @@ class DelayedFetch(DelayedOperation):
         held_back: Callable[[Partition], bool] | None = None,
     ) -> None:
         super().__init__(timeout_ms)
-        self._awaited = awaited
-        self._touched = False
-        self.unchanged = False
+        self._awaited = list(awaited)
         self._by_key: dict[Hashable, AwaitedPartition] | None = None
         self._partitions = partitions
         self._min_bytes = min_bytes
@@ -71,6 +65,12 @@ class DelayedFetch(DelayedOperation):
         self._leader_only = leader_only
         self._interrupted = interrupted
         self._held_back = held_back
+
+    def await_also(self, awaited: AwaitedPartition) -> None:
+        """Wait for one more partition, which has just changed. The caller watches it in the purgatory."""
+        self._awaited.append(awaited)
+        if self._by_key is not None:
+            self._by_key[awaited.topic_partition] = awaited
 
     def try_complete(self) -> bool:
         if self._interrupted is not None and self._interrupted():
@@ -87,7 +87,6 @@ class DelayedFetch(DelayedOperation):
         """See `DelayedOperation`. A fetch of thousands of partitions that waits for one byte looks at the changed one
         only.
         """
-        self._touched = True
         if self._min_bytes > 1:
             return self.try_complete()
         if self._by_key is None:
@@ -131,6 +130,3 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Do nothing: the waiting handler reads again."""
-
-    def on_expiration(self) -> None:
-        self.unchanged = not self._touched

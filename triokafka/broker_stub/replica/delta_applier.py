@@ -116,7 +116,7 @@ class DeltaApplier:
 
     def _drop(self, topic_partition: TopicPartition) -> None:
         self._opener.forget_failure(topic_partition)
-        hosted = self._hosted.online.pop(topic_partition, None)
+        hosted = self._hosted.take_out(topic_partition)
         if hosted is not None or self._logs.get(topic_partition) is not None:
             try:
                 self._logs.delete(topic_partition, sync=False)

@@ -26,8 +26,9 @@ class FollowerState:
 
     def fetched(
         self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, *, broker_epoch: int, now: float
-    ) -> None:
-        """Process a fetch: the follower has all records before ``fetch_offset``.
+    ) -> bool:
+        """Process a fetch: the follower has all records before ``fetch_offset``. Return whether it differs from the
+        last one in more than its time.
 
         A follower that fetches without ever reaching the end under constant writes is caught up as of the last fetch
         when it has everything that the leader had at that time.
@@ -36,11 +37,23 @@ class FollowerState:
             self.caught_up_at = max(self.caught_up_at, now)
         elif fetch_offset >= self.leader_end_offset >= 0:
             self.caught_up_at = max(self.caught_up_at, self.fetched_at)
+        differs = (
+            fetch_offset != self.log_end_offset
+            or log_start_offset != self.log_start_offset
+            or leader_end_offset != self.leader_end_offset
+            or broker_epoch != self.broker_epoch
+        )
         self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
         self.leader_end_offset = leader_end_offset
         self.fetched_at = now
         self.broker_epoch = broker_epoch
+        return differs
+
+    def fetched_the_same(self, at: float) -> None:
+        """Process a fetch at a time that may be past, which was like the last one, and found all records."""
+        self.caught_up_at = max(self.caught_up_at, at)
+        self.fetched_at = max(self.fetched_at, at)
 
     def is_caught_up(self, leader_end_offset: int, now: float, lag_seconds: float) -> bool:
         """Whether the follower has everything, or had everything within the last ``lag_seconds``."""

@@ -47,6 +47,13 @@ class HostedPartitions:
         self._flush_ended = trio.Event()
         self.append_failed = append_failed
 
+    def take_out(self, topic_partition: TopicPartition) -> Partition | None:
+        """Remove a partition from those that are online; return it if it was one of them."""
+        partition = self.online.pop(topic_partition, None)
+        if partition is not None:
+            partition.log.changes.notify()
+        return partition
+
     def find(self, topic: str, partition: int) -> Partition | None:
         """Return a hosted partition that is online, or None."""
         return self.online.get((topic, partition))
@@ -164,13 +171,13 @@ class HostedPartitions:
         """Use ``log``, which has the same records in another data directory."""
         partition = self.online.get(topic_partition)
         if partition is not None:
-            partition.log = log
+            partition.use_log(log)
             self.flushed(topic_partition)
 
     def logs_offline(self, topic_partitions: Iterable[TopicPartition], reason: str) -> None:
         """Take partitions offline whose logs went offline. Waiting and later requests fail with ``reason``."""
         for topic_partition in topic_partitions:
-            if self.online.pop(topic_partition, None) is not None:
+            if self.take_out(topic_partition) is not None:
                 self.failed[topic_partition] = reason
                 self.complete_waiting(topic_partition)
         self._wake_flush_waiters()

@@ -125,6 +125,7 @@ class Partition:
             self._leader_epoch_start = self.log.log_end_offset
             # Before the first record of the epoch, so that followers find where older epochs end (KIP-279).
             self.log.leader_epochs.assign(leader_epoch, self._leader_epoch_start)
+        self.log.changes.notify()
         return is_new
 
     def make_follower(
@@ -144,6 +145,7 @@ class Partition:
         self.leader_id = leader_id
         self.is_leader = False
         self.followers = {}
+        self.log.changes.notify()
         return is_new
 
     def _describe(
@@ -290,8 +292,18 @@ class Partition:
                     lowest = follower.log_end_offset
         if lowest <= self.high_watermark:
             return False
-        self.high_watermark = lowest
+        self._set_high_watermark(lowest)
         return True
+
+    def _set_high_watermark(self, offset: int) -> None:
+        if offset != self.high_watermark:
+            self.high_watermark = offset
+            self.log.changes.notify()
+
+    def use_log(self, log: PartitionLog) -> None:
+        """Use ``log``, which has the same records, from now on."""
+        before, self.log = self.log, log
+        before.changes.notify()
 
     def require_follower(self, replica_id: int, current_leader_epoch: int = -1) -> None:
         """Check a fetch of another broker like `require_leader`; that broker must also have a replica.
@@ -325,9 +337,10 @@ class Partition:
                     f"{self.topic_partition}: broker {replica_id} fetched with the broker epoch {broker_epoch}, and is "
                     f"registered with {registered}"
                 )
-        self.followers[replica_id].fetched(
+        if self.followers[replica_id].fetched(
             fetch_offset, log_start_offset, self.log.log_end_offset, broker_epoch=broker_epoch, now=now
-        )
+        ):
+            self.log.changes.notify()
         return self.advance_high_watermark(now)
 
     # The in-sync set
@@ -392,6 +405,7 @@ class Partition:
             return False
         self.partition_epoch = partition_epoch
         self.isr.commit(in_sync_replicas)
+        self.log.changes.notify()
         return True
 
     def isr_refused(self, proposal: IsrProposal) -> None:
@@ -432,7 +446,7 @@ class Partition:
         known = min(high_watermark, self.log.log_end_offset)
         rose = known > self.high_watermark
         if rose:
-            self.high_watermark = known
+            self._set_high_watermark(known)
         if self.log.log_start_offset < log_start_offset <= self.high_watermark:
             self.log.advance_log_start_offset(log_start_offset)
         return rose
@@ -453,7 +467,7 @@ class Partition:
                 self.high_watermark,
             )
         self.log.truncate_to(offset, now_ms=now_ms)
-        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+        self._set_high_watermark(min(self.high_watermark, self.log.log_end_offset))
         return self.log.log_end_offset
 
     def restart_as_follower(self, offset: int, *, leader_epoch: int, now_ms: int) -> None:
@@ -465,7 +479,7 @@ class Partition:
         """
         self.require_following(leader_epoch)
         self.log.truncate_fully_and_start_at(offset, now_ms=now_ms)
-        self.high_watermark = offset
+        self._set_high_watermark(offset)
 
     def low_watermark(self) -> int:
         """Return the lowest log start offset of the replicas whose brokers are up: DeleteRecords waits for it."""

@@ -129,6 +129,8 @@ class ReplicaManager:
         )
         self.read = reader.read
         self.delay_fetch = reader.delay_fetch
+        self.reads_as = reader.reads_as
+        self.rest_of = reader.rest_of
 
     def __len__(self) -> int:
         return len(self._hosted.online)

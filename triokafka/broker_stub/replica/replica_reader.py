@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.log.page_cache import ColdReadError
@@ -13,8 +14,13 @@ from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.delayed_fetch import AwaitedPartition, DelayedFetch
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions, follower_key
-from triokafka.broker_stub.replica.idle_follower import idle_follower_fetched
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.partition_rest import (
+    PartitionRest,
+    consumer_rests,
+    follower_rests,
+    idle_follower_fetched,
+)
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.replica_selector import ReplicaSelector
 from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
@@ -25,12 +31,14 @@ from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported with the first Fetch
-    from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
+    from triokafka.network.fetch_sessions.fetch_session_cache import FetchContext, WantedPartition
 
 logger = logging.getLogger(__name__)
 
 _COLD_READS: Final = 8
 """How many times a fetch loads data into the page cache before it blocks for the rest."""
+_ALL_REST: Final = ("all partitions rest", -1)
+"""The purgatory key of consumers' fetches whose partitions all rest. Nothing checks it."""
 _DAMAGES_REPORTED: Final = 100
 """The most damaged positions of one log that are reported."""
 
@@ -203,24 +211,20 @@ class ReplicaReader:
         return outcomes, total, urgent
 
     def delay_fetch(
-        self, wanted: Sequence[tuple[TopicPartition, WantedPartition]], parameters: FetchParameters
+        self,
+        wanted: Sequence[tuple[TopicPartition, WantedPartition]],
+        parameters: FetchParameters,
+        session: FetchContext[ReadOutcome] | None = None,
     ) -> DelayedFetch | None:
         """Return an operation that waits until a fetch has enough data; None when it has. The caller then reads
         again.
+
+        Args:
+            session: has partitions that rest, and which the operation waits for as well when they wake.
         """
-        awaited = [
-            AwaitedPartition(
-                key,
-                request.fetch_offset,
-                request.max_bytes,
-                request.current_leader_epoch,
-                request.last_fetched_epoch,
-            )
-            for key, request in wanted
-        ]
         operation = DelayedFetch(
             parameters.max_wait_ms,
-            awaited,
+            [_awaited(key, request) for key, request in wanted],
             self._partition,
             min_bytes=parameters.min_bytes,
             follower=parameters.follower,
@@ -232,8 +236,54 @@ class ReplicaReader:
         keys: list[Hashable] = [key for key, _ in wanted]
         if parameters.follower:
             keys.append(follower_key(parameters.replica_id))
+        if session is not None and session.resting:
+            keys = keys or [_ALL_REST]
+            session.watch(partial(self._await_also, operation))
         self._purgatory.try_complete_else_watch(operation, keys, monotonic_ms(self._world), tried=True)
         return None if operation.completed else operation
+
+    def _await_also(self, operation: DelayedFetch, topic_partition: TopicPartition, request: WantedPartition) -> None:
+        operation.await_also(_awaited(topic_partition, request))
+        self._purgatory.watch_also(operation, topic_partition)
+
+    def reads_as(self, parameters: FetchParameters) -> Hashable:
+        """Return what the result of a read depends on apart from the partition; None for what changes unnoticed.
+
+        Permissions and faults are up to the caller. See the ``reader`` of `FetchSessionCache.context_for`.
+        """
+        if parameters.follower:
+            return (parameters.replica_id, parameters.replica_epoch) if self._is_registered(parameters) else None
+        if parameters.rack and self._selector is not None:
+            return None
+        return parameters.read_committed, parameters.leader_only
+
+    def rest_of(
+        self,
+        parameters: FetchParameters,
+        topic_partition: TopicPartition,
+        wanted: WantedPartition,
+        outcome: ReadOutcome,
+        wake: Callable[[], None],
+    ) -> PartitionRest | None:
+        """Begin to watch a partition if another read would find the same as ``outcome``, which has no records; see
+        `partition_rest`.
+        """
+        partition = self._hosted.online.get(topic_partition)
+        if (
+            partition is None
+            or outcome.high_watermark != partition.high_watermark
+            or outcome.log_start_offset != partition.log.log_start_offset
+            or (isinstance(wanted.topic, UUID) and wanted.topic != partition.topic_id)
+        ):
+            return None
+        if parameters.follower:
+            replica_id = parameters.replica_id
+            rests = follower_rests(partition, replica_id, wanted, parameters.replica_epoch)
+            return PartitionRest(partition, partition.followers[replica_id], wake) if rests else None
+        rests = consumer_rests(
+            partition, wanted, read_committed=parameters.read_committed, leader_only=parameters.leader_only
+        )
+        return PartitionRest(partition, None, wake) if rests else None
 
     def _is_registered(self, parameters: FetchParameters) -> bool:
         """Whether a follower's fetch is of the process that is registered now."""
@@ -276,6 +326,16 @@ class ReplicaReader:
             logger.error(
                 "%s: the log is damaged, and consumers get CORRUPT_MESSAGE: %s", partition.topic_partition, damage
             )
+
+
+def _awaited(topic_partition: TopicPartition, request: WantedPartition) -> AwaitedPartition:
+    return AwaitedPartition(
+        topic_partition,
+        request.fetch_offset,
+        request.max_bytes,
+        request.current_leader_epoch,
+        request.last_fetched_epoch,
+    )
 
 
 def _warm(cold: Iterable[ColdReadError]) -> None:

@@ -10,6 +10,7 @@ import click
 from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options, pairs
 from triokafka.cli.output import examples
+from triokafka.cli.topic_argument import TopicCommand
 from triokafka.cli.topics.chosen import listings, nothing
 from triokafka.cli.values import COUNT, Integer
 from triokafka.topic_names import GROUP_METADATA_TOPIC
@@ -22,6 +23,7 @@ _LARGE_MESSAGE: Final = 1_048_588
 
 @click.command(
     "create",
+    cls=TopicCommand,
     epilog=examples(
         "triokafka topics create orders --partitions 12 --config retention.ms=3600000",
         "triokafka topics create orders --if-not-exists",
@@ -82,6 +84,7 @@ def create(
 
 @click.command(
     "alter",
+    cls=TopicCommand,
     epilog=examples(
         "triokafka topics alter orders --partitions 24",
     ),

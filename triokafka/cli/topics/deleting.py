@@ -9,6 +9,7 @@ import click
 from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import confirm, examples
+from triokafka.cli.topic_argument import TopicCommand
 from triokafka.cli.topics.chosen import ChosenTopics
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "delete",
+    cls=TopicCommand,
     epilog=examples(
         "triokafka topics delete orders",
         'triokafka topics delete "test-.*" --dry-run',

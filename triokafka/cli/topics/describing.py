@@ -12,6 +12,7 @@ import click
 from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import examples, output_options
+from triokafka.cli.topic_argument import TopicCommand
 from triokafka.cli.topics.chosen import ChosenTopics, configs_of
 from triokafka.cli.values import COUNT
 from triokafka.structs import format_uuid
@@ -31,6 +32,7 @@ _REPORTS: Final = {
 
 @click.command(
     "describe",
+    cls=TopicCommand,
     epilog=examples(
         "triokafka topics describe orders",
         "triokafka topics describe --under-replicated-partitions --json",

@@ -10,6 +10,7 @@ import click
 from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import examples, output_options
+from triokafka.cli.topic_argument import TopicCommand
 from triokafka.cli.topics.chosen import listings
 from triokafka.structs import format_uuid
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "list",
+    cls=TopicCommand,
     epilog=examples(
         "triokafka topics list",
         'triokafka topics list "orders.*,payments" --json',

@@ -109,6 +109,8 @@ class Fetcher:
             buffered_bytes=self.buffer.bytes_of,
         )
         self._stuck: dict[TopicPartition, _Stuck] = {}
+        self._outside: set[TopicPartition] = set()
+        """Partitions whose last fetch was out of range."""
         self._reserved = 0
         self._decompressor = Decompressor()
         self.by_name = False
@@ -151,6 +153,7 @@ class Fetcher:
 
     def _goes_on(self, partition: TopicPartition) -> None:
         self._stuck.pop(partition, None)
+        self._outside.discard(partition)
         if self._failures:
             self._failures.succeeded(f"fetching {partition}")
 
@@ -383,6 +386,9 @@ class Fetcher:
                 " seek to another, or set auto_offset_reset"
             )
             outside.offsets = {partition: target.fetch_offset}
+            if partition in self._outside:  # a reset has led there: do not reset and fetch without a pause
+                self._planner.back_off(partition, now + self._options.retry_backoff_ms / 1000)
+            self._outside.add(partition)
             self._put_error(partition, state, target, outside)
             return True
         # A new fetch would return the same bytes: as in Kafka's client, the application gets the error.

@@ -21,6 +21,8 @@ from triokafka.structs import TopicPartition
 
 _NEVER: Final = float("inf")
 _FEW_BATCHES: Final = 2
+_PROMPT_ATTEMPTS: Final = 5
+"""Attempts after which a batch backs off also when its partition has a new leader."""
 """A sender that waits for the network to catch up goes on when so few batches of its partition are left."""
 
 
@@ -252,8 +254,13 @@ class Accumulator:
         return head
 
     def _back_off(self, head: ProducerBatch, cluster: Cluster, now: float) -> float:
-        """Return the seconds until the batch's next attempt; 0 when the partition has a new leader."""
+        """Return the seconds until the batch's next attempt; 0 when the partition has a new leader.
+
+        A broker that names another leader epoch with each refusal does not keep the producer busy.
+        """
         wait = head.retry_at - now
+        if head.attempts >= _PROMPT_ATTEMPTS:
+            return wait
         if wait > 0 and cluster.leader_epoch_for(head.topic_partition) > head.leader_epoch:
             return 0.0
         return wait

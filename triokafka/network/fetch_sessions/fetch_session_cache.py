@@ -3,17 +3,25 @@
 `FetchSessionCache.context_for` turns the session part of a request into a context, which has the partitions to read
 (`partitions`) and makes the response (`respond`). Topics are identified as in the request: by name up to version 12,
 by id from 13; a session does not change from one to the other.
+
+A fetch costs as much as the partitions that may have changed since the last one, not as much as the session has. A
+partition *rests* in a session while reading it would find what the last response said, and no records. The caller of
+`respond` decides whether it does, and makes a `Rest`, which watches the partition and wakes it in the session with its
+first change. A request that changes a partition wakes it too, and one whose client reads in another way (``reader``)
+wakes all of them. Partitions that rest are neither read nor compared, so the response is the same as if they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from triokafka import errors
 from triokafka.named_tuple import NamedTuple
+from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 FINAL_EPOCH: Final = -1
@@ -78,15 +86,35 @@ class ReadPartition(Protocol):
 Outcome = TypeVar("Outcome", bound=ReadPartition)
 
 
-class _Cached:
-    """One partition of a session: its fetch position, and the offsets of the last response."""
+class Rest(Protocol):
+    """The watch of a partition that rests in a session."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition, by the name of its topic."""
+
+    def end(self, fetched_at: float) -> None:
+        """End the watch. The partition took part in all fetches of the session until the last one, at ``fetched_at``
+        (seconds on the monotonic clock).
+        """
+
+
+MakeRest: TypeAlias = Callable[[WantedPartition, Outcome, Callable[[], None]], Rest | None]
+"""Begins to watch a partition whose outcome is not in the response if it rests, and returns the watch; None if the
+partition has to be read again. The last argument wakes the partition."""
+
+
+class _Cached:
+    """One partition of a session: its fetch position, the offsets of the last response, and its place in the order."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "place", "rest", "wanted")
 
     def __init__(self, wanted: WantedPartition) -> None:
         self.wanted = wanted
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.place = 0
+        self.rest: Rest | None = None
 
     def news(self, outcome: ReadPartition) -> bool:
         """Return whether the response must include the partition."""
@@ -106,9 +134,27 @@ class _Cached:
 
 
 class FetchSession:
-    """The partitions that one client fetches. The next incremental request must have ``epoch``."""
+    """The partitions that one client fetches. The next incremental request must have ``epoch``.
 
-    __slots__ = ("by_topic_id", "created_at", "epoch", "id", "last_used_at", "partitions", "privileged")
+    The partitions have an order, in which they are read; `move_to_end` changes it. ``reader`` describes how the client
+    reads: partitions only rest for one way. ``woken`` is called with each partition that wakes while a fetch waits.
+    """
+
+    __slots__ = (
+        "_awake",
+        "_in_order",
+        "_places",
+        "by_topic_id",
+        "created_at",
+        "epoch",
+        "id",
+        "last_used_at",
+        "partitions",
+        "privileged",
+        "reader",
+        "wakes",
+        "woken",
+    )
 
     def __init__(self, session_id: int, *, privileged: bool, by_topic_id: bool, now: float) -> None:
         self.id = session_id
@@ -118,10 +164,98 @@ class FetchSession:
         self.last_used_at = now
         self.epoch = 1
         self.partitions: dict[PartitionKey, _Cached] = {}
+        self.reader: Hashable = None
+        self.woken: Callable[[TopicPartition, WantedPartition], None] | None = None
+        self.wakes = 0
+        """How many times a partition has woken."""
+        self._awake: dict[PartitionKey, _Cached] = {}
+        self._in_order = True  # whether ``_awake`` is
+        self._places = 0
 
     def advance(self) -> None:
         """Increment the expected epoch after an accepted request; it is never 0 or negative."""
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+
+    @property
+    def resting(self) -> int:
+        """The number of partitions that rest."""
+        return len(self.partitions) - len(self._awake)
+
+    def awake(self) -> list[WantedPartition]:
+        """Return the partitions that do not rest, in order."""
+        if not self._in_order:
+            self._awake = dict(sorted(self._awake.items(), key=lambda item: item[1].place))
+            self._in_order = True
+        return [cached.wanted for cached in self._awake.values()]
+
+    def begin_with(self, partitions: dict[PartitionKey, _Cached]) -> None:
+        """Take the first partitions of the session, in the order of their places."""
+        self.partitions = partitions
+        self._awake = dict(partitions)
+        self._places = len(partitions)
+
+    def want(self, wanted: WantedPartition) -> _Cached:
+        """Add a partition at the end, or change its fetch position."""
+        key = wanted.key
+        cached = self.partitions.get(key)
+        if cached is None:
+            cached = self.partitions[key] = self._awake[key] = _Cached(wanted)
+            cached.place = self._next_place()
+        else:
+            self._wake(key, cached)
+            cached.wanted = wanted
+        return cached
+
+    def forget(self, key: PartitionKey) -> None:
+        """Remove a partition if the session has it."""
+        cached = self.partitions.pop(key, None)
+        if cached is not None:
+            self._awake.pop(key, None)
+            self._end_rest(cached)
+
+    def move_to_end(self, key: PartitionKey) -> None:
+        """Read a partition, which does not rest, after all others from now on."""
+        self._awake[key] = cached = self._awake.pop(key)
+        cached.place = self._next_place()
+
+    def rest(self, key: PartitionKey, outcome: Outcome, make_rest: MakeRest[Outcome]) -> None:
+        """Let a partition, which does not rest, rest if it can. ``outcome``: as the client knows it."""
+        cached = self._awake[key]
+        cached.rest = make_rest(cached.wanted, outcome, partial(self._changed, key, cached))
+        if cached.rest is not None:
+            del self._awake[key]
+
+    def wake_all(self) -> None:
+        """Wake all partitions."""
+        for key, cached in self.partitions.items():
+            self._wake(key, cached)
+
+    def close(self) -> None:
+        """End all watches: the session is over."""
+        for cached in self.partitions.values():
+            self._end_rest(cached)
+
+    def _changed(self, key: PartitionKey, cached: _Cached) -> None:
+        rest = cached.rest
+        self._wake(key, cached)
+        if rest is not None and self.woken is not None:
+            self.woken(rest.topic_partition, cached.wanted)
+
+    def _wake(self, key: PartitionKey, cached: _Cached) -> None:
+        if cached.rest is not None:
+            self._end_rest(cached)
+            self._awake[key] = cached
+            self._in_order = False
+            self.wakes += 1
+
+    def _end_rest(self, cached: _Cached) -> None:
+        rest, cached.rest = cached.rest, None
+        if rest is not None:
+            rest.end(self.last_used_at)
+
+    def _next_place(self) -> int:
+        self._places += 1
+        return self._places
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +271,36 @@ class FetchContext(Generic[Outcome]):
     """One request: ``partitions`` are to be read. Without a session, the response includes all of them."""
 
     def __init__(self, partitions: Iterable[WantedPartition]) -> None:
-        self.partitions: list[WantedPartition] = list(partitions)
+        self._partitions: list[WantedPartition] = list(partitions)
+
+    @property
+    def partitions(self) -> list[WantedPartition]:
+        """The partitions to read, in order. Another list when some have woken: they are to be read too."""
+        return self._partitions
+
+    @property
+    def resting(self) -> int:
+        """The number of partitions of the session that need not be read, because they rest."""
+        return 0
+
+    def watch(self, woken: Callable[[TopicPartition, WantedPartition], None] | None) -> None:
+        """Call ``woken`` with every partition that wakes, while the fetch waits; None to end that."""
+
+    def wake_all(self) -> None:
+        """Wake all partitions of the session: they are to be read with this request."""
 
     def prepare(self, outcomes: Mapping[PartitionKey, Outcome]) -> Iterator[None]:
         """Do the long part of `respond` ahead, for very many partitions; yields between two steps."""
         return iter(())
 
-    def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
-        """Return the response for the results of reading `partitions` (in their order)."""
+    def respond(
+        self, outcomes: Mapping[PartitionKey, Outcome], now: float, make_rest: MakeRest[Outcome] | None = None
+    ) -> Answered[Outcome]:
+        """Return the response for the results of reading `partitions` (in their order).
+
+        Args:
+            make_rest: decides which of the partitions rest from now on; None for none.
+        """
         return Answered(NO_SESSION, 0, outcomes)
 
     def throttle(self) -> Answered[Outcome]:
@@ -159,7 +315,9 @@ class _RefusedContext(FetchContext[Outcome]):
         super().__init__(())
         self._error = error
 
-    def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
+    def respond(
+        self, outcomes: Mapping[PartitionKey, Outcome], now: float, make_rest: MakeRest[Outcome] | None = None
+    ) -> Answered[Outcome]:
         return Answered(NO_SESSION, self._error.code, {})
 
     def throttle(self) -> Answered[Outcome]:
@@ -187,6 +345,7 @@ class _FullContext(FetchContext[Outcome]):
         prepared: dict[PartitionKey, _Cached] = {}
         for number, wanted in enumerate(self.partitions, 1):
             cached = prepared[wanted.key] = _Cached(wanted)
+            cached.place = number
             outcome = outcomes.get(wanted.key)
             if outcome is not None:
                 cached.told(outcome)
@@ -194,7 +353,9 @@ class _FullContext(FetchContext[Outcome]):
                 yield
         self._prepared = prepared
 
-    def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
+    def respond(
+        self, outcomes: Mapping[PartitionKey, Outcome], now: float, make_rest: MakeRest[Outcome] | None = None
+    ) -> Answered[Outcome]:
         session = self._cache.try_create(
             size=len(self.partitions), privileged=self._privileged, by_topic_id=self._by_topic_id, now=now
         )
@@ -203,32 +364,56 @@ class _FullContext(FetchContext[Outcome]):
         if self._prepared is None:
             for _ in self.prepare(outcomes):
                 pass
-        session.partitions = self._prepared or {}
+        session.begin_with(self._prepared or {})
         self._cache.cached_partitions += len(session.partitions)
         return Answered(session.id, 0, outcomes)
 
 
 class _IncrementalContext(FetchContext[Outcome]):
-    """An incremental request: all partitions of the session are read, and changed ones are included."""
+    """An incremental request: the partitions of the session that do not rest are read, and changed ones included."""
 
     def __init__(self, session: FetchSession) -> None:
-        super().__init__(cached.wanted for cached in session.partitions.values())
+        super().__init__(session.awake())
         self._session = session
         self._epoch = session.epoch
+        self._wakes = session.wakes
 
-    def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
+    @property
+    def partitions(self) -> list[WantedPartition]:
+        session = self._session
+        if self._wakes != session.wakes:
+            self._wakes = session.wakes
+            self._partitions = session.awake()
+        return self._partitions
+
+    @property
+    def resting(self) -> int:
+        return self._session.resting
+
+    def watch(self, woken: Callable[[TopicPartition, WantedPartition], None] | None) -> None:
+        self._session.woken = woken
+
+    def wake_all(self) -> None:
+        self._session.wake_all()
+
+    def respond(
+        self, outcomes: Mapping[PartitionKey, Outcome], now: float, make_rest: MakeRest[Outcome] | None = None
+    ) -> Answered[Outcome]:
         session = self._session
         if session.epoch != self._epoch:  # a later request of the session was processed first
             return Answered(NO_SESSION, errors.InvalidFetchSessionEpochError.code, {})
         news: dict[PartitionKey, Outcome] = {}
         for key, outcome in outcomes.items():
             cached = session.partitions.get(key)
-            if cached is None or not cached.news(outcome):
+            if cached is None:
                 continue
-            cached.told(outcome)
-            news[key] = outcome
-            if len(outcome.records):  # move it to the end: under a byte limit, the others come first next time
-                session.partitions[key] = session.partitions.pop(key)
+            if cached.news(outcome):
+                cached.told(outcome)
+                news[key] = outcome
+                if len(outcome.records):  # under a byte limit, the others come first next time
+                    session.move_to_end(key)
+            elif make_rest is not None:
+                session.rest(key, outcome, make_rest)
         return Answered(session.id, 0, news)
 
     def throttle(self) -> Answered[Outcome]:
@@ -266,8 +451,16 @@ class FetchSessionCache(Generic[Outcome]):
         privileged: bool,
         by_topic_id: bool,
         now: float,
+        reader: Hashable = None,
     ) -> FetchContext[Outcome]:
-        """Return the context of one request. ``privileged`` is a follower; ``now`` the monotonic clock in seconds."""
+        """Return the context of one request.
+
+        Args:
+            privileged: the client is a follower.
+            now: the monotonic clock in seconds.
+            reader: what the result of reading a partition depends on, apart from the partition. Partitions that rest
+                wake when it differs from that of the last request. None: all partitions are to be read.
+        """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id in self._sessions:
                 self._remove(self._sessions[session_id])
@@ -282,14 +475,13 @@ class FetchSessionCache(Generic[Outcome]):
         if session.by_topic_id != by_topic_id:
             return _RefusedContext(errors.FetchSessionTopicIdError)
         before = len(session.partitions)
+        if reader is None or reader != session.reader:
+            session.wake_all()
+            session.reader = reader
         for partition in wanted:
-            cached = session.partitions.get(partition.key)
-            if cached is None:
-                session.partitions[partition.key] = _Cached(partition)
-            else:
-                cached.wanted = partition
+            session.want(partition)
         for key in forgotten:
-            session.partitions.pop(key, None)
+            session.forget(key)
         self.cached_partitions += len(session.partitions) - before
         if not session.partitions:
             self._remove(session)
@@ -352,6 +544,7 @@ class FetchSessionCache(Generic[Outcome]):
 
     def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.id]
+        session.close()
         self.cached_partitions -= len(session.partitions)
 
     def _evict(self, session: FetchSession) -> None:

@@ -43,7 +43,7 @@ class FetchPlan(NamedTuple):
     send: Mapping[TopicPartition, FetchTarget]
     forget: Sequence[tuple[TopicPartition, uuid.UUID]]
     targets: Mapping[TopicPartition, FetchTarget]
-    """All partitions that may be in the response."""
+    """All partitions that may be in the response; valid until the next plan of the session."""
 
     def topics(self, version: int) -> list[FetchTopic]:
         """Return the partitions to send in a request of this version; without sessions, all of them."""
@@ -116,6 +116,33 @@ class FetchSessionHandler:
                 send[partition] = target
             self._known[partition] = target
         return FetchPlan(self._id, self._epoch, send, forget, dict(self._known))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next request lists all partitions, because it begins a session."""
+        return self._epoch == 0
+
+    def size_after(self, changes: Mapping[TopicPartition, FetchTarget | None]) -> int:
+        """Return how many partitions the session would have after `plan_changes`."""
+        known = self._known
+        return len(known) + sum((target is not None) - (partition in known) for partition, target in changes.items())
+
+    def plan_changes(self, changes: Mapping[TopicPartition, FetchTarget | None]) -> FetchPlan:
+        """Return the request that changes some partitions of the session, in their order; None removes one.
+
+        The same as `plan` with all targets, at a cost that does not depend on their number. Not for a new session.
+        """
+        known = self._known
+        send: dict[TopicPartition, FetchTarget] = {}
+        forget: list[tuple[TopicPartition, uuid.UUID]] = []
+        for partition, target in changes.items():
+            before = known.get(partition)
+            if before is not None and (target is None or target.topic_id != before.topic_id):
+                forget.append((partition, before.topic_id))
+                del known[partition]
+            if target is not None and target != before:
+                send[partition] = known[partition] = target
+        return FetchPlan(self._id, self._epoch, send, forget, known)
 
     def answered(self, session_id: int, error_code: int) -> bool:
         """Process the top of a response. Return whether its partitions can be used."""

@@ -68,7 +68,7 @@ class DescribeClientQuotasResponse(Response, api_key=48, versions="0-1", flexibl
         doc="The error code of the request; 0 for success.",
         errors=("InvalidRequestError", "UnsupportedVersionError", "ClusterAuthorizationFailedError"),
     )
-    error_message: str | None = field(String, nullable="0+", doc="The error message; null without an error.")
+    error_message: str | None = field(String, nullable="0+", doc="The error message; empty without an error.")
     entries: list[EntryData] | None = field(
         Array(EntryData),
         nullable="0+",

@@ -98,8 +98,8 @@ def _check(
     kind = f"timestamp based {side}" if timestamps else side
     raise ConfigurationError(
         f"[KAFKA_{what}_DOES_NOT_MATCH_ASSIGNED] Partitions specified for Kafka {kind} offsets don't match what are"
-        " assigned: you must specify all TopicPartitions, unless option onMissingPartitions says where the others"
-        f" stand. Use -1 for latest, -2 for earliest. Specified: {names(given)} Assigned: {names(assigned)}"
+        " assigned: you must specify all TopicPartitions, unless option onMissingPartitions gives the bound of"
+        f" the others. Use -1 for latest, -2 for earliest. Specified: {names(given)} Assigned: {names(assigned)}"
     )
 
 

@@ -70,7 +70,7 @@ async def test_created_acls_are_described_by_filter(version: int) -> None:
             creation(resource_name="*", principal="User:carol"),
             creation(resource_type=GROUP, resource_name="orders"),
         ]
-        assert await create(node, *made, version=version) == [(0, None)] * 4
+        assert await create(node, *made, version=version) == [(0, "")] * 4
         literal = (TOPIC, "orders", LITERAL, "User:alice", READ)
         prefixed = (TOPIC, "ord", PREFIXED, "User:bob", READ)
         wildcard = (TOPIC, "*", LITERAL, "User:carol", READ)
@@ -88,9 +88,9 @@ async def test_created_acls_are_described_by_filter(version: int) -> None:
 
 async def test_acl_that_exists_is_not_written_twice() -> None:
     async with running_node(**_OPTIONS) as node:
-        assert await create(node, creation(), creation()) == [(0, None)] * 2
+        assert await create(node, creation(), creation()) == [(0, "")] * 2
         offset = node.broker.image.offset
-        assert await create(node, creation()) == [(0, None)]
+        assert await create(node, creation()) == [(0, "")]
         assert node.broker.image.offset == offset
         assert len(node.broker.image.acls) == 1
 
@@ -110,7 +110,7 @@ async def test_acl_that_exists_is_not_written_twice() -> None:
 )
 async def test_invalid_acl_is_refused_and_the_others_are_created(change: dict[str, Any], message: str) -> None:
     async with running_node(**_OPTIONS) as node:
-        assert await create(node, creation(**change), creation()) == [(INVALID, message), (0, None)]
+        assert await create(node, creation(**change), creation()) == [(INVALID, message), (0, "")]
         assert await described(node) == {(TOPIC, "orders", LITERAL, "User:alice", READ)}
 
 

@@ -59,7 +59,7 @@ async def test_configuration_is_shown_in_every_version(version: int) -> None:
         )
         topic, broker, unknown = (await node.call(request, version)).results
         shown = {config.name: config for config in topic.configs}
-        assert (topic.error_code, topic.error_message) == (0, None)
+        assert (topic.error_code, topic.error_message) == (0, "")
         assert (shown["retention.ms"].value, shown["retention.ms"].config_source) == ("5", 1)
         assert shown["max.message.bytes"].synonyms[-1].source == 5
         assert [(config.name, config.value) for config in broker.configs] == [("num.partitions", "1")]

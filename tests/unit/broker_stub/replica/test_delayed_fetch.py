@@ -1,8 +1,6 @@
-"""A Fetch that waits looks at what has changed, and knows whether anything has."""
+"""A Fetch that waits looks at what has changed."""
 
 from __future__ import annotations
-
-import pytest
 
 from tests.unit.broker_stub.replica.logs import append, leader
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
@@ -46,7 +44,6 @@ def test_change_of_one_partition_is_checked_alone() -> None:
     waiting.purgatory.check_and_complete(KEYS[9])
     assert waiting.looked_at == [KEYS[7], KEYS[9]]
     assert waiting.operation.completed
-    assert not waiting.operation.unchanged
 
 
 def test_fetch_that_waits_for_more_bytes_adds_up_all_partitions() -> None:
@@ -57,14 +54,20 @@ def test_fetch_that_waits_for_more_bytes_adds_up_all_partitions() -> None:
         assert waiting.operation.completed == completed
 
 
-@pytest.mark.parametrize("touched", [False, True])
-def test_expired_fetch_knows_whether_anything_has_changed(touched: bool) -> None:
+def test_fetch_waits_also_for_a_partition_that_wakes() -> None:
     waiting = Waiting()
-    if touched:
-        waiting.purgatory.check_and_complete(KEYS[3])
-    waiting.purgatory.advance(500)
+    woken = TopicPartition("woken", 0)
+    waiting.partitions[woken] = leader()
+    waiting.purgatory.check_and_complete(KEYS[3])
+    waiting.operation.await_also(AwaitedPartition(woken, 0, 1000, 3))
+    waiting.purgatory.watch_also(waiting.operation, woken)
+    waiting.purgatory.check_and_complete(woken)
+    assert not waiting.operation.completed
+    append(waiting.partitions[woken], b"a")
+    waiting.purgatory.check_and_complete(woken)
     assert waiting.operation.completed
-    assert waiting.operation.unchanged == (not touched)
+    waiting.purgatory.watch_also(waiting.operation, KEYS[4])  # too late, and not kept
+    assert waiting.purgatory.check_and_complete(KEYS[4]) == 0
 
 
 def test_change_between_the_read_and_the_watch_is_not_lost() -> None:
@@ -79,4 +82,3 @@ def test_change_between_the_read_and_the_watch_is_not_lost() -> None:
         read_committed=False,
     )
     assert waiting.purgatory.try_complete_else_watch(again, KEYS, 0, tried=True)
-    assert not again.unchanged

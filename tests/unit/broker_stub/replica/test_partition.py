@@ -10,7 +10,6 @@ from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, append, batch, lea
 from triokafka import errors
 from triokafka.broker_stub.log.appender import AppendInfo
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.replica.idle_follower import idle_follower_fetched
 from triokafka.broker_stub.replica.partition import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -19,6 +18,7 @@ from triokafka.broker_stub.replica.partition import (
     MAX_TIMESTAMP,
     Partition,
 )
+from triokafka.broker_stub.replica.partition_rest import idle_follower_fetched
 from triokafka.broker_stub.replica.read_result import EpochEnd
 from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 from triokafka.records import encode_batch

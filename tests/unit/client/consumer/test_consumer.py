@@ -413,6 +413,20 @@ async def test_position_beyond_a_truncated_log_is_reset_by_the_policy(policy: st
 
 
 @simulated
+async def test_offsets_that_lead_out_of_range_again_are_asked_for_with_pauses() -> None:
+    """A broker may claim that a log starts behind its end."""
+    cluster, broker, options = await started_for_consumer()
+    cluster.write("t", 0, numbers(0, 3))
+    cluster.starts[T0] = 10
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "earliest"}) as consumer:
+        consumer.assign([T0])
+        with trio.move_on_after(2):
+            while True:
+                assert not await consumer.poll(timeout_ms=500)
+        assert 2 < len(broker.seen(FetchRequest)) < 50
+
+
+@simulated
 async def test_new_leader_validates_the_position() -> None:
     cluster, _, options = await started_for_consumer(nodes=2)
     cluster.write("t", 0, numbers(0, 5))

@@ -49,11 +49,14 @@ class Bench:
         batches = IncompleteBatches(self.settings, BufferPool(memory, 200), self.failed.append)
         self.accumulator = Accumulator(batches, new_event=SettledEvent, compressor=compressor)
         self.leaders = leaders or [1]
+        self.leader_epoch = -1
 
     @property
     def cluster(self) -> Cluster:
         nodes = {node: Node(node, "h", 1) for node in (1, 2, 3)}
-        partitions = {p: PartitionMetadata(p, leader) for p, leader in enumerate(self.leaders)}
+        partitions = {
+            p: PartitionMetadata(p, leader, leader_epoch=self.leader_epoch) for p, leader in enumerate(self.leaders)
+        }
         return Cluster(nodes, {"t": TopicMetadata("t", partitions=partitions)})
 
     def batch(self, partition: int = 0, *, now: float = 0.0, size: int = 50) -> ProducerBatch:
@@ -132,6 +135,21 @@ def test_back_off_vetoes_also_flush_and_close() -> None:
     assert ready.next_check == pytest.approx(0.1)
     assert bench.drain(6.9) == {}
     assert bench.ready(7.1) == [1]
+
+
+def test_new_leaders_end_the_back_off_a_few_times_only() -> None:
+    """A broker may name another leader epoch with each refusal."""
+    bench = Bench()
+    batch = bench.batch()
+    attempts = 0
+    for epoch in range(100):
+        bench.leader_epoch = epoch
+        if not bench.drain(1.0):
+            break
+        attempts += 1
+        bench.retry(batch, 1.0)
+    assert 1 < attempts < 10
+    assert bench.drain(60.0) == {1: [batch]}
 
 
 def test_later_batches_wait_behind_a_head_that_backs_off() -> None:

@@ -1,4 +1,9 @@
-"""The state of one fetcher of one leader: positions, delays, the fetch session. Pure: times are arguments."""
+"""The state of one fetcher of one leader: positions, delays, the fetch session. Pure: times are arguments.
+
+Planning a fetch costs as much as the partitions that may have changed since the last one. A position is *settled* when
+the session has its target, the partition is in sync, and it is not delayed. A settled position watches the log of its
+partition, and is looked at again after a change of the log, after a result of the partition, and when it is delayed.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +27,29 @@ class FetchPosition:
 
     ``lag`` is the number of records that the leader has more; None before the first response. ``delayed_until`` is in
     seconds on the monotonic clock. ``refusals`` counts the answers since the last success that said that leader and
-    follower have different metadata.
+    follower have different metadata. ``place`` is the position's place in the order of fetching.
+
+    Args:
+        unsettle: see `FetcherState.unsettle`.
     """
 
     __slots__ = (
         "_target",
+        "_unsettle",
         "delayed_until",
         "fetch_offset",
         "lag",
         "last_fetched_epoch",
         "leader_epoch",
         "partition",
+        "place",
         "refusals",
     )
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, unsettle: Callable[[TopicPartition], None], place: int) -> None:
         self.partition = partition
+        self.place = place
+        self._unsettle = unsettle
         self.leader_epoch = partition.leader_epoch
         self.fetch_offset = 0
         self.last_fetched_epoch = -1
@@ -52,6 +64,11 @@ class FetchPosition:
         log = self.partition.log
         self.fetch_offset = log.log_end_offset
         self.last_fetched_epoch = log.leader_epochs.latest
+        self._unsettle(self.partition.topic_partition)
+
+    def changed(self) -> None:
+        """Look at the position again after a change of the log; see `ChangeWatcher`."""
+        self._unsettle(self.partition.topic_partition)
 
     def target(self, max_bytes: int) -> FetchTarget:
         """Return the partitions to fetch: the same object as the last time if nothing has changed."""
@@ -102,6 +119,8 @@ class FetcherState:
         self._backoff = backoff_seconds
         self._throttled = throttled
         self._positions: dict[TopicPartition, FetchPosition] = {}
+        self._unsettled: dict[TopicPartition, None] = {}
+        self._places = 0
         self._names: dict[UUID, str] = {}
         self._session = FetchSessionHandler()
         self._short_waits = 0
@@ -128,12 +147,26 @@ class FetcherState:
         A log without leader epochs does not show where it diverges, so it continues at the high watermark, up to which
         all replicas agree; the caller has truncated it.
         """
-        self._positions[partition.topic_partition] = FetchPosition(partition)
+        self.remove(partition.topic_partition)
+        self._positions[partition.topic_partition] = FetchPosition(partition, self.unsettle, self._next_place())
         self._names[partition.topic_id] = partition.topic_partition.topic
 
     def remove(self, topic_partition: TopicPartition) -> bool:
         """Stop fetching a partition; return whether it was fetched."""
-        return self._positions.pop(topic_partition, None) is not None
+        position = self._positions.pop(topic_partition, None)
+        if position is None:
+            return False
+        position.partition.log.changes.unwatch(position)
+        self._unsettled[topic_partition] = None
+        return True
+
+    def unsettle(self, topic_partition: TopicPartition) -> None:
+        """Look at a partition with the next plan."""
+        self._unsettled[topic_partition] = None
+
+    def _next_place(self) -> int:
+        self._places += 1
+        return self._places
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """Return the name of a topic that the fetcher has had partitions of."""
@@ -143,12 +176,44 @@ class FetcherState:
 
     def plan(self, now: float) -> FetchPlan | None:
         """Return the request to send now; None when no partition may be fetched."""
-        targets: dict[TopicPartition, FetchTarget] = {}
-        for topic_partition, position in self._positions.items():
-            if position.delayed_until > now or (not position.in_sync and self._throttled(topic_partition)):
-                continue
-            targets[topic_partition] = position.target(self._max_bytes)
-        return self._session.plan(targets) if targets else None
+        session = self._session
+        if session.is_new:
+            self._unsettled.update(dict.fromkeys(self._positions))
+        changes: dict[TopicPartition, FetchTarget | None] = {}
+        for topic_partition in sorted(self._unsettled, key=self._place):
+            changes[topic_partition] = self._target(topic_partition, now)
+        if session.is_new:
+            targets = {key: target for key, target in changes.items() if target is not None}
+            return session.plan(targets) if targets else None
+        if not session.size_after(changes):
+            return None
+        self._unsettled = {key: None for key, target in changes.items() if not self._settle(key, target)}
+        return session.plan_changes(changes)
+
+    def _place(self, topic_partition: TopicPartition) -> int:
+        position = self._positions.get(topic_partition)
+        return 0 if position is None else position.place
+
+    def _target(self, topic_partition: TopicPartition, now: float) -> FetchTarget | None:
+        """Return what to fetch of a partition now; None for nothing."""
+        position = self._positions.get(topic_partition)
+        if (
+            position is None
+            or position.delayed_until > now
+            or (not position.in_sync and self._throttled(topic_partition))
+        ):
+            return None
+        return position.target(self._max_bytes)
+
+    def _settle(self, topic_partition: TopicPartition, target: FetchTarget | None) -> bool:
+        """Return whether a partition need not be looked at before it changes, given its part of the next request."""
+        position = self._positions.get(topic_partition)
+        if position is None:
+            return True
+        if target is None or not position.in_sync:
+            return False
+        position.partition.log.changes.watch(position)
+        return True
 
     def next_ready(self) -> float | None:
         """Return the earliest time at which a delayed partition may be fetched; None without partitions."""
@@ -207,15 +272,17 @@ class FetcherState:
             return
         position.lag = lag
         position.refusals = 0
+        self._unsettled[topic_partition] = None
         if with_records:
             position.resume()
-            self._positions[topic_partition] = self._positions.pop(topic_partition)
+            position.place = self._next_place()
 
     def delay(self, topic_partition: TopicPartition, now: float) -> None:
         """Delay a partition by the back-off, unless it is delayed already."""
         position = self._positions.get(topic_partition)
         if position is not None and position.delayed_until <= now:
             position.delayed_until = now + self._backoff
+            self._unsettled[topic_partition] = None
 
     def delay_for_metadata(self, topic_partition: TopicPartition, now: float) -> None:
         """Delay a partition while metadata spreads: briefly at first, and no longer than the back-off.
@@ -227,6 +294,7 @@ class FetcherState:
         if position is not None and position.delayed_until <= now:
             position.refusals += 1
             position.delayed_until = now + Backoff(_FIRST_REST, self._backoff).without_jitter(position.refusals)
+            self._unsettled[topic_partition] = None
             self._short_waits = _SHORT_WAITS  # the other partitions do not hold up the next fetch
 
     def positions(self, topic_partitions: Iterable[TopicPartition]) -> list[FetchPosition]:
