@@ -17,7 +17,7 @@ from triokafka.cli.config_entities import (
     quota_entity,
     words,
 )
-from triokafka.cli.connection import AdminConnection, admin_options, pair, read_properties_text
+from triokafka.cli.connection import AdminConnection, admin_options, controller_option, pair, read_properties_text
 from triokafka.cli.output import CommandGroup, examples, output_options
 from triokafka.cli.quotas import print_quotas, quota_number
 from triokafka.cli.user_configs import credentials, has_credentials, print_credentials, taken_alterations
@@ -46,6 +46,7 @@ def command() -> None:
         "triokafka configs describe --entity-type users --json",
     ),
 )
+@controller_option
 @admin_options
 @entity_options(ALL_TYPES)
 @click.option("--all", "everything", is_flag=True, help="Include default values.")
@@ -83,6 +84,7 @@ def describe(
         "triokafka configs alter --user alice --add-config SCRAM-SHA-512=[iterations=8192,password=…]",
     ),
 )
+@controller_option
 @admin_options
 @entity_options(ALL_TYPES)
 @click.option(

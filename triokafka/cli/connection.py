@@ -129,10 +129,11 @@ def client_options(
 
 
 class AdminConnection(NamedTuple):
-    """The bootstrap servers, and the options of the admin client."""
+    """The bootstrap servers, the options of the admin client, and the controllers to connect to instead of brokers."""
 
     bootstrap: str
     settings: Mapping[str, Any]
+    controllers: str | None = None
 
     def run(self, work: Callable[[AdminClient], Awaitable[int | None]]) -> int:
         """Run ``work`` with an admin client, close the client, and return the exit status of ``work`` (None is 0).
@@ -145,8 +146,17 @@ class AdminConnection(NamedTuple):
         import triokafka
 
         options = client_options(self.bootstrap, self.settings)
+        named = "--bootstrap-server"
+        if self.controllers is not None:
+            options["bootstrap_controllers"] = self.controllers
+        if "bootstrap_controllers" in options:
+            source = click.get_current_context().get_parameter_source("bootstrap")
+            if source is click.core.ParameterSource.COMMANDLINE:
+                raise click.UsageError("Name brokers or controllers, not both.")
+            named = "--bootstrap-controller"
+            del options["bootstrap_servers"]  # of a profile, or the default
         limit = options["default_api_timeout_ms"]
-        reaching = hooked(options, limit if isinstance(limit, int | float) else TIMEOUT_MS)
+        reaching = hooked(options, limit if isinstance(limit, int | float) else TIMEOUT_MS, names=named)
         keep(reaching)
 
         async def main() -> int:
@@ -165,8 +175,8 @@ def admin_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return {} if ctx.resilient_parsing else {**read_properties(file), **dict(setting("-X", text) for text in texts)}
 
     @functools.wraps(function)
-    def command(*, bootstrap: str, settings: Mapping[str, Any], **options: Any) -> Any:
-        return function(connection=AdminConnection(bootstrap, settings), **options)
+    def command(*, bootstrap: str, settings: Mapping[str, Any], controllers: str | None = None, **options: Any) -> Any:
+        return function(connection=AdminConnection(bootstrap, settings, controllers), **options)
 
     for option in (
         click.option("-X", "settings", multiple=True, callback=read, metavar="NAME=VALUE",
@@ -176,6 +186,13 @@ def admin_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):  # fmt: skip
         command = option(command)
     return bootstrap_option()(command)
+
+
+controller_option: Final = click.option(
+    "--bootstrap-controller", "controllers", metavar="HOST:PORT[,HOST:PORT…]",
+    help="Controllers to connect to instead of brokers.",
+)  # fmt: skip
+"""Add ``--bootstrap-controller`` to a command with `admin_options` that needs no broker (KIP-919)."""
 
 
 def pair(option: str, text: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options, pairs
+from triokafka.cli.connection import AdminConnection, admin_options, controller_option, pairs
 from triokafka.cli.failures import describe as described
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.reaching import raise_without_brokers
@@ -51,6 +51,7 @@ def command() -> None:
 
 
 @command.command("describe", epilog=examples("triokafka features describe", "triokafka features describe --json"))
+@controller_option
 @admin_options
 @output_options
 def describe(connection: AdminConnection, output: str) -> int:
@@ -106,7 +107,7 @@ def _update_options(*, with_level: bool) -> Callable[[Callable[..., Any]], Calla
             ]
         for option in options:
             function = option(function)
-        return admin_options(function)
+        return controller_option(admin_options(function))
 
     return decorate
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import AdminConnection, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.values import PARTITION
 
@@ -25,6 +25,7 @@ def command() -> None:
     "list",
     epilog=examples("triokafka nodes list", "triokafka nodes list --include-fenced-brokers --json"),
 )
+@controller_option
 @admin_options
 @click.option(
     "--include-fenced-brokers", "fenced", is_flag=True,
@@ -32,35 +33,24 @@ def command() -> None:
 )  # fmt: skip
 @output_options
 def list_nodes(connection: AdminConnection, fenced: bool, output: str) -> int:
-    """Print the address, the rack and the state of each broker."""
+    """Print the address, the rack and the state of each broker; or the address of each controller."""
+    kind = "broker" if connection.controllers is None else "controller"
 
     async def work(admin: AdminClient) -> None:
         found = await admin.describe_cluster(include_fenced_brokers=fenced)
-        nodes = sorted(found.nodes, key=lambda node: node.node_id)
+        documents = []
+        for node in sorted(found.nodes, key=lambda node: node.node_id):
+            document = {"id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}
+            if kind == "broker":  # a controller has no such state
+                document["state"] = "fenced" if node.node_id in found.fenced else "unfenced"
+            documents.append({**document, "endpoint_type": kind})
         if output == "json":
-            print_json(
-                [
-                    {
-                        "id": node.node_id,
-                        "host": node.host,
-                        "port": node.port,
-                        "rack": node.rack,
-                        "state": "fenced" if node.node_id in found.fenced else "unfenced",
-                        "endpoint_type": "broker",
-                    }
-                    for node in nodes
-                ]
-            )
+            print_json(documents)
             return
-        rows = [
-            (
-                str(node.node_id), node.host, str(node.port), node.rack or "null",
-                "fenced" if node.node_id in found.fenced else "unfenced", "broker",
-            )
-            for node in nodes
-        ]  # fmt: skip
-        widths = [max(map(len, column)) for column in zip(_TITLES, *rows, strict=True)]
-        for row in (_TITLES, *rows):
+        titles = tuple(title for title in _TITLES if kind == "broker" or title != "STATE")
+        rows = [["null" if value is None else str(value) for value in document.values()] for document in documents]
+        widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+        for row in (titles, *rows):
             click.echo(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
     return connection.run(work)
@@ -68,6 +58,7 @@ def list_nodes(connection: AdminConnection, fenced: bool, output: str) -> int:
 
 @command.command("unregister", epilog=examples("triokafka nodes unregister --id 4"))
 @click.option("--id", "number", required=True, type=PARTITION, metavar="ID", help="The broker's id.")
+@controller_option
 @admin_options
 def unregister(connection: AdminConnection, number: int) -> int:
     """Remove the registration of a broker that will not return.
@@ -84,6 +75,7 @@ def unregister(connection: AdminConnection, number: int) -> int:
 
 
 @command.command("cluster-id", epilog=examples("triokafka nodes cluster-id"))
+@controller_option
 @admin_options
 @output_options
 def cluster_id(connection: AdminConnection, output: str) -> int:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import AdminConnection, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.values import Integer, configured, text_of_file
 from triokafka.structs import address_text
@@ -39,6 +39,7 @@ def command() -> None:
 @click.option("--replication", is_flag=True, help="Print one line for each replica of the metadata log.")
 @click.option("--human-readable", "since", is_flag=True, help="With --replication: print times as time since then.")
 @output_options
+@controller_option
 @admin_options
 def describe(status: bool, replication: bool, since: bool, output: str, connection: AdminConnection) -> int:
     """Print the leader of the metadata quorum, its voters and observers, and how far behind they are."""
@@ -63,6 +64,7 @@ def describe(status: bool, replication: bool, since: bool, output: str, connecti
     "--config", "config_file", required=True, metavar="FILE", help="server.properties of the controller to add."
 )
 @click.option("--dry-run", is_flag=True, help="Read the configuration and print what would be done.")
+@controller_option
 @admin_options
 def add_controller(config_file: str, dry_run: bool, connection: AdminConnection) -> int:
     """Make a running controller a voter. Run this on its machine: its directory has the id that the quorum needs.
@@ -91,6 +93,7 @@ def add_controller(config_file: str, dry_run: bool, connection: AdminConnection)
     "--controller-directory-id", required=True, metavar="ID", help="The directory id, which `quorum describe` prints."
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
+@controller_option
 @admin_options
 def remove_controller(
     controller_id: int, controller_directory_id: str, dry_run: bool, connection: AdminConnection

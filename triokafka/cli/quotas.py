@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from triokafka.cli.config_entities import QUOTA_PARTS, Entity, chosen_entities, entity_options, quota_entity, words
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import AdminConnection, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.values import FiniteNumber
 from triokafka.quota_precedence import CLIENT_ID, IP, USER, EntityParts, address_levels, effective_quota
@@ -88,6 +88,7 @@ def _quota_options(function: Any) -> Any:
         "triokafka quotas alter --client-defaults --remove consumer_byte_rate,request_percentage",
     ),
 )
+@controller_option
 @admin_options
 @entity_options(tuple(QUOTA_PARTS))
 @_quota_options

@@ -93,7 +93,7 @@ def hooked(
     options: dict[str, Any], timeout_ms: float, *, names: str = "--bootstrap-server", limits: str = "--broker-timeout"
 ) -> Reaching:
     """Add a `Reaching` to the options of a client, and return it."""
-    servers = options.get("bootstrap_servers", "")
+    servers = options.get("bootstrap_servers") or options.get("bootstrap_controllers", "")
     shown = servers if isinstance(servers, str) else ",".join(map(str, servers))
     reaching = Reaching(shown, timeout_ms, names=names, limits=limits)
     options["hooks"] = reaching

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import AdminConnection, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, confirm, examples, output_options, print_json
 from triokafka.cli.values import Integer, text_of_file
 from triokafka.security.scram_credentials import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism
@@ -71,6 +71,7 @@ def list_users(connection: AdminConnection, names: tuple[str, ...], output: str)
         "triokafka users add alice --password-file alice.secret --mechanism SCRAM-SHA-256 --iterations 8192",
     ),
 )
+@controller_option
 @admin_options
 @click.argument("name")
 @_mechanism
@@ -101,6 +102,7 @@ def add(connection: AdminConnection, name: str, mechanism: str, iterations: int,
 
 
 @command.command("remove", epilog=examples("triokafka users remove alice --mechanism SCRAM-SHA-256 --yes"))
+@controller_option
 @admin_options
 @click.argument("name")
 @_mechanism

@@ -581,4 +581,21 @@ class AdminOptions(ClientOptions):
 
     KIND: ClassVar[str] = "admin client"
 
+    bootstrap_controllers: tuple[tuple[str, int], ...] = option(
+        (),
+        bootstrap_addresses,
+        "Controllers to connect to instead of brokers (KIP-919), written as bootstrap_servers: for calls about the"
+        " cluster, its quorum, configurations, features, access control and reassignments while no broker serves.",
+    )
     default_api_timeout_ms: float = option(60_000, number(0), "Longest time of one call, retries included.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bootstrap_controllers and "bootstrap_servers" in self.given:
+            raise ConfigurationError("bootstrap_servers and bootstrap_controllers exclude each other: give one of them")
+
+    def network(self, *, client_id: str, **more: Any) -> NetworkConfig:
+        """Return the options of the network client."""
+        if self.bootstrap_controllers:
+            more = {"bootstrap_servers": self.bootstrap_controllers, "controllers": True, **more}
+        return super().network(client_id=client_id, **more)

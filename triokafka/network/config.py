@@ -28,7 +28,8 @@ CANONICAL_BOOTSTRAP: Final = "resolve_canonical_bootstrap_servers_only"
 class NetworkConfig:
     """Settings of one `NetworkClient`; names and meaning are Kafka's.
 
-    Times are milliseconds. ``bootstrap_servers`` are host and port pairs, tried in random order.
+    Times are milliseconds. ``bootstrap_servers`` are host and port pairs, tried in random order. With ``controllers``
+    they are controllers, and so are all nodes of the client's metadata, which has no topics (KIP-919).
     """
 
     bootstrap_servers: Sequence[tuple[str, int]]
@@ -56,5 +57,6 @@ class NetworkConfig:
     metadata_recovery_strategy: str = "rebootstrap"
     metadata_recovery_rebootstrap_trigger_ms: float = 300_000
     allow_auto_create_topics: bool = True
+    controllers: bool = False
     hooks: HookChain = NO_HOOKS
     traffic: Traffic | None = None

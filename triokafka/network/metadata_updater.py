@@ -10,7 +10,16 @@ from typing import Final
 import trio
 
 from triokafka.backoff import Backoff
-from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError, for_code
+from triokafka.errors import (
+    BrokerResponseError,
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    MismatchedEndpointTypeError,
+    UnknownTopicOrPartitionError,
+    UnsupportedEndpointTypeError,
+    for_code,
+)
 from triokafka.network.cluster import Cluster
 from triokafka.network.config import NetworkConfig
 from triokafka.network.metadata import Metadata
@@ -22,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 _FIRST_NULL_TOPICS: Final = 1
 _FIRST_WITHOUT_CREATION: Final = 4
+_FINAL: Final = (ClusterAuthorizationFailedError, MismatchedEndpointTypeError, UnsupportedEndpointTypeError)
+"""Errors of controllers that another attempt does not change."""
 
 
 class MetadataUpdater:
@@ -134,7 +145,7 @@ class MetadataUpdater:
     async def refresh(self, limit_ms: float) -> Cluster:
         """Refresh, and return the new snapshot, from a response to a request that was made after this call.
 
-        Raises `KafkaTimeoutError`.
+        Raises `KafkaTimeoutError`, and the errors of controllers that another attempt does not change.
         """
         self._check_usable()
         begun = self._attempts
@@ -143,6 +154,9 @@ class MetadataUpdater:
             while self._succeeded <= begun:
                 await self._attempted.wait()
                 self._check_usable()
+                error = self.metadata.last_error
+                if isinstance(error, BrokerResponseError) and isinstance(error, _FINAL):
+                    raise error.fresh_copy()
             return self.metadata.cluster
         raise self._timeout(f"no metadata within {limit_ms:.0f} ms")
 

@@ -457,6 +457,16 @@ class NetworkClient:
     async def _ask_for_metadata(
         self, build: Callable[[int], MetadataRequest], min_version: int | None
     ) -> MetadataResponse:
+        if self.config.controllers:
+            from triokafka.network.controllers import (
+                FIRST_WITH_CONTROLLERS,
+                controllers_as_metadata,
+                controllers_request,
+            )
+
+            return controllers_as_metadata(
+                await self.send_to_least_loaded(controllers_request(), min_version=FIRST_WITH_CONTROLLERS)
+            )
         return await self.send_to_least_loaded(build, api=MetadataRequest, min_version=min_version)
 
     def _metadata_failed(self, start_over: bool) -> None:

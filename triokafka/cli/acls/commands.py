@@ -9,7 +9,7 @@ import click
 
 from triokafka.cli.acls.chosen import ChosenAcls
 from triokafka.cli.completing import group_names, topic_names
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import AdminConnection, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, confirm, examples, output_options, print_json
 from triokafka.security.acl import AclBinding, AclBindingFilter, AclPatternType, ResourceType
 
@@ -80,6 +80,7 @@ def _chosen(flags: dict[str, Any]) -> ChosenAcls:
         "triokafka acls list --principal User:alice --json",
     ),
 )
+@controller_option
 @admin_options
 @_resource_options
 @click.option("--principal", "principals", multiple=True, metavar="TYPE:NAME", help="Only ACLs of this principal.")
@@ -110,6 +111,7 @@ def list_acls(connection: AdminConnection, principals: tuple[str, ...], output: 
         "triokafka acls add --allow-principal User:'*' --deny-principal User:eve --operation read --topic orders",
     ),
 )
+@controller_option
 @admin_options
 @_resource_options
 @_entry_options
@@ -132,6 +134,7 @@ def add(connection: AdminConnection, output: str, **flags: Any) -> int:
         "triokafka acls remove --topic orders",
     ),
 )
+@controller_option
 @admin_options
 @_resource_options
 @_entry_options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import trio
 
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import AdminConnection, admin_options, controller_option
 from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.reassign import plan as plans
 from triokafka.cli.reassign.plan import DIRECTORY_RATE, FOLLOWER_RATE, LEADER_RATE, Moving, Plan
@@ -179,6 +179,7 @@ def cancel(connection: AdminConnection, file: str, preserve_throttles: bool) -> 
 
 
 @click.command("list", epilog=examples("triokafka reassign list"))
+@controller_option
 @admin_options
 @output_options
 def list_reassignments(connection: AdminConnection, output: str) -> int:

@@ -16,6 +16,7 @@ from triokafka.client.admin.partition_types import (
 from triokafka.client.admin.requests import AdminRequests, failure_of
 from triokafka.client.admin.types import ClusterDescription, Results
 from triokafka.errors import UnsupportedVersionError
+from triokafka.network.controllers import BROKERS, CONTROLLERS, FIRST_WITH_CONTROLLERS
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, ReplicaState, TopicData
@@ -42,22 +43,28 @@ class ClusterAdmin:
         include_authorized_operations: bool = False,
         timeout_ms: float | None = None,
     ) -> ClusterDescription:
-        """Return the brokers and the controller.
+        """Return the brokers and the controller; of a client of controllers, these and the active one of them.
 
         ``include_fenced_brokers`` adds brokers that are registered but not in service (brokers from 4.0 on), and
         ``include_authorized_operations`` the operations that the caller may perform on the cluster (from 2.8 on).
         """
 
+        at_controllers = self._requests.at_controllers
+
         def build(version: int) -> DescribeClusterRequest:
             return DescribeClusterRequest(
+                endpoint_type=CONTROLLERS if at_controllers else BROKERS,
                 include_cluster_authorized_operations=include_authorized_operations,
                 include_fenced_brokers=include_fenced_brokers and version >= _FENCED_SINCE,
             )
 
         async def ask(left_ms: int) -> ClusterDescription:
             try:
-                response = await self._requests.to_any(build, left_ms, api=DescribeClusterRequest)
+                since = FIRST_WITH_CONTROLLERS if at_controllers else None
+                response = await self._requests.to_any(build, left_ms, api=DescribeClusterRequest, min_version=since)
             except UnsupportedVersionError:  # brokers before 2.8
+                if at_controllers:
+                    raise
                 cluster = await self._requests.refresh_metadata(left_ms)
                 nodes = tuple(cluster.nodes.values())
                 return ClusterDescription(cluster.cluster_id, cluster.nodes.get(cluster.controller_id), nodes)

@@ -21,6 +21,7 @@ R = TypeVar("R", bound=Response)
 A = TypeVar("A", alter_configs.AlterConfigsResponse, incremental_alter_configs.IncrementalAlterConfigsResponse)
 
 _OWN_BROKER_TYPES = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+_OF_PROCESS = (ConfigResourceType.BROKER_LOGGER,)
 
 
 class ConfigAdmin:
@@ -148,7 +149,9 @@ class ConfigAdmin:
 
         async def do_round(items: list[ConfigResource], left_ms: int) -> Mapping[ConfigResource, Exception | None]:
             outcomes: dict[ConfigResource, Exception | None] = {}
-            for node, group in _by_node(items).items():
+            # The active controller changes the configuration of every broker.
+            types = _OF_PROCESS if self._requests.at_controllers else _OWN_BROKER_TYPES
+            for node, group in _by_node(items, types).items():
                 response = await self._to(node, request_of(group), left_ms)
                 outcomes.update(
                     self._outcome(r.error_code, r.resource_type, r.resource_name, r.error_message)
@@ -204,11 +207,13 @@ class ConfigAdmin:
         return await self._requests.to_node(node, request, left_ms, min_version=min_version)
 
 
-def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-    """A broker's configuration is available only from that broker; any broker answers for other resources."""
+def _by_node(
+    resources: Iterable[ConfigResource], own_types: Sequence[ConfigResourceType] = _OWN_BROKER_TYPES
+) -> dict[int | None, list[ConfigResource]]:
+    """Group resources by the node that answers for them: those of ``own_types`` only their own, others any (None)."""
     groups: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
-        node = int(resource.name) if resource.type in _OWN_BROKER_TYPES and resource.name else None
+        node = int(resource.name) if resource.type in own_types and resource.name else None
         groups.setdefault(node, []).append(resource)
     return groups
 

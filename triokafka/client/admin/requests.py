@@ -24,6 +24,7 @@ from triokafka.errors import (
     UnencodableValueError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
+    UnsupportedEndpointTypeError,
     for_code,
     in_words,
 )
@@ -46,13 +47,17 @@ _FINAL: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 
 
 class AdminRequests:
-    """Sends the requests of one admin client to the right brokers, until they succeed or their time is over."""
+    """Sends the requests of one admin client to the right brokers, until they succeed or their time is over.
+
+    With ``at_controllers`` the client is connected to the controllers (KIP-919), of which the active one answers.
+    """
 
     def __init__(self, client: NetworkClient, options: AdminOptions, world: World) -> None:
         self._client = client
         self._world = world
         self._default_timeout_ms = options.default_api_timeout_ms
         self._request_timeout_ms = options.request_timeout_ms
+        self.at_controllers = bool(options.bootstrap_controllers)
         self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
 
     # ---------------------------------------------------------------- retries
@@ -142,7 +147,9 @@ class AdminRequests:
     # ---------------------------------------------------------------- destinations
 
     async def to_any(self, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any) -> R:
-        """Send to any broker. ``more`` are arguments of `NetworkClient.send_to_least_loaded`."""
+        """Send to any broker, or to the active controller. ``more`` are arguments of `NetworkClient.send`."""
+        if self.at_controllers:
+            return await self.to_controller(request, left_ms, **more)
         return await self._client.send_to_least_loaded(request, timeout_ms=self._patience(left_ms), **more)
 
     async def to_node(
@@ -151,12 +158,14 @@ class AdminRequests:
         """Send to one broker. ``more`` are arguments of `NetworkClient.send`."""
         return await self._client.send(node_id, request, timeout_ms=self._patience(left_ms), **more)
 
-    async def to_controller(self, request: Request[R], left_ms: float, **more: Any) -> R:
+    async def to_controller(self, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any) -> R:
         """Send to the controller, or in a KRaft cluster to any broker, which forwards the request."""
         cluster = self._client.cluster
         if cluster.controller_id not in cluster.nodes:
             cluster = await self.refresh_metadata(left_ms)
         if cluster.controller_id not in cluster.nodes:
+            if self.at_controllers:
+                raise NotControllerError(f"none of the controllers {sorted(cluster.nodes)} is active")
             return await self.to_any(request, left_ms, **more)
         try:
             return await self.to_node(cluster.controller_id, request, left_ms, **more)
@@ -168,12 +177,20 @@ class AdminRequests:
         self, group_id: str, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any
     ) -> R:
         """Send to the group's coordinator; after a connection error the next call looks it up again."""
+        self._need_brokers()
         node = await self._client.find_coordinator(group_id, _GROUP, timeout_ms=self._patience(left_ms))
         try:
             return await self.to_node(node.node_id, request, left_ms, **more)
         except KafkaConnectionError:
             self._client.forget_coordinator(group_id, _GROUP)
             raise
+
+    def _need_brokers(self) -> None:
+        """Raise `UnsupportedEndpointTypeError` if the client knows only controllers."""
+        if self.at_controllers:
+            raise UnsupportedEndpointTypeError(
+                "this call needs brokers, and the client was given controllers (bootstrap_controllers)"
+            )
 
     def _patience(self, left_ms: float) -> float:
         return min(left_ms, self._request_timeout_ms)
@@ -212,6 +229,7 @@ class AdminRequests:
 
         With ``node_id`` all are grouped under that broker.
         """
+        self._need_brokers()
         if node_id is not None:
             return {(await self.node(node_id, left_ms)).node_id: list(partitions)}
         by_node: dict[int, list[TopicPartition]] = {}
@@ -271,6 +289,7 @@ class AdminRequests:
         key_type: int = _GROUP,
     ) -> dict[str, V | Exception]:
         """Do groups at their coordinators. One request looks up all of them, and again after a connection error."""
+        self._need_brokers()
         outcomes: dict[str, V | Exception] = {}
         nodes: dict[int, Node] = {}
         parts: dict[int, list[str]] = {}
