@@ -110,5 +110,5 @@ def test_commands_reach_a_cluster_through_its_controllers(capfd: pytest.CaptureF
         assert run(["configs", "alter", *node, "--add-config", "log.cleaner.threads=2", *there]) == 0
         ((entry,), *_) = [described["configs"] for described in printed("configs", "describe", *node, *there)]
         assert (entry["name"], entry["value"]) == ("log.cleaner.threads", "2")
-        for command in ("reassign list", "acls list", "nodes list", "nodes cluster-id"):
+        for command in ("reassign list", "nodes list", "nodes cluster-id"):
             assert run([*command.split(), *there]) == 0

@@ -581,9 +581,9 @@ class AdminOptions(ClientOptions):
 
     KIND: ClassVar[str] = "admin client"
 
-    bootstrap_controllers: tuple[tuple[str, int], ...] = option(
-        (),
-        bootstrap_addresses,
+    bootstrap_controllers: tuple[tuple[str, int], ...] | None = option(
+        None,
+        lambda name, value: None if value is None else bootstrap_addresses(name, value),
         "Controllers to connect to instead of brokers (KIP-919), written as bootstrap_servers: for calls about the"
         " cluster, its quorum, configurations, features, access control and reassignments while no broker serves.",
     )

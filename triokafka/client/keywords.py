@@ -177,5 +177,5 @@ class ConsumerKeywords(ClientKeywords, total=False):
 class AdminKeywords(ClientKeywords, total=False):
     """Keyword arguments of `AdminClient`; see `AdminOptions`."""
 
-    bootstrap_controllers: str | Sequence[str | tuple[str, int]]
+    bootstrap_controllers: str | Sequence[str | tuple[str, int]] | None
     default_api_timeout_ms: float

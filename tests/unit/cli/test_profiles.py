@@ -47,7 +47,7 @@ def options(*arguments: str) -> dict[str, Any]:
     @click.command()
     @connection.admin_options
     def command(**given: connection.AdminConnection) -> None:
-        found.update(connection.client_options(*given["connection"]))
+        found.update(connection.client_options(given["connection"].bootstrap, given["connection"].settings))
 
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output

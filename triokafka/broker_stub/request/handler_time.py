@@ -38,21 +38,22 @@ class CountedWaits(Generic[T]):
     def __await__(self) -> Generator[Any, Any, T]:
         """Run the work step by step; whatever it yields goes to the event loop."""
         steps = self._work.__await__()
-        step: Callable[[Any], Any] = steps.send
         value: Any = None
+        failure: BaseException | None = None
         while True:
             try:
-                trap = step(value)
+                trap = steps.send(value) if failure is None else steps.throw(failure)
             except StopIteration as end:
                 result: T = end.value
                 return result
+            finally:
+                value = failure = None  # an error whose traceback has this frame would be in a cycle with it
             paused_at = self._now()
             try:
                 value = yield trap
-                step = steps.send
             except GeneratorExit:
                 steps.close()
                 raise
             except BaseException as error:
-                value, step = error, steps.throw
+                failure = error
             self._counter.parked_seconds += self._now() - paused_at
