@@ -233,7 +233,7 @@ def new_protocol_instance_in_use(case: Case) -> None:
 
 @scenario
 def new_protocol_range(case: Case) -> None:
-    """With group.remote.assignor=range the broker assigns by range (KIP-848)."""
+    """With group.remote.assignor=range the broker deals by range (KIP-848)."""
     topic, group = case.topic(partitions=2), case.name()
     _joined(case, topic, group, partitions=2, group_protocol="consumer", group_remote_assignor="range")
     assert case.client.describe_group(group).assignor == "range"
