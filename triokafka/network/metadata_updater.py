@@ -11,7 +11,6 @@ import trio
 
 from triokafka.backoff import Backoff
 from triokafka.errors import (
-    BrokerResponseError,
     ClusterAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
@@ -155,7 +154,7 @@ class MetadataUpdater:
                 await self._attempted.wait()
                 self._check_usable()
                 error = self.metadata.last_error
-                if isinstance(error, BrokerResponseError) and isinstance(error, _FINAL):
+                if isinstance(error, _FINAL):
                     raise error.fresh_copy()
             return self.metadata.cluster
         raise self._timeout(f"no metadata within {limit_ms:.0f} ms")

@@ -1,4 +1,4 @@
-"""Records between the SDK's consumer and the program: what is full, what is on its way."""
+"""Records between the SDK's consumer and the program: the limit of the buffer, and records still to come."""
 
 from __future__ import annotations
 

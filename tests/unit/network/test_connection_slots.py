@@ -337,7 +337,7 @@ async def test_held_requests_fail_when_the_connection_ends() -> None:
 
 @simulated
 async def test_callback_after_responses_runs_once_for_responses_received_together() -> None:
-    """Before other tasks run, and before the owner is notified of room, so that there may be none any more."""
+    """The callback comes before other tasks run and before the owner is notified of room, which it may use up."""
     told: list[str] = []
     async with connected(max_in_flight=2, on_room=lambda: told.append("room")) as (broker, connection):
         await connection.call(ASK, 9)

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import trio
-
 from triokafka.broker_stub.api.transaction_errors import TRANSACTIONAL_ID, WRITE, transaction_error
 from triokafka.broker_stub.authorizer import Access, denial, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
@@ -45,8 +43,6 @@ _ABORTABLE_SINCE: Final = 5
 _CLIENT_VERSION: Final = 0
 """The transaction version of clients that add partitions themselves."""
 _BROKER_VERSION: Final = 2
-_AT_ONCE: Final = 1_000
-"""Partitions that are taken from a request, or put into a response, before other tasks run."""
 
 
 def _failed(
@@ -147,13 +143,8 @@ def _refusal(key: TopicPartition, context: RequestContext, *, is_client: bool) -
 
 
 async def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    found: list[TopicPartition] = []
-    for topic in topics:
-        for start in range(0, len(topic.partitions), _AT_ONCE):
-            if found:
-                await trio.lowlevel.checkpoint()
-            found += [TopicPartition(topic.name, number) for number in topic.partitions[start : start + _AT_ONCE]]
-    return found
+    named = (TopicPartition(topic.name, number) for topic in topics for number in topic.partitions)
+    return [partition async for partition in in_portions(named)]
 
 
 def _result(number: int, code: int) -> AddPartitionsToTxnPartitionResult:
@@ -162,8 +153,6 @@ def _result(number: int, code: int) -> AddPartitionsToTxnPartitionResult:
 
 async def _results(codes: Mapping[TopicPartition, int]) -> list[AddPartitionsToTxnTopicResult]:
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for done, ((topic, number), code) in enumerate(codes.items(), 1):
-        if done % _AT_ONCE == 0:
-            await trio.lowlevel.checkpoint()
+    async for (topic, number), code in in_portions(codes.items()):
         topics.setdefault(topic, []).append(_result(number, code))
     return [AddPartitionsToTxnTopicResult(name=name, results_by_partition=results) for name, results in topics.items()]

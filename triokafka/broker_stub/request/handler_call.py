@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from triokafka.broker_stub.authorizer import denial
@@ -45,10 +46,7 @@ async def run_handler(
             _authorize(handler, request, context)
         if faulty and handler.api_key not in _FAULTS_BY_ITEM:
             return await _answer_with_faulty_items(handler, request, context)
-        work = handler.function(request, context)
-        response: Response | FilledAnswer | DeferredResponse | None = await (
-            CountedWaits(work, context, context.world.now) if context.counts_waits else work
-        )
+        response: Response | FilledAnswer | DeferredResponse | None = await _work(handler, request, context)
         if type(response) is DeferredResponse and not may_defer:
             await context.park(response.operation)
             return response.finish()
@@ -65,6 +63,12 @@ async def run_handler(
     return _error_response(handler, request, context, code, message)
 
 
+def _work(handler: Handler[Any, Any], request: Any, context: RequestContext) -> Awaitable[Any]:
+    """Return the handler's work, whose waits are counted if the context wants it."""
+    work: Awaitable[Any] = handler.function(request, context)
+    return CountedWaits(work, context, context.world.now) if context.counts_waits else work
+
+
 async def _answer_with_faulty_items(
     handler: Handler[Any, Any], request: Any, context: RequestContext
 ) -> Response | None:
@@ -77,8 +81,7 @@ async def _answer_with_faulty_items(
         raise fault.error(INJECTED)
     items = FaultyItems(faults, handler, context)
     items.take_out(request)
-    work = handler.function(request, context)
-    response: Response | None = await (CountedWaits(work, context, context.world.now) if context.counts_waits else work)
+    response: Response | None = await _work(handler, request, context)
     items.put_in(response)
     return response
 

@@ -102,7 +102,7 @@ class Engine:
             self._new_metrics, traffic, quiet_seconds=quiet_seconds(options.metrics_sample_window_ms / 1000)
         )
         if options.metric_reporters:
-            self.metrics.built()  # they are told of every metric
+            self.metrics.built()  # each reporter is called with every metric
         self._pusher: MetricsPusher | None = None
         if options.enable_metrics_push:
             resource = {"group_id": options.group_id or "", "group_instance_id": options.group_instance_id or ""}

@@ -1,4 +1,4 @@
-"""The metrics of a client that are built when they are needed: most clients that live shortly are never asked.
+"""The metrics of a client, built when they are needed: nobody reads those of most clients that live briefly.
 
 A consumer has a hundred metrics, which cost more to make than its first second of work.
 """

@@ -1,4 +1,4 @@
-"""A client that tries SASL on a listener without SASL gets an error that says so."""
+"""A client that tries SASL on a listener without SASL gets an error that names the reason."""
 
 from __future__ import annotations
 

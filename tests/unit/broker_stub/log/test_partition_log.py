@@ -750,7 +750,7 @@ def test_a_compacted_topic_keeps_old_segments() -> None:
 
 
 def test_a_full_disk_refuses_the_append_and_nothing_else() -> None:
-    """What was acknowledged is there, and the log continues when there is room."""
+    """No acknowledged record is lost, and the log takes records again when the disk has room."""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 5)
