@@ -144,9 +144,11 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         if many:
             await trio.lowlevel.checkpoint()
         plan.renew()
-        operation = replicas.delay_fetch(plan.readable, parameters, session)
-        if operation is not None:
-            await context.park(operation)
+        try:
+            operation = replicas.delay_fetch(plan.readable, parameters, session)
+            if operation is not None:
+                await context.park(operation)
+        finally:
             session.watch(None)
         if reader is not None and replicas.reads_as(parameters) != reader:
             reader = None  # another process of the follower has registered

@@ -377,6 +377,7 @@ class _IncrementalContext(FetchContext[Outcome]):
         self._session = session
         self._epoch = session.epoch
         self._wakes = session.wakes
+        self._woken: Callable[[TopicPartition, WantedPartition], None] | None = None
 
     @property
     def partitions(self) -> list[WantedPartition]:
@@ -391,7 +392,11 @@ class _IncrementalContext(FetchContext[Outcome]):
         return self._session.resting
 
     def watch(self, woken: Callable[[TopicPartition, WantedPartition], None] | None) -> None:
-        self._session.woken = woken
+        session = self._session
+        if woken is not None:
+            session.woken = self._woken = woken
+        elif session.woken is self._woken:  # a later fetch of the session may wait already
+            session.woken = None
 
     def wake_all(self) -> None:
         self._session.wake_all()

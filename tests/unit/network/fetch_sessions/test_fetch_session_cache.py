@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -19,6 +20,7 @@ from triokafka.network.fetch_sessions.fetch_session_cache import (
     PartitionKey,
     WantedPartition,
 )
+from triokafka.structs import TopicPartition
 from triokafka.world.system import RealWorld
 
 A, B, C = (("a", number) for number in range(3))
@@ -164,6 +166,37 @@ def test_duplicate_of_a_parked_request_invalidates_the_parked_one() -> None:
     overtaking = context(sessions, session_id, 2)
     assert answer(parked).error_code == errors.InvalidFetchSessionEpochError.code
     assert answer(overtaking).error_code == 0
+
+
+class Resting:
+    """A partition that rests until ``wake`` is called."""
+
+    topic_partition = TopicPartition(*A)
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+
+    def end(self, fetched_at: float) -> None:
+        """Nothing is watched."""
+
+
+def test_end_of_a_parked_request_leaves_the_watch_of_the_next_one() -> None:
+    sessions = cache()
+    rests: list[Resting] = []
+
+    def rest(wanted: WantedPartition, outcome: ReadOutcome, wake: Callable[[], None]) -> Resting:
+        rests.append(Resting(wake))
+        return rests[-1]
+
+    session_id = open_session(sessions, A)
+    context(sessions, session_id, 1).respond({A: read()}, 0.0, rest)
+    woken: list[str] = []
+    parked, overtaking = context(sessions, session_id, 2), context(sessions, session_id, 3)
+    parked.watch(lambda *of: woken.append("parked"))
+    overtaking.watch(lambda *of: woken.append("overtaking"))
+    parked.watch(None)
+    rests[0].wake()
+    assert woken == ["overtaking"]
 
 
 def test_session_without_partitions_is_closed() -> None:
