@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from uuid import UUID
 
 import pytest
@@ -45,6 +45,7 @@ def context(
     privileged: bool = False,
     by_topic_id: bool = False,
     now: float = 0.0,
+    reader: Hashable = None,
 ) -> FetchContext:
     """The context of a request."""
     return sessions.context_for(
@@ -55,6 +56,7 @@ def context(
         privileged=privileged,
         by_topic_id=by_topic_id,
         now=now,
+        reader=reader,
     )
 
 
@@ -189,9 +191,9 @@ def test_end_of_a_parked_request_leaves_the_watch_of_the_next_one() -> None:
         return rests[-1]
 
     session_id = open_session(sessions, A)
-    context(sessions, session_id, 1).respond({A: read()}, 0.0, rest)
+    context(sessions, session_id, 1, reader="consumer").respond({A: read()}, 0.0, rest)
     woken: list[str] = []
-    parked, overtaking = context(sessions, session_id, 2), context(sessions, session_id, 3)
+    parked, overtaking = (context(sessions, session_id, epoch, reader="consumer") for epoch in (2, 3))
     parked.watch(lambda *of: woken.append("parked"))
     overtaking.watch(lambda *of: woken.append("overtaking"))
     parked.watch(None)
