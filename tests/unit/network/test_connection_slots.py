@@ -232,19 +232,16 @@ async def test_peer_that_does_not_read_gets_no_further_requests() -> None:
 
 @simulated
 async def test_owner_is_notified_once_when_there_is_room_again() -> None:
-    notified_at: list[int] = []
-    async with connected(max_in_flight=2, on_room=lambda: notified_at.append(connection.in_flight)) as (
-        broker,
-        connection,
-    ):  # type: ignore[has-type]
+    seen: list[int] = []
+    async with connected(max_in_flight=2, on_room=lambda: seen.append(connection.in_flight)) as (broker, connection):  # type: ignore[has-type]
         for _ in range(3):
             await connection.call(ASK, 9)
-        assert notified_at == []  # there was room all the time
+        assert seen == []  # there was room all the time
         connection.submit(ASK, 9, ignore)
         connection.submit(ASK, 9, ignore)
         await broker.wait_for(MetadataRequest, 5)
         await trio.sleep(1)
-        assert notified_at == [1]
+        assert seen == [1]
 
 
 @simulated
