@@ -40,6 +40,8 @@ _MOST_BODY: Final = 1 << 20
 _FILES: Final = {
     "console.css": "text/css",
     "console.js": "text/javascript",
+    "requests.js": "text/javascript",
+    "shown_page.js": "text/javascript",
     "views.js": "text/javascript",
     "drawing.js": "text/javascript",
     "charts.js": "text/javascript",
