@@ -2,7 +2,7 @@
 
 A broker in one process has many topics and one topic with many messages, and the console runs in another, as people
 start it. Each request is made as a browser makes it, several times; the table has the median and the slowest, in ms.
-The first request of all reads the names of all topics, and is shown apart.
+The first request of all is shown apart.
 """
 
 from __future__ import annotations
