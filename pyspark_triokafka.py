@@ -50,8 +50,8 @@ def _without_traceback(method: Callable[P, T]) -> Callable[P, T]:
 class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types here
     """Kafka topics as DataFrames, with the options and columns of Spark's own Kafka connector."""
 
-    # The schemas that `schema` fetched from a schema registry. Spark pickles the source after it has the columns, so the
-    # readers use the schemas of these columns and ask the registry for nothing.
+    # The schemas that `schema` fetched from a schema registry. Spark pickles the source after that, so readers use the
+    # same schemas and do not ask the registry again.
     _learned: DecodingOptions | None = None
 
     @classmethod
@@ -73,13 +73,13 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
 
     @_without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the batch reader. Raises `ConfigurationError` if the user passes a schema."""
+        """Return the batch reader. Raises `ConfigurationError` if the user passes another schema."""
         from triokafka.spark.reading.topic_reader import TopicReader
 
         return TopicReader(self._read_options(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a streaming query. Its first call raises `ConfigurationError` if the user passes a schema."""
+        """Return the reader of a streaming query. With another schema its first call raises `ConfigurationError`."""
         from triokafka.errors import KafkaError
         from triokafka.spark.reading.topic_stream_reader import TopicStreamReader
 
