@@ -108,8 +108,8 @@ _MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "a transaction that is open for too long is aborted",
             _C + "ending.py",
-            "    fence(shard, transactional_id, current, new_producer_id=new_producer_id, effects=effects)\n    effects.note(\n",
-            "    effects.note(\n",
+            "    fence(shard, transactional_id, current, new_producer_id=new_producer_id, effects=effects)\n",
+            "",
             _UNIT + "test_open_transaction_is_aborted_after_its_timeout",
         ),
         (

@@ -62,9 +62,7 @@ def initialize(
         if new_producer_id is None:
             raise ProducerIdNeeded
         current = TransactionMetadata(new_producer_id, timeout_ms=timeout_ms)
-    if not shard.is_settled(transactional_id) or (
-        expected is not None and current.is_reserved(expected.producer_id)
-    ):
+    if not shard.is_settled(transactional_id) or (expected is not None and current.is_reserved(expected.producer_id)):
         raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: another request is in progress")
     if expected is not None and not _is_known(current, expected):
         raise ProducerFencedError(

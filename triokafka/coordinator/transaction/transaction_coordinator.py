@@ -87,7 +87,7 @@ class TransactionCoordinator:
         return self._markers.without_leader
 
     async def run(self) -> None:
-        """Serve until cancelled: the shards, the markers of decided transactions, and aborts that need a producer id."""
+        """Serve until cancelled: the shards, the markers of decided transactions, and aborts that need a new id."""
         await run_together(partial(self._markers.run, self._completed), self._task.run, self._abort_exhausted)
 
     def _needs_producer_id(self, partition: int, transactional_id: str) -> None:
