@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-import trio
-
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
 from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
 from triokafka.coordinator.runtime.reply import Reply
@@ -72,7 +70,7 @@ class TransactionCoordinator:
         self._new_producer_id = new_producer_id
         self._markers = markers
         self._exhausted: dict[tuple[int, str], None] = {}
-        self._exhausted_arrived = trio.Event()
+        self._exhausted_arrived: Reply[None] = Reply()
         coordinator_type = transaction_coordinator_type(
             self.config, markers, transaction_version, self._needs_producer_id
         )
@@ -92,13 +90,14 @@ class TransactionCoordinator:
 
     def _needs_producer_id(self, partition: int, transactional_id: str) -> None:
         self._exhausted[partition, transactional_id] = None
-        self._exhausted_arrived.set()
+        if not self._exhausted_arrived.is_set:
+            self._exhausted_arrived.set(None)
 
     async def _abort_exhausted(self) -> None:
         """Abort transactions that took too long, and whose epochs are used up. The next scan repeats a failure."""
         while True:
-            await self._exhausted_arrived.wait()
-            self._exhausted_arrived = trio.Event()
+            await answer_to(self._exhausted_arrived)
+            self._exhausted_arrived = Reply()
             while self._exhausted:
                 partition, transactional_id = next(iter(self._exhausted))
                 try:

@@ -12,6 +12,9 @@ from tests.unit.broker_stub.api.transactional import Transactional, committed_va
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.coordinator.transaction.metadata import LAST_CLIENT_EPOCH
+from triokafka.coordinator.transaction.records import TransactionEffects
+from triokafka.coordinator.transaction.transaction_shard import TransactionShard
 from triokafka.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -592,3 +595,27 @@ async def test_a_produce_holds_no_handler_slot_while_it_waits_for_the_transactio
             assert node.broker.sockets.slots.free == node.broker.config.num_io_threads
             await caught_up(node, state_log)
         assert answers == [0]
+
+
+async def test_transaction_that_took_too_long_with_the_last_epoch_ends_with_a_new_producer_id() -> None:
+    async with running_node(transaction_abort_timed_out_transaction_cleanup_interval_ms=10) as node:
+        await node.create("t")
+        producer = await Transactional(node).start()
+
+        def use_up(shard: TransactionShard, effects: TransactionEffects) -> None:
+            last = shard.transactions["tx"]._replace(producer_epoch=LAST_CLIENT_EPOCH, timeout_ms=1)
+            shard.write("tx", last, effects)
+
+        runtime = node.broker.transaction_coordinator.runtime
+        runtime.write(runtime.partition_for("tx"), use_up)
+        before = producer.producer_id
+        producer.take(before, LAST_CLIENT_EPOCH)
+        await producer.write("t", b"late")
+        while (await producer.describe()).transaction_state != "CompleteAbort":
+            await trio.sleep(0.01)
+        answer = await producer.send_end(commits=False)
+        assert (answer.error_code, answer.producer_epoch) == (0, 0) and answer.producer_id != before
+        producer.take(answer.producer_id, 0)
+        await producer.write("t", b"next")
+        await producer.end()
+        assert await committed_values(node, "t") == [b"next"]
