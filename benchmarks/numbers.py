@@ -38,12 +38,12 @@ def _rows_of_list(found: Any) -> list[dict[str, Any]]:
 
 
 class Source(NamedTuple):
-    """A table for pages: how it is measured, what of it are figures, and what was measured."""
+    """A table for the pages: how to measure it, its figures, and its description."""
 
     about: str
     rounds: int
     measure: Callable[[int], Any]
-    """From the number of rounds."""
+    """Measures the table with a number of rounds."""
     figures: Callable[[Any], dict[str, Figure]]
     rows: Callable[[Any], list[dict[str, Any]]] = _rows_of_list
 
@@ -66,7 +66,7 @@ def shown(value: float) -> str:
 
 
 def _module(name: str) -> Any:
-    """The module of a table, imported when it is measured: some need Spark or Java."""
+    """Return the module of a table. It is imported only then: some tables need Spark or Java."""
     return import_module(f"benchmarks.{name}")
 
 
@@ -405,7 +405,7 @@ SOURCES: Final[dict[str, Source]] = {
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures were measured on."""
+    """Return a description of the machine."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -421,7 +421,7 @@ def machine() -> dict[str, Any]:
 
 
 def save(name: str, rounds: int | None = None) -> list[str]:
-    """Measure a table, write its file, and return what failed. With failures the file stays as it was.
+    """Measure a table, write its file, and return the failures. With failures the file stays unchanged.
 
     ``rounds`` replaces the table's own number of rounds.
     """
