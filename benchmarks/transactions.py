@@ -1,8 +1,8 @@
-"""Transactions per second of 1, 100 and 10,000 records: triokafka, confluent-kafka and aiokafka, taking turns.
+"""Transactions per second with 1, 100 and 10,000 records: triokafka, confluent-kafka and aiokafka in turn.
 
-Every measurement is a process of its own, against one broker: ours in a process of its own, or the one that
-``--bootstrap`` names, such as Apache Kafka. Values of 100 bytes, one partition, the clients' defaults but for 0 ms of
-linger where a client has that option (a commit flushes anyway). A transaction is complete when the commit returns.
+Each measurement runs in its own process, against one broker: ours in a process, or the one that ``--bootstrap`` names,
+such as Apache Kafka. Values have 100 bytes, topics one partition; clients have their defaults except 0 ms of linger
+where they have that option (a commit flushes anyway). A transaction is complete when the commit returns.
 
 ``python -m benchmarks.transactions --rounds 3 [--bootstrap HOST:PORT]``
 """
@@ -31,7 +31,7 @@ _WARM_UP: Final = 3
 
 
 class Row(NamedTuple):
-    """The median of one client: transactions of ``records`` records in a second, and milliseconds for each."""
+    """The medians of one client: transactions of ``records`` records per second, and milliseconds for each."""
 
     client: str
     records: int
@@ -40,13 +40,13 @@ class Row(NamedTuple):
 
 
 class _Clock:
-    """Counts transactions for a few seconds, after some that warm everything up."""
+    """Counts transactions for a few seconds, after a few for warm-up."""
 
     def __init__(self) -> None:
         self._count = 0
         self._began = 0.0
 
-    def goes_on(self) -> bool:
+    def continues(self) -> bool:
         """Whether another transaction is wanted."""
         if self._count == _WARM_UP:
             self._began = time.perf_counter()
@@ -55,7 +55,7 @@ class _Clock:
 
     @property
     def rate(self) -> float:
-        """Transactions in a second."""
+        """Transactions per second."""
         return (self._count - 1 - _WARM_UP) / (time.perf_counter() - self._began)
 
 
@@ -70,7 +70,7 @@ def _triokafka(bootstrap: str, topic: str, records: int) -> float:
             bootstrap_servers=bootstrap, transactional_id=uuid.uuid4().hex, linger_ms=0
         ) as producer:
             values = [_VALUE] * records
-            while clock.goes_on():
+            while clock.continues():
                 async with producer.transaction():
                     if records == 1:
                         await producer.send(topic, _VALUE)
@@ -87,7 +87,7 @@ def _blocking(bootstrap: str, topic: str, records: int) -> float:
     clock = _Clock()
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=uuid.uuid4().hex) as producer:
         producer.init_transactions()
-        while clock.goes_on():
+        while clock.continues():
             producer.begin_transaction()
             for _ in range(records):
                 producer.send(topic, _VALUE)
@@ -101,7 +101,7 @@ def _confluent(bootstrap: str, topic: str, records: int) -> float:
     clock = _Clock()
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": uuid.uuid4().hex, "linger.ms": 0})
     producer.init_transactions(30)
-    while clock.goes_on():
+    while clock.continues():
         producer.begin_transaction()
         for _ in range(records):
             producer.produce(topic, _VALUE)
@@ -115,7 +115,7 @@ def _aiokafka(bootstrap: str, topic: str, records: int) -> float:
     async def main() -> float:
         clock = _Clock()
         async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=uuid.uuid4().hex) as producer:
-            while clock.goes_on():
+            while clock.continues():
                 async with producer.transaction():
                     for _ in range(records):
                         await producer.send(topic, _VALUE)
@@ -133,7 +133,7 @@ _WORK: Final = {
 
 
 def _measure(client: str, bootstrap: str, records: int) -> float:
-    """Run one client in a process of its own; transactions in a second."""
+    """Run one client in its own process. Return transactions per second."""
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     command = [sys.executable, "-m", "benchmarks.transactions", "--one", client, str(records), bootstrap, topic]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
