@@ -33,16 +33,16 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield bootstrap
 
 
-async def test_ours_and_librdkafkas_share_a_topic_and_read_nothing_twice(kafka: str) -> None:
+async def test_our_members_and_librdkafkas_share_a_topic_and_read_no_record_twice(kafka: str) -> None:
     await groups.beside_librdkafka(kafka, "shared", "shared")
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_a_group_goes_over_to_the_protocol_member_by_member_and_back(kafka: str, strategy: str) -> None:
+async def test_a_group_changes_to_the_consumer_protocol_member_by_member_and_back(kafka: str, strategy: str) -> None:
     await groups.upgraded_and_back(kafka, f"over-{strategy}", f"over-{strategy}", strategy)
 
 
-async def test_the_coordinator_matches_topics_also_those_that_come_later(kafka: str) -> None:
+async def test_the_coordinator_matches_topics_including_later_ones(kafka: str) -> None:
     await groups.with_a_pattern(kafka, "matched", "matched")
 
 
