@@ -396,12 +396,13 @@ class ConsumerSession:
         Without a group, no partition keeps its position.
         """
         self.dormant = False
-        if self.options["group_id"] is None:
-            self.unsubscribe(plan)
-        elif self.consumer.subscription():
+        self._plan = plan
+        if self.consumer.subscription():
             membership = self.consumer.engine.membership
             if membership is not None:
                 membership.rejoin("the program has subscribed again")
+            elif self.options["group_id"] is None:
+                self.unsubscribe(plan)
         self._pattern = pattern is not None
         if pattern is not None:
             self.consumer.subscribe(pattern=pattern, listener=self)
