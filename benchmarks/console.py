@@ -1,8 +1,8 @@
 """Response times of the console for a large cluster: ``python -m benchmarks.console``.
 
 A broker process has many topics and one topic with many messages; the console runs in another process. Each request is
-made several times as a browser makes it; the table has the median and the maximum in ms. The very first request reads
-the names of all topics and is shown separately.
+made several times as a browser makes it; the table has the median and the maximum in ms. The very first request is
+shown separately.
 """
 
 from __future__ import annotations

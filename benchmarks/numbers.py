@@ -175,7 +175,9 @@ def _figures_of_blocking(found: Sequence[Any]) -> dict[str, Figure]:
 def _figures_of_asyncio(found: Sequence[Any]) -> dict[str, Figure]:
     return {
         f"{_ASYNCIO[row.scenario]}{'_uvloop' if row.loop == 'uvloop' else ''}": Figure(
-            row.ratio, f"{row.scenario}, {row.loop}: aiokafka over ours, {row.unit}"
+            row.ratio,
+            f"{row.scenario}, {row.loop}: aiokafka over ours,"
+            f" {'time until acknowledged' if row.unit == 'microseconds' else 'processor time'}",
         )
         for row in found
     }
@@ -192,12 +194,19 @@ def _measure_spark(rounds: int) -> Any:
     )
 
 
+_SPARK: Final = {
+    "connector": "Spark's own connector",
+    "kafka_python_tuples": "a data source that yields kafka-python's records",
+}
+
+
 def _figures_of_spark(found: Any) -> dict[str, Figure]:
     figures = {}
     for ratio in found.ratios:
         name = "connector" if ratio.against == "connector" else "kafka_python_tuples"
-        figures[name] = Figure(ratio.ratio, f"our reader over {ratio.against}, rows a second")
-        figures[f"{name}_processor"] = Figure(ratio.cpu_ratio, f"our reader over {ratio.against}, rows a CPU second")
+        what = f"our reader over {_SPARK[name]}, rows a second"
+        figures[name] = Figure(ratio.ratio, what)
+        figures[f"{name}_processor"] = Figure(ratio.cpu_ratio, f"{what} of processor time")
     return figures
 
 
@@ -404,7 +413,10 @@ SOURCES: Final[dict[str, Source]] = {
         _rows_of_parts,
     ),
     "silence": Source(
-        "one broker behind a proxy; clients with default options, whose connections all go silent at the same time",
+        "one broker behind a proxy; clients with default options, whose connections all go silent at the same time."
+        " Half-open: both directions lose everything, new connections work. Requests lost, answers lost: one direction"
+        " does. Black hole: everything is lost for five seconds, and the time counts from then on. Drip: three bytes a"
+        " second pass",
         1,
         _measure_silence,
         _figures_of_silence,
