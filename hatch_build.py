@@ -1,7 +1,7 @@
 """Compiles the modules that ``triokafka.kernels`` lists into the wheel, or in place for an editable install.
 
-Without a C compiler, ``Python.h`` or Cython, or with ``TRIOKAFKA_PURE=1``, the wheel is a pure one in which the plain
-twins serve; that costs speed and nothing else, so it is one line of warning and never an error.
+Without a C compiler, ``Python.h`` or Cython, or with ``TRIOKAFKA_PURE=1``, the wheel is a pure one with the plain
+modules. That costs only speed, so it is a one-line warning and never an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         for built, inside in extensions:
             if in_place:
-                # In one step: a process that runs the extension keeps the file that it has mapped.
+                # Replace in one step: a process that runs the extension keeps the mapped file.
                 fresh = Path(self.root) / inside.with_name(inside.name + ".new")
                 shutil.copyfile(built, fresh)
                 fresh.replace(Path(self.root) / inside)
@@ -51,13 +51,14 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["infer_tag"] = True
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove what was compiled on the way."""
+        """Remove temporary files."""
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def _kernel_table(root: Path) -> Any:
-    """``triokafka/kernels.py`` as a module, without importing the package (its dependencies are not installed yet)."""
+    """Load ``triokafka/kernels.py`` as a module without importing the package (its dependencies are not installed
+    yet)."""
     spec = importlib.util.spec_from_file_location("_triokafka_kernels", root / "triokafka" / "kernels.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -66,14 +67,14 @@ def _kernel_table(root: Path) -> Any:
 
 
 def _remove_extensions(root: Path, names: dict[str, str]) -> None:
-    """An extension of an older source must not outlive a build that makes none."""
+    """Remove extensions: one of an older source must not outlive a build without extensions."""
     for name in names:
         path = root.joinpath(*name.split("."))
         path.with_name(path.name + str(sysconfig.get_config_var("EXT_SUFFIX"))).unlink(missing_ok=True)
 
 
 def _compile(root: Path, names: list[str], directory: Path) -> list[tuple[Path, Path]]:
-    """Compile the modules; returns pairs of (file made, its path in the package)."""
+    """Compile the modules. Return pairs of (built file, its path in the package)."""
     from Cython.Build import cythonize
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
@@ -81,7 +82,7 @@ def _compile(root: Path, names: list[str], directory: Path) -> list[tuple[Path, 
     with contextlib.chdir(root):
         sources = [Extension(name, [os.path.join(*name.split(".")) + ".py"]) for name in names]
         for source in sources:
-            # For any machine of this platform: no flag here may look at the one that builds.
+            # For any machine of this platform: no flag may depend on the building machine.
             source.extra_compile_args = ["/O2"] if os.name == "nt" else ["-O3", "-g0"]
         extensions = cythonize(sources, build_dir=str(directory / "c"), force=True, quiet=True)
         command = build_ext(Distribution({"ext_modules": extensions}))

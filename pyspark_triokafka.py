@@ -1,7 +1,6 @@
 """Lets Spark find ``format("triokafka")``: Spark imports every top-level module named ``pyspark_*``.
 
-It imports nothing of triokafka until the source is used, because a failing import here would break every Python source
-of the session.
+It imports triokafka only when the source is used: a failing import here would break every Python source of the session.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _told_shortly(method: Callable[P, T]) -> Callable[P, T]:
-    """What options are refused with has a sentence, and Spark shows its users the whole traceback: it comes without."""
+def _without_traceback(method: Callable[P, T]) -> Callable[P, T]:
+    """Raise errors of the options without their traceback, which Spark would show above the message."""
 
     @functools.wraps(method)
     def call(*arguments: P.args, **keywords: P.kwargs) -> T:
@@ -51,8 +50,8 @@ def _told_shortly(method: Callable[P, T]) -> Callable[P, T]:
 class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types here
     """Kafka topics as DataFrames, with the options and columns of Spark's own Kafka connector."""
 
-    # What `schema` learned from a schema registry. Spark pickles the source when it has its schema: the readers ask for
-    # nothing again, and read with the schema that the columns were made from.
+    # The schemas that `schema` fetched from a schema registry. Spark pickles the source after that, so readers use the
+    # same schemas and do not ask the registry again.
     _learned: DecodingOptions | None = None
 
     @classmethod
@@ -60,9 +59,9 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
         """The format's name."""
         return "triokafka"
 
-    @_told_shortly
+    @_without_traceback
     def schema(self) -> StructType:
-        """The connector's columns, or those of option ``columns``; ``headers`` only with ``includeHeaders``."""
+        """Return the connector's columns, or those of option ``columns``; ``headers`` only with ``includeHeaders``."""
         from triokafka.spark.planning.read_options import ReadOptions
         from triokafka.spark.schema import spark_schema
 
@@ -72,15 +71,15 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
             self._learned = options.decoding
         return found
 
-    @_told_shortly
+    @_without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The batch reader. A schema of the user's is refused."""
+        """Return the batch reader. Raises `ConfigurationError` if the user passes another schema."""
         from triokafka.spark.reading.topic_reader import TopicReader
 
         return TopicReader(self._read_options(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a streaming query. A schema of the user's is refused, when the reader is asked for offsets."""
+        """Return the reader of a streaming query. With another schema its first call raises `ConfigurationError`."""
         from triokafka.errors import KafkaError
         from triokafka.spark.reading.topic_stream_reader import TopicStreamReader
 
@@ -92,16 +91,16 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
             return RefusedStreamReader(error)
         return TopicStreamReader(options)
 
-    @_told_shortly
+    @_without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The batch writer, which only appends."""
+        """Return the batch writer, which only appends."""
         from triokafka.spark.writing.topic_writer import TopicWriter
 
         return TopicWriter(self._write_options(), schema, overwrite)
 
-    @_told_shortly
+    @_without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """The writer of a streaming query. In complete mode every batch's result is written whole."""
+        """Return the writer of a streaming query. In complete mode it appends the whole result of every batch."""
         from triokafka.spark.writing.topic_writer import stream_writer
 
         return stream_writer(self._write_options(), schema)

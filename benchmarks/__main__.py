@@ -1,10 +1,10 @@
-"""``make bench``: every table, one after the other; JSON and a picture of each in ``benchmarks/results``.
+"""``make bench``: run every table in turn, and write JSON and a picture of each to ``benchmarks/results``.
 
-``python -m benchmarks record_codec consume`` runs only these. A table compares in one run, taking turns, and its ratios
-are what counts: absolute times are this machine's, at this moment.
+``python -m benchmarks record_codec consume`` runs only these two. Each table compares programs in one run, in
+interleaved rounds. Compare the ratios: absolute times depend on this machine and its load.
 
-``python -m benchmarks --save-numbers`` measures what README.md and the pages quote, in a quarter of an hour, and writes
-it to ``docs/numbers`` and into the pages (`benchmarks.numbers`).
+``python -m benchmarks --save-numbers`` measures the figures that README.md and the documentation quote, in about a
+quarter of an hour, and writes them to ``docs/numbers`` and into the pages (`benchmarks.numbers`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ TABLES: Final = (
     "cluster",
     "topics",
     "groups",
+    "transactions",
     "assignors",
     "rebalance",
     "spark",
@@ -39,7 +40,7 @@ TABLES: Final = (
 
 
 def main() -> int:
-    """Run the tables that are asked for, all by default; 1 when a measurement failed."""
+    """Run the requested tables, all by default. Return 1 if a measurement failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"one of {', '.join(TABLES)}; all when left out")
     parser.add_argument(

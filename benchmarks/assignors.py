@@ -1,10 +1,10 @@
-"""What an assignment costs the leader of a group, against the size of the group.
+"""The cost of an assignment for the leader of a group, by group size.
 
-    python -m benchmarks.assignors            every strategy and kind of group, up to 1,000 members of 10,000 partitions
-    python -m benchmarks.assignors --quick    smaller ones
+    python -m benchmarks.assignors           every strategy and kind of group, up to 1,000 members of 10,000 partitions
+    python -m benchmarks.assignors --quick   smaller groups
 
-Each group gets two assignments: a first one, and another after one member in twenty has left, based on what the
-others have. Times are processor time of one assignment, the median of the rounds. No broker is needed.
+Each group gets two assignments: the first one, and a second one after one member in twenty has left, which is based on
+the assignment of the others. Times are processor time of one assignment, the median of the rounds. No broker is needed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TARGET_SIZE: Final = 1_000
 
 
 class Row(NamedTuple):
-    """One kind of group, of one size, under one strategy. Seconds of processor time."""
+    """One kind of group of one size under one strategy, in seconds of processor time."""
 
     strategy: str
     kind: str
@@ -43,11 +43,11 @@ class Row(NamedTuple):
     fresh_seconds: float
     again_seconds: float
     moved: int
-    """Partitions that moved the second time although their owner was still there."""
+    """Partitions that moved in the second assignment although their owner was still a member."""
 
 
 class Findings(NamedTuple):
-    """All of a run."""
+    """The results of a run."""
 
     rows: list[Row]
     targets: list[Verdict]
@@ -55,7 +55,7 @@ class Findings(NamedTuple):
 
 
 def group_of(kind: str, members: int) -> tuple[dict[str, MemberSubscription], dict[str, int], PartitionRacks]:
-    """A made-up group: the same one for the same arguments."""
+    """Return a synthetic group; the same arguments give the same group."""
     chance = random.Random(f"{kind} {members}")
     topics = min(TOPICS, members)
     counts = {f"topic-{number:03}": members * PARTITIONS_A_MEMBER // topics for number in range(topics)}
@@ -76,7 +76,7 @@ def group_of(kind: str, members: int) -> tuple[dict[str, MemberSubscription], di
 def _joining_again(
     strategy: str, before: Members, assigned: dict[str, Assignment]
 ) -> tuple[PartitionAssignor, dict[str, MemberSubscription]]:
-    """The members that are still there, each with what it owned."""
+    """Return the remaining members, each with the partitions that it owned."""
     members = {}
     for number, (name, member) in enumerate(before.items()):
         if number % 20 != 5:
@@ -117,7 +117,7 @@ def run(sizes: Sequence[int] = (10, 30, 100, 300, _TARGET_SIZE), rounds: int = 3
 
 
 def show(found: Findings) -> None:
-    """Print the table, and the targets with what was measured."""
+    """Print the table, and each target with its measured value."""
     print(f"  {'strategy':18} {'kind':13} {'members':>7} {'partitions':>10} {'fresh s':>8} {'again s':>8} {'moved':>7}")
     for row in found.rows:
         print(
@@ -131,7 +131,7 @@ def show(found: Findings) -> None:
 
 
 def draw(found: Findings) -> Any:
-    """Seconds against members: one plot for each kind of group, one line for each strategy."""
+    """Plot seconds against members: one plot for each kind of group, one line for each strategy."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 8))
@@ -151,7 +151,7 @@ def draw(found: Findings) -> Any:
 
 
 def main() -> int:
-    """As the module says; 1 when a target is missed."""
+    """Run the command. Return 1 if a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.assignors", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="groups of up to 100 members, one round")
     found = run((10, 30, 100), 1) if parser.parse_args().quick else run()

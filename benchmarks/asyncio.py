@@ -1,10 +1,10 @@
-"""`triokafka.asyncio` side by side with aiokafka, under asyncio and under uvloop: the same program, one import changed.
+"""`triokafka.asyncio` and aiokafka under asyncio and uvloop: the same program with one import changed.
 
-Every measurement is a process of its own; the four take turns, round after round, against one broker process, and the
-medians are compared. The sink acknowledges and does nothing else; the source serves a prebuilt log. Values of 100
-bytes, one partition, both libraries' defaults, checksums verified. The clients of ``200 consumers`` share one loop and
-read the same partition. Throughput is compared by processor time per record; ``one send at a time`` by the time from
-`send` to the acknowledgement.
+Each measurement runs in its own process. The four programs take turns, round after round, against one broker process,
+and the medians are compared. The sink only acknowledges; the source serves a prebuilt log. Values have 100 bytes,
+topics one partition, both libraries their defaults, and checksums are verified. The clients of ``200 consumers`` share
+one loop and read the same partition. Throughput is compared by processor time per record; ``one send at a time`` by the
+time from `send` to the acknowledgement.
 
 ``python -m benchmarks.asyncio --quick``
 """
@@ -38,7 +38,8 @@ _UNSETTLED: Final = 20_000
 
 
 class Row(NamedTuple):
-    """The medians of both in one scenario under one loop. Ratios are theirs to ours: above 1 is better for us."""
+    """The medians of both libraries in one scenario under one loop. A ratio is aiokafka's value over ours: above 1 we
+    win."""
 
     scenario: str
     loop: str
@@ -52,7 +53,7 @@ class Row(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One program in one round: ``cost`` is CPU seconds a million records, or a latency in microseconds."""
+    """One program in one round: ``cost`` is CPU seconds for a million records, or a latency in microseconds."""
 
     records_per_second: float
     cost: float
@@ -99,7 +100,7 @@ async def _send_and_wait(package: Any, bootstrap: str, records: int) -> list[Mea
 
 
 async def _latency(package: Any, bootstrap: str, records: int) -> list[Measured]:
-    """One record after the other: the median, and the 99th percentile."""
+    """Send one record after the other: the median and the 99th percentile."""
     async with package.AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         value = b"x" * _SIZE
         for _ in range(100):
@@ -122,7 +123,7 @@ async def _consumer(package: Any, bootstrap: str) -> Any:
 
 
 async def _getmany(package: Any, bootstrap: str, records: int) -> list[Measured]:
-    """`getmany`, and the value of every record."""
+    """Call `getmany` and read the value of every record."""
     consumer = await _consumer(package, bootstrap)
     await consumer.getone()
 
@@ -142,7 +143,7 @@ async def _getmany(package: Any, bootstrap: str, records: int) -> list[Measured]
 
 
 async def _async_for(package: Any, bootstrap: str, records: int) -> list[Measured]:
-    """``async for``, and the value of every record."""
+    """Iterate with ``async for`` and read the value of every record."""
     consumer = await _consumer(package, bootstrap)
     await consumer.getone()
 
@@ -162,7 +163,7 @@ async def _async_for(package: Any, bootstrap: str, records: int) -> list[Measure
 
 
 async def _many_consumers(package: Any, bootstrap: str, records: int) -> list[Measured]:
-    """200 consumers in one loop, from construction to stop."""
+    """Run 200 consumers in one loop, from construction to stop."""
 
     async def reader() -> None:
         consumer = await _consumer(package, bootstrap)
@@ -218,7 +219,7 @@ def _answer_one(package: str, loop: str, name: str, bootstrap: str, records: str
 
 
 def run(*, rounds: int = 5, share: int = 1, names: list[str] | None = None) -> list[Row]:
-    """All scenarios, or those named, with one ``share``-th of the records."""
+    """Run all scenarios, or the named ones, with one ``share``-th of the records."""
     chosen = {name: SCENARIOS[name] for name in names or SCENARIOS}
     measured: dict[tuple[str, str, str], list[Measured]] = {}
     most = str(max(scenario.records for scenario in SCENARIOS.values()) + 1)
@@ -262,7 +263,7 @@ def show(rows: list[Row]) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", help=f"of {', '.join(SCENARIOS)}; all when left out")
     parser.add_argument("--quick", action="store_true", help="a fifth of the records, three rounds")

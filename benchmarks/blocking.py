@@ -1,9 +1,10 @@
-"""`triokafka.blocking` side by side with kafka-python: the same program, with one import or the other.
+"""`triokafka.blocking` and kafka-python: the same program with one import changed.
 
-Every measurement is a process of its own; the two take turns, round after round, against one broker process, and the
-medians are compared. The sink takes and counts records and does nothing else; the source serves a prebuilt log. Values
-of 100 bytes, one partition, checksums verified. Producing goes on until everything is acknowledged; once with
-kafka-python's defaults, once with batches of 128 KiB and 5 ms of linger, once with a callback for each record.
+Each measurement runs in its own process. The two programs take turns, round after round, against one broker process,
+and the medians are compared. The sink only acknowledges and counts records; the source serves a prebuilt log. Values
+have 100 bytes, topics one partition, and checksums are verified. A produce measurement ends when all records are
+acknowledged. It runs with kafka-python's defaults, with batches of 128 KiB and 5 ms of linger, and with a callback for
+each record.
 
 ``python -m benchmarks.blocking --quick``
 """
@@ -33,7 +34,8 @@ _BIG_BATCHES: Final = {"batch_size": 128 << 10, "linger_ms": 5}
 
 
 class Row(NamedTuple):
-    """The medians of both in one scenario. Ratios are ours to theirs, more being better for us."""
+    """The medians of both libraries in one scenario. A ratio is our value over kafka-python's: more is better for
+    us."""
 
     scenario: str
     records_per_second: float
@@ -141,11 +143,11 @@ def _measure(package: str, scenario: Scenario, bootstrap: str, records: int) -> 
 def _answer_one(package: str, kind: str, how: str, bootstrap: str, records: str) -> None:
     function = _produce if kind == "produce" else _consume
     print(json.dumps(function(import_module(package), bootstrap, int(records), how)), flush=True)
-    os._exit(0)  # kafka-python takes its time to end
+    os._exit(0)  # kafka-python needs a while to exit
 
 
 def run(*, rounds: int = 5, share: int = 1) -> list[Row]:
-    """All scenarios, with one ``share``-th of the records."""
+    """Run all scenarios with one ``share``-th of the records."""
     measured: dict[tuple[str, str], list[Measured]] = {}
     most = str(max(scenario.records for scenario in SCENARIOS.values()) + 1)
     with sink_broker() as sink, broker_process("benchmarks.source_broker", str(_SIZE), "none", most) as source:
@@ -179,7 +181,7 @@ def show(rows: list[Row]) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a fifth of the records, three rounds: under a minute")
     parser.add_argument("--rounds", type=int)

@@ -1,9 +1,10 @@
-"""The broker, side by side with noida-db and, where it is there, Apache Kafka.
+"""The broker beside noida-db and, if its jars are present, Apache Kafka.
 
-The load comes from librdkafka clients in a process of their own, the same for every broker; the brokers take turns,
-round after round, and medians are compared. Throughput is what broker and clients reach together on this machine;
-processor time is the broker's alone, a gigabyte of values. Latency is that of single records on a fixed schedule, from
-when a record was meant to be sent until it was acknowledged by all. A start ends when the first request is answered.
+The load comes from librdkafka clients in their own process, the same for every broker. The brokers take turns, round
+after round, and the medians are compared. Throughput is the rate of broker and clients together on this machine;
+processor time is the broker's alone, for a gigabyte of values. Latency is measured for single records on a fixed
+schedule, from the scheduled time of a record to its acknowledgement by all replicas. A start ends when the first
+request is answered.
 
 ``python -m benchmarks.broker --quick``, or ``--broker triokafka --broker noida-db --size 1024 --only moving``.
 """
@@ -52,9 +53,9 @@ PARTS: Final = ("moving", "latency", "starting", "partitions", "in-process")
 _MILLION: Final = 1_000_000
 _IDLE_SECONDS: Final = 2.0
 _SETTLE_SECONDS: Final = 1.0
-"""After the first answer, before memory is looked at: whatever a broker puts off until then counts."""
+"""Seconds between the first answer and the reading of memory, so that deferred start-up work is included."""
 _ADMIN_TIMEOUT_MS: Final = 300_000
-_PARTITIONS_AT_ONCE: Final = 5_000  # Kafka makes no more than 10,000 metadata records of one request
+_PARTITIONS_AT_ONCE: Final = 5_000  # Kafka creates at most 10,000 metadata records for one request
 
 
 class Cell(NamedTuple):
@@ -69,7 +70,7 @@ _CELLS: Final = tuple(Cell(s, p, c) for s in (100, 1024) for p in (1, 100) for c
 
 
 class Plan(NamedTuple):
-    """What to measure, and how long."""
+    """The measurements and their sizes."""
 
     brokers: tuple[str, ...] = tuple(KINDS)
     cells: tuple[Cell, ...] = _CELLS
@@ -80,12 +81,12 @@ class Plan(NamedTuple):
     stored_records: int = _MILLION
     partitions: tuple[int, ...] = (10, 100, 1_000, 10_000)
     peers_partitions: int = 1_000
-    """Other brokers are not asked for more partitions than that: some take minutes."""
+    """The limit of partitions for the other brokers: some need minutes for more."""
     in_process_starts: int = 50
     only: tuple[str, ...] = PARTS
 
     def records(self, cell: Cell) -> int:
-        """For one measurement."""
+        """Return the number of records for one measurement."""
         unit = STRETCH * cell.partitions * max(1, cell.connections // cell.partitions)
         return max(1, round(self.megabytes * _MILLION / cell.size / unit)) * unit
 
@@ -100,7 +101,7 @@ QUICK: Final = Plan(
     partitions=(10, 1_000),
     in_process_starts=10,
 )
-"""About four minutes."""
+"""A plan of about four minutes."""
 
 
 class Run:
@@ -122,7 +123,7 @@ class Run:
     # ---------------------------------------------------------------- throughput
 
     def moving(self) -> list[MovingRow]:
-        """Produce and consume, each cell with all brokers in turns."""
+        """Produce and consume: each cell with all brokers in turn."""
         return [row for cell in self._plan.cells for row in self._move(cell)]
 
     def _move(self, cell: Cell) -> list[MovingRow]:
@@ -142,8 +143,8 @@ class Run:
     def _warm_memory(self) -> None:
         """Use as much memory as a broker will, and free it.
 
-        Machines give up memory that nobody uses, a virtual one to its host; to get it back costs more than anything
-        else that is done with a record, and only the first who needs it would pay.
+        A virtual machine returns unused memory to its host, and getting it back costs more than anything else that is
+        done with a record. Without this step only the first broker would pay for that.
         """
         path = self._directory / "memory"
         with path.open("wb") as file:
@@ -165,14 +166,14 @@ class Run:
             figures += [moved.per_second, moved.per_second * cell.size / _MILLION, spent / megabytes * 1000]
             if what == "produce":
                 stored = sum(broker.received(topic, number) for number in range(cell.partitions))
-                if stored != moved.records + 1:  # the one that showed that the topic is there
+                if stored != moved.records + 1:  # the record that proved that the topic exists
                     raise MeasurementError(f"{moved.records + 1} records were acknowledged, but {stored} are there")
         return tuple(figures)
 
     # ---------------------------------------------------------------- latency
 
     def latency(self) -> list[LatencyRow]:
-        """One record at a time, on schedule."""
+        """Send one record at a time, on schedule."""
         measured: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._brokers}
         for round_number in range(self._plan.rounds):
             for name in turns(self._brokers, round_number):
@@ -194,7 +195,8 @@ class Run:
     # ---------------------------------------------------------------- starting
 
     def starting(self) -> list[StartRow]:
-        """With a new directory, which is made as well; with that empty; and with records in it."""
+        """Start with a new directory, which is created as well, with an empty one, and with one that contains
+        records."""
         plan = self._plan
         measured: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._brokers}
         for round_number in range(plan.starts):
@@ -210,7 +212,7 @@ class Run:
 
     def _start_thrice(self, instance: Instance) -> tuple[float, ...]:
         running = instance.start()
-        # Some make their directory when they start, others want that done by a program before.
+        # Some brokers create their directory when they start, others need a separate program for that.
         new_seconds = instance.prepare_seconds + running.start_seconds
         if instance.kind.keeps_data:
             instance.stop()
@@ -232,7 +234,7 @@ class Run:
     # ---------------------------------------------------------------- partitions
 
     def partitions(self) -> list[PartitionRow]:
-        """One topic with ever more partitions."""
+        """Measure one topic with growing numbers of partitions."""
         rows = []
         for name in self._brokers:
             if not KINDS[name].keeps_data:
@@ -247,7 +249,7 @@ class Run:
     # ---------------------------------------------------------------- in process
 
     def in_process(self) -> list[InProcessRow]:
-        """Brokers inside this process, one after the other."""
+        """Start brokers inside this process, one after the other."""
         times = trio.run(_start_in_process, self._plan.in_process_starts)
         return [InProcessRow(times[0] * 1000, statistics.median(times) * 1000, max(times) * 1000)]
 
@@ -285,7 +287,7 @@ def _with_records(medians: list[float], plan: Plan) -> tuple[float, float, float
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Make a topic, and wait until it is served."""
+    """Create a topic, and wait until it is served."""
 
     async def create() -> None:
         options: dict[str, Any] = {"bootstrap_servers": bootstrap, "request_timeout_ms": _ADMIN_TIMEOUT_MS}
@@ -296,7 +298,9 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
                 made = min(partitions, made + _PARTITIONS_AT_ONCE)
                 await admin.create_partitions({topic: made}, timeout_ms=_ADMIN_TIMEOUT_MS)
         async with triokafka.Producer(**options, max_block_ms=_ADMIN_TIMEOUT_MS) as producer:
-            await producer.send(topic, b"", partition=partitions - 1)  # it is served once this is acknowledged
+            await producer.send(
+                topic, b"", partition=partitions - 1
+            )  # the topic is served once this record is acknowledged
 
     trio.run(create)
 
@@ -334,7 +338,7 @@ async def _start_in_process(times: int) -> list[float]:
 
 
 def run(plan: Plan | None = None) -> Findings:
-    """Measure; without a plan, everything."""
+    """Measure. Without a plan, measure everything."""
     plan = plan or Plan()
     with tempfile.TemporaryDirectory(prefix="bench-broker-", ignore_cleanup_errors=True) as directory:
         measuring = Run(plan, Path(directory))
@@ -353,7 +357,7 @@ def run(plan: Plan | None = None) -> Findings:
 
 
 def plan_of(arguments: Sequence[str] | None = None) -> Plan:
-    """What the command line asks for."""
+    """Return the plan that the command line requests."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.broker", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -385,7 +389,7 @@ def plan_of(arguments: Sequence[str] | None = None) -> Plan:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and keep JSON and picture; 1 when a measurement failed."""
+    """Measure, print, and write JSON and a picture. Return 1 if a measurement failed."""
     found = run(plan_of(arguments))
     show(found)
     save("broker", as_document(found), draw(found))

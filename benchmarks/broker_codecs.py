@@ -1,10 +1,12 @@
-"""Compressed produce: the broker beside Apache Kafka, codec by codec and record size by record size.
+"""Compressed produce: the broker beside Apache Kafka, by codec and record size.
 
-A librdkafka producer in a process of its own sends the same records to each broker, with acks=all and batches as large
-as they get within 5 ms. The brokers run side by side from the first measurement to the last and take turns, round after
-round; the table has medians. Apache Kafka runs with the options of its own start script, so with its full compiler, and
-each case is warmed up before it is measured. The broker's processor time is the figure to compare: the rate is what
-broker and producer reach together on this machine, and for costly codecs the producer alone decides it.
+A librdkafka producer in its own process sends the same records to each broker, with acks=all and batches as large as
+they get within 5 ms. Both brokers run during the whole benchmark and take turns, round after round; the table has
+medians. Apache Kafka runs with the options of its own start script, so with its full compiler, and each case is warmed
+up before it is measured.
+
+Compare the brokers' processor time. The rate is that of broker and producer together on this machine; with costly
+codecs the producer alone decides it.
 
 ``python -m benchmarks.broker_codecs --quick``, or ``--codec lz4 --size 1024 --rounds 5``.
 """
@@ -42,29 +44,29 @@ _KAFKA: Final = "Apache Kafka"
 _MILLION: Final = 1_000_000
 _TIMEOUT_MS: Final = 60_000
 _SHARES: Final = {"gzip": 0.2}
-"""Of the records, for a codec with which the producer takes ten times as long as a broker."""
+"""The share of the records for a codec with which the producer takes ten times as long as a broker."""
 
 
 class Plan(NamedTuple):
-    """What to measure, and how much of it."""
+    """The measurements and their sizes."""
 
     codecs: tuple[str, ...] = CODECS
     sizes: tuple[int, ...] = (100, 1024, 10_240)
     rounds: int = 3
     megabytes: int = 400
-    """Values of one measurement."""
+    """Bytes of values in one measurement."""
     most_records: int = _MILLION
     warm_up: int = _MILLION
-    """Records that each case is warmed up with, if they are not more than ``warm_up_megabytes``."""
+    """Records that warm up each case, unless they exceed ``warm_up_megabytes``."""
     warm_up_megabytes: int = 1_500
     partitions: int = 1
 
     def records(self, codec: str, size: int) -> int:
-        """Records of one measurement."""
+        """Return the number of records of one measurement."""
         return self._whole(codec, min(self.most_records, self.megabytes * _MILLION // size))
 
     def warm_up_records(self, codec: str, size: int) -> int:
-        """Records before the first measurement of a case."""
+        """Return the number of records before the first measurement of a case."""
         return self._whole(codec, min(self.warm_up, self.warm_up_megabytes * _MILLION // size))
 
     def _whole(self, codec: str, records: int) -> int:
@@ -73,7 +75,7 @@ class Plan(NamedTuple):
 
 
 QUICK: Final = Plan(sizes=(1024,), rounds=2, megabytes=200, warm_up_megabytes=300)
-"""About two minutes."""
+"""A plan of about two minutes."""
 
 
 class CodecRow(NamedTuple):
@@ -99,7 +101,7 @@ class CodecRow(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """All of a run."""
+    """The results of a run."""
 
     codecs: list[CodecRow]
     failures: list[str]
@@ -111,7 +113,7 @@ class _Measured(NamedTuple):
 
 
 class _Run:
-    """The running brokers, and what went wrong with them."""
+    """The running brokers and their failures."""
 
     def __init__(self, plan: Plan, brokers: dict[str, KafkaBroker]) -> None:
         self._plan = plan
@@ -120,7 +122,7 @@ class _Run:
         self.failures: list[str] = []
 
     def row(self, codec: str, size: int) -> CodecRow | None:
-        """Measure one case with both brokers in turns; None when one of them failed."""
+        """Measure one case with both brokers in turn. Return None if one of them failed."""
         names = list(self._brokers)
         found: dict[str, list[_Measured]] = {name: [] for name in names}
         try:
@@ -180,7 +182,7 @@ def _running(names: Sequence[str]) -> Iterator[dict[str, KafkaBroker]]:
 
 
 def run(plan: Plan | None = None) -> Findings:
-    """Measure; without a plan, every codec and size."""
+    """Measure. Without a plan, measure every codec and size."""
     plan = plan or Plan()
     for name in (_OURS, _KAFKA):
         why = KINDS[name].missing()
@@ -213,7 +215,7 @@ def _line(row: CodecRow) -> str:
 
 
 def draw(found: Findings) -> Any:
-    """The ratios of processor time and of rate, case by case."""
+    """Plot the ratios of processor time and rate for each case."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 2 + 0.4 * len(found.codecs)))
@@ -242,7 +244,7 @@ def draw(found: Findings) -> Any:
 
 
 def plan_of(arguments: Sequence[str] | None = None) -> Plan:
-    """What the command line asks for."""
+    """Return the plan that the command line requests."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.broker_codecs",
         description=__doc__,
@@ -266,7 +268,7 @@ def plan_of(arguments: Sequence[str] | None = None) -> Plan:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and keep JSON and picture; 1 when a measurement failed."""
+    """Measure, print, and write JSON and a picture. Return 1 if a measurement failed."""
     found = run(plan_of(arguments))
     show(found)
     save("broker_codecs", as_document(found), draw(found))

@@ -1,4 +1,4 @@
-"""The brokers that the broker table compares, each started as its users would, over a data directory of its own."""
+"""The brokers of the broker table. Each is started as its users start it, with its own data directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from benchmarks.brokers import end_brokers_when_told_to_end
+from benchmarks.brokers import end_brokers_on_sigterm
 from benchmarks.clients.brokers import KafkaBroker
 from triokafka.cli.load.brokers import MeasurementError
 
@@ -30,7 +30,7 @@ _ASK_EVERY: Final = 0.002
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 Settings: TypeAlias = Mapping[str, str]
-"""Properties of a broker, by Kafka's names; noida-db has none."""
+"""Properties of a broker with Kafka's names; noida-db has none."""
 
 _NO_SETTINGS: Final[Settings] = MappingProxyType({})
 
@@ -40,11 +40,11 @@ class Kind(NamedTuple):
 
     name: str
     command: Callable[[Path, int, Settings], list[str]]
-    """What to run, over a directory, on a port, and with these settings."""
+    """Returns the command for a directory, a port and settings."""
     missing: Callable[[], str]
-    """Why it cannot be run here, or nothing."""
+    """The reason why it cannot run here, or an empty string."""
     prepare: Callable[[Path, int, Settings], None] = lambda _directory, _port, _settings: None
-    """Done once for a directory, before the first start, and not part of the start."""
+    """Prepares a directory once, before the first start; not part of the start time."""
     keeps_data: bool = True
 
 
@@ -53,12 +53,12 @@ class Running(NamedTuple):
 
     broker: KafkaBroker
     start_seconds: float
-    """From starting the process until it answered a request."""
+    """Seconds from the start of the process to its first answer."""
     process: subprocess.Popen[bytes]
 
 
 class Instance:
-    """A broker over one directory and port, to be started and stopped as often as wanted."""
+    """A broker with one directory and port, which can be started and stopped repeatedly."""
 
     def __init__(self, kind: Kind, directory: Path, settings: Settings = _NO_SETTINGS) -> None:
         self.kind = kind
@@ -72,12 +72,13 @@ class Instance:
         self.prepare_seconds: Final = time.perf_counter() - began
 
     def start(self) -> Running:
-        """Start it, and wait for its first answer. Raises `MeasurementError` when there is none."""
+        """Start the broker and wait for its first answer. Raises `MeasurementError` without one."""
         command = self.kind.command(self._directory, self._port, self._settings)
         log = self._directory / "output.log"
-        # Compiling every module again at every start is not what users do, whatever this process was told.
+        # Users' brokers find compiled byte code, so this one may write it, whatever the environment of this process
+        # says.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        end_brokers_when_told_to_end()
+        end_brokers_on_sigterm()
         began = time.perf_counter()
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -100,7 +101,7 @@ class Instance:
         return self._running
 
     def stop(self) -> None:
-        """End it cleanly."""
+        """Stop it cleanly."""
         assert self._running is not None
         process = self._running.process
         process.terminate()
@@ -112,7 +113,7 @@ class Instance:
         self.kill()
 
     def kill(self) -> None:
-        """End it and all that it started, in whatever state they are."""
+        """Kill the process and all its children."""
         if self._running is None:
             return
         process, self._running = self._running.process, None
@@ -131,7 +132,7 @@ def _free_port() -> int:
 
 
 def _answers(port: int) -> bool:
-    """Whether a broker answers a first request; the same question for every kind."""
+    """Whether a broker answers a first request, which is the same for every kind."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
             connection.sendall(_API_VERSIONS)
@@ -183,7 +184,7 @@ def _prepare_kafka(directory: Path, port: int, settings: Settings) -> None:
         **settings,
     }
     _kafka_config(directory).write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    # One that began with a hyphen would be taken for an option.
+    # An id that begins with a hyphen would be taken for an option.
     cluster_id = "K" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
     subprocess.run(
         [*_java(), "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(_kafka_config(directory))],
@@ -198,7 +199,7 @@ def _java(*options: str) -> list[str]:
 
 
 def _kafka(directory: Path, _port: int, _settings: Settings) -> list[str]:
-    # What kafka-server-start.sh gives it.
+    # The options that kafka-server-start.sh sets.
     options = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
     return [*_java(*options), "kafka.Kafka", str(_kafka_config(directory))]
 
@@ -224,4 +225,4 @@ KINDS: Final = {
         Kind("Apache Kafka", _kafka, _kafka_missing, _prepare_kafka),
     )
 }
-"""Ours on disk and in memory, and two of other people's; Apache Kafka only where it is."""
+"""Ours on disk and in memory, and two other brokers; Apache Kafka only if its jars are present."""

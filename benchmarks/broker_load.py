@@ -1,8 +1,8 @@
-"""librdkafka clients as the load on a broker, in a process of their own.
+"""librdkafka clients that load a broker, in their own process.
 
-``python -m benchmarks.broker_load produce|consume JOB`` prints a `Moved` as JSON on its last line. Each of the
-``connections`` is a client of its own. Producers spread records over all partitions; consumers share the partitions,
-and where there are more of them than partitions, each reads a stretch of one.
+``python -m benchmarks.broker_load produce|consume JOB`` prints a `Moved` as JSON on its last line. ``connections`` is
+the number of clients. Producers spread records over all partitions. Consumers share the partitions; if there are more
+consumers than partitions, each reads a section of one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _FETCHED_AT_ONCE: Final = 1_000
 
 
 STRETCH: Final = 100
-"""Records for one partition before it is the next one's turn."""
+"""Records for one partition before the producer continues with the next."""
 
 
 class Load(NamedTuple):
-    """What the clients are to move; the records a multiple of `STRETCH` times the partitions."""
+    """The records to send or read, a multiple of `STRETCH` times the partitions."""
 
     bootstrap: str
     topic: str
@@ -40,11 +40,14 @@ class Load(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """How fast it went: producing from the first record to the last acknowledgement, consuming from when connected
-    clients are told where to begin (a broker may answer the first fetch with everything) to the last record."""
+    """The measured rate.
+
+    The time to produce is from the first record to the last acknowledgement. The time to consume is from the assignment
+    of positions to connected clients (a broker may answer the first fetch with everything) to the last record.
+    """
 
     records: int
-    """In all, also those of before the clock was started."""
+    """All records, including those before the clock started."""
     per_second: float
 
 
@@ -69,7 +72,7 @@ def produce(load: Load) -> Moved:
         producer.produce(load.topic, batch[0]["value"], partition=number % load.partitions)
         _flush(producer)
     began = time.perf_counter()
-    # Every partition gets as many records as the others, so that consumers can share them out.
+    # Every partition gets equally many records, so that consumers can share them evenly.
     for turn, first in enumerate(range(0, load.records, STRETCH)):
         producer, partition = producers[turn % load.connections], turn % load.partitions
         left = min(STRETCH, load.records - first)
@@ -89,7 +92,7 @@ def _flush(producer: Producer) -> None:
 
 
 def consume(load: Load) -> Moved:
-    """Read ``records`` records in all, from the beginning of the partitions or of a stretch of one."""
+    """Read ``records`` records in all, from the beginning of the partitions or of a section of one."""
     consumers = [
         Consumer(
             {
@@ -99,8 +102,8 @@ def consume(load: Load) -> Moved:
                 "enable.partition.eof": False,
                 "check.crcs": True,
                 "fetch.wait.max.ms": 100,
-                "fetch.queue.backoff.ms": 1,  # else one that has enough waiting does nothing for a second
-                "receive.message.max.bytes": 1_000_000_000,  # one of the brokers answers with all there is
+                "fetch.queue.backoff.ms": 1,  # otherwise a consumer with enough queued messages pauses for a second
+                "receive.message.max.bytes": 1_000_000_000,  # one of the brokers answers with everything it has
                 "queued.max.messages.kbytes": 64 << 10,
             }
         )
@@ -129,7 +132,7 @@ def consume(load: Load) -> Moved:
 
 
 def _shares(load: Load) -> tuple[list[list[TopicPartition]], list[int]]:
-    """For each consumer its partitions with where to begin, and how many records it is to read."""
+    """Return for each consumer its partitions with start offsets, and its number of records."""
     if load.connections <= load.partitions:
         numbers = list(range(load.partitions))
         shares = [numbers[first :: load.connections] for first in range(load.connections)]
@@ -148,7 +151,7 @@ def _shares(load: Load) -> tuple[list[list[TopicPartition]], list[int]]:
 
 
 def run(what: str, load: Load) -> Moved:
-    """`produce` or `consume` in a process of its own. Raises `MeasurementError`."""
+    """Run `produce` or `consume` in its own process. Raises `MeasurementError`."""
     command = [sys.executable, "-m", "benchmarks.broker_load", what, json.dumps(load._asdict())]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=2 * _TIMEOUT, check=False)
@@ -163,7 +166,7 @@ def run(what: str, load: Load) -> Moved:
 def _main(what: str, load: str) -> None:
     kinds = {"produce": produce, "consume": consume}
     print(json.dumps(kinds[what](Load(**json.loads(load)))), flush=True)
-    os._exit(0)  # closing many clients takes its time, and is not measured
+    os._exit(0)  # closing many clients takes long and is not measured
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the broker benchmark finds, and how that is shown: tables, targets, JSON and a picture."""
+"""The results of the broker benchmark: tables, targets, JSON and a picture."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class MovingRow(NamedTuple):
 
 
 class LatencyRow(NamedTuple):
-    """Milliseconds, one record a request, acks=all; and what the broker spent on a thousand of them."""
+    """Milliseconds with one record in each request and acks=all, and the broker's processor time for a thousand
+    records."""
 
     broker: str
     p50_ms: float
@@ -38,8 +39,7 @@ class LatencyRow(NamedTuple):
 
 
 class StartRow(NamedTuple):
-    """Seconds and MiB of one broker. A new directory is made, too; an empty one and one with records were left by a
-    clean stop."""
+    """Seconds and MiB of one broker. A new directory is created as well; the other two were left by a clean stop."""
 
     broker: str
     new_seconds: float
@@ -51,7 +51,7 @@ class StartRow(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """What partitions cost: to make, to hold, to have while nothing happens, and to start with."""
+    """The cost of partitions: creation, memory, idle processor time and restart."""
 
     broker: str
     partitions: int
@@ -62,7 +62,7 @@ class PartitionRow(NamedTuple):
 
 
 class InProcessRow(NamedTuple):
-    """`triokafka.testing.running_broker`, milliseconds until the block is entered, once everything is imported."""
+    """`triokafka.testing.running_broker`: milliseconds until the block is entered, with all modules imported."""
 
     first_ms: float
     median_ms: float
@@ -70,7 +70,7 @@ class InProcessRow(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """All of a run."""
+    """The results of a run."""
 
     moving: list[MovingRow]
     latency: list[LatencyRow]
@@ -84,7 +84,7 @@ class Findings(NamedTuple):
 def verdicts(
     moving: Sequence[MovingRow], starting: Sequence[StartRow], in_process: Sequence[InProcessRow]
 ) -> list[Verdict]:
-    """What is aimed at, as far as both sides were measured."""
+    """Return the targets whose values were measured."""
     found = []
     for cell in dict.fromkeys(row[:3] for row in moving if row.size == 1024):
         rows = {row.broker: row for row in moving if row[:3] == cell}
@@ -112,7 +112,7 @@ def _ratio(aim: str, target: float, one: Any, other: Any, figure: Callable[[Any]
 
 
 def show(found: Findings) -> None:
-    """Print the tables, and the targets with what was measured."""
+    """Print the tables, and each target with its measured value."""
     cell: tuple[int, int, int] | None = None
     for row in found.moving:
         if row[:3] != cell:
@@ -172,7 +172,7 @@ def _start_figures(row: StartRow, rows: Sequence[StartRow]) -> str:
 
 
 def draw(found: Findings) -> Any:
-    """What each broker spends on a gigabyte, load by load."""
+    """Plot the processor time of each broker for a gigabyte, by load."""
     from matplotlib.figure import Figure
 
     cells = list(dict.fromkeys(row[:3] for row in found.moving))

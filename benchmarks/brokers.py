@@ -1,4 +1,4 @@
-"""The brokers that producers are compared against."""
+"""The brokers of the producer comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from triokafka.cli.load.brokers import MeasurementError
 _START_SECONDS: Final = 60
 
 
-def end_brokers_when_told_to_end() -> None:
+def end_brokers_on_sigterm() -> None:
     """Have SIGTERM unwind this process as an interrupt does: brokers in sessions of their own would stay."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
@@ -30,7 +30,7 @@ def end_brokers_when_told_to_end() -> None:
 
 @contextmanager
 def noida_db() -> Iterator[KafkaBroker]:
-    """noida-db serving Kafka only, with its data in a temporary directory."""
+    """Run noida-db with only its Kafka interface, in a temporary directory."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -40,7 +40,7 @@ def noida_db() -> Iterator[KafkaBroker]:
             *("start", "--only", "kafka", "--kafka-port", str(port), "--host", "127.0.0.1", "--data-dir", data),
         ]
         nothing = subprocess.DEVNULL
-        end_brokers_when_told_to_end()
+        end_brokers_on_sigterm()
         process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
         try:
             give_up_at = time.monotonic() + _START_SECONDS
@@ -54,7 +54,7 @@ def noida_db() -> Iterator[KafkaBroker]:
                     time.sleep(0.05)
             yield KafkaBroker(process.pid, f"127.0.0.1:{port}")
         finally:
-            # It starts processes of its own; the session is theirs.
+            # It starts child processes, which share its session.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
@@ -64,4 +64,4 @@ BROKERS: Final[dict[str, Callable[[], AbstractContextManager[Broker]]]] = {
     "triokafka broker": in_memory_broker,
     "noida-db": noida_db,
 }
-"""By name: one that only acknowledges, ours in memory, and somebody else's."""
+"""By name: a broker that only acknowledges, ours in memory, and noida-db."""

@@ -45,20 +45,20 @@ _SETTINGS: Final = {"unclean.leader.election.enable": "false"}
 
 
 class Plan(NamedTuple):
-    """What to measure, and how much of it."""
+    """The measurements and their sizes."""
 
     rounds: int = 5
     megabytes: int = 400
-    """Values of one measurement of a rate."""
+    """Bytes of values in one measurement of a rate."""
     sizes: tuple[int, ...] = (100, 1024)
     latency_records: int = 2_000
     behind_megabytes: int = 1_000
-    """How far behind the follower is that catches up."""
+    """The bytes that the follower misses before it catches up."""
     partitions: int = 6
 
 
 QUICK: Final = Plan(rounds=1, megabytes=100, sizes=(1024,), latency_records=500, behind_megabytes=500)
-"""About three minutes."""
+"""A plan of about three minutes."""
 
 
 class Row(NamedTuple):
@@ -72,14 +72,14 @@ class Row(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """All of a run."""
+    """The results of a run."""
 
     rows: list[Row]
     failures: list[str]
 
 
 Figures = dict[tuple[str, str, bool], float]
-"""Values by measurement, unit, and whether a higher one is better."""
+"""Values by measurement, unit, and whether a higher value is better."""
 
 
 class _Cluster:
@@ -100,7 +100,7 @@ class _Cluster:
             unit = STRETCH * plan.partitions
             records = max(1, plan.megabytes * _MILLION // size // unit) * unit
             warm_up = Load(self.group.bootstrap, self._topic(plan.partitions), records, size, plan.partitions, 1)
-            run_load("produce", warm_up)  # until everything is compiled
+            run_load("produce", warm_up)  # warm up the JVM's compiler
             topic = self._topic(plan.partitions)
             for direction in ("produce", "consume"):
                 load = Load(self.group.bootstrap, topic, records, size, plan.partitions, 1)
@@ -145,7 +145,7 @@ class _Cluster:
         return bool(found) and all(p.leader >= 0 and len(p.isrs) == _NODES for p in found)
 
     def _leader(self, topic: str) -> int:
-        """The leader of partition 0; asks until a broker that knows the topic answers."""
+        """Return the leader of partition 0. Ask until a broker that knows the topic answers."""
         leaders: list[int] = []
 
         def known() -> bool:
@@ -177,7 +177,7 @@ class _Cluster:
         return statistics.median(took), took[int(len(took) * 0.99)]
 
     def _failover(self, what: str) -> float:
-        """Seconds between two acknowledgements around the kill of a node, while a record is sent every 5 ms."""
+        """Seconds between the acknowledgements before and after the kill of a node; a record is sent every 5 ms."""
         topic = self._topic(1)
         controller = self._active_controller()
         leader = self._leader(topic)
@@ -185,7 +185,7 @@ class _Cluster:
             victims = {leader, controller}
         else:
             victims = {leader if what == "leader" else controller}
-        if len(victims) > 1:  # a majority must stay: the leader moves to the controller first
+        if len(victims) > 1:  # two controllers must remain: move the leader to the node of the active controller first
             victims = {self._move_leader_to(topic, controller)}
         with _Heart(self.group.bootstrap, topic) as heart:
             heart.beats(200)
@@ -199,7 +199,8 @@ class _Cluster:
         return heart.longest_pause
 
     def _rolling_restart(self) -> float:
-        """The longest pause while every node is stopped and started, the next once the one before is in sync."""
+        """The longest pause while the nodes are restarted one after the other, each when the previous one is in
+        sync."""
         topic = self._topic(1)
         with _Heart(self.group.bootstrap, topic) as heart:
             heart.beats(200)
@@ -210,7 +211,7 @@ class _Cluster:
         return heart.longest_pause
 
     def _move_leader_to(self, topic: str, number: int) -> int:
-        """Kill the leader's process until the wanted node leads; returns the leader at the end."""
+        """Kill the leader's process until the wanted node leads. Return the leader."""
         for _ in range(10):
             leader = self._leader(topic)
             if leader == number:
@@ -220,7 +221,7 @@ class _Cluster:
         return leader
 
     def _active_controller(self) -> int:
-        # Brokers name any broker as the controller to clients: only the quorum's description has the active one.
+        # Brokers name any broker as the controller to clients: only the quorum's description names the active one.
         async def ask() -> int:
             async with triokafka.AdminClient(bootstrap_servers=self.group.bootstrap) as admin:
                 return (await admin.describe_metadata_quorum()).leader_id
@@ -228,9 +229,9 @@ class _Cluster:
         return trio.run(ask)
 
     def _catch_up(self) -> float:
-        """Megabytes a second at which a follower fetches the records of its downtime, until it is in sync.
+        """Megabytes per second at which a follower fetches the records of its downtime, until it is in sync.
 
-        Counted from its first fetch: the start of a node is another measurement.
+        The time begins with its first fetch; the start of the node is a separate measurement.
         """
         topic = self._topic(1)
         leader = self._leader(topic)
@@ -251,12 +252,12 @@ class _Cluster:
 
 
 def _bytes_of(log: Path) -> int:
-    """How many bytes of records a log directory has."""
+    """Return the bytes of records in a log directory."""
     return sum(file.stat().st_size for file in log.glob("*.log"))
 
 
 class _Heart:
-    """Sends a record every 5 ms in a thread, and notes the time of every acknowledgement."""
+    """Sends a record every 5 ms in a thread and notes the time of every acknowledgement."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._producer = Producer(
@@ -293,7 +294,7 @@ class _Heart:
         self._producer.flush(_TIMEOUT)
 
     def beats(self, count: int) -> None:
-        """Wait for so many more acknowledgements."""
+        """Wait for ``count`` more acknowledgements."""
         target, deadline = len(self._times) + count, time.monotonic() + _TIMEOUT
         while len(self._times) < target:
             if time.monotonic() > deadline:
@@ -363,7 +364,7 @@ def draw(found: Findings) -> Any:
 
 
 def main() -> int:
-    """Run the table alone; 1 when a measurement failed."""
+    """Run the table. Return 1 if a measurement failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="about three minutes")
     parser.add_argument("--rounds", type=int, help="how often to measure each cluster")

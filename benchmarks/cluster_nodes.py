@@ -1,4 +1,4 @@
-"""Nodes of a cluster, each a process of its own: Apache Kafka's and ours, from the same properties file.
+"""Nodes of a cluster, each in its own process: Apache Kafka's and ours, from the same properties file.
 
 Ports and data directories outlive the processes of a node. The brokers listen on loopback.
 """
@@ -21,7 +21,7 @@ from triokafka.cli.cluster.free_ports import free_ports
 
 KAFKA_JARS: Final = Path(__file__).parent.parent / ".interop" / "jars"
 SMALL_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx320m")
-"""Java options of a node that lives for seconds or minutes, several on a machine."""
+"""Java options for a node that lives for seconds or minutes and shares the machine with others."""
 FULL_JAVA: Final = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 """Java options of Kafka's own start script."""
 
@@ -30,7 +30,7 @@ _STOP_SECONDS: Final = 60.0
 
 
 class Member(NamedTuple):
-    """A node to run: ``kafka`` runs Apache Kafka, otherwise triokafka runs."""
+    """The definition of a node. ``kafka`` runs Apache Kafka instead of triokafka."""
 
     number: int
     roles: str = "broker,controller"
@@ -48,11 +48,11 @@ class Member(NamedTuple):
 
 
 class NodeFailedError(Exception):
-    """A node did not do what it was started for; the text has the end of its log."""
+    """A node did not start, stop or get ready; the message ends with its log."""
 
 
 class Node:
-    """One node of a cluster. ``kafka`` says which program its next process runs."""
+    """One node of a cluster. ``kafka`` selects the program of its next process."""
 
     def __init__(
         self,
@@ -81,12 +81,12 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether it has a process."""
+        """Whether its process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """The id of its process."""
         assert self._process is not None
         return self._process.pid
 
@@ -95,7 +95,7 @@ class Node:
             command = ["java", *self._java, "-cp", f"{KAFKA_JARS}/*", main, *arguments]
         else:
             command = [sys.executable, "-m", "triokafka", *arguments]
-        # Users' nodes find their modules compiled, so this one does too, whatever this process has set.
+        # Users' nodes find compiled byte code, so this one may write it, whatever the environment of this process says.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with self.log.open("ab") as output:
             return subprocess.Popen(
@@ -103,7 +103,7 @@ class Node:
             )
 
     def format(self, cluster_id: str, *options: str) -> subprocess.Popen[bytes]:
-        """Begin to format its data directory."""
+        """Start to format its data directory."""
         words = ("format", "-t", cluster_id, "-c", str(self.config), *options)
         return self._spawn("kafka.tools.StorageTool", *(words if self.kafka else ("storage", *words)))
 
@@ -122,7 +122,7 @@ class Node:
         """
         assert self._process is not None
         port = self.broker_port if self.member.is_broker else self.controller_port
-        # Another program's start gives no event: ask until it answers, or it ends, or a minute is over.
+        # The start of another program gives no event: ask until it answers or ends, at most a minute.
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -137,10 +137,10 @@ class Node:
         return NodeFailedError(f"node {self.number} {why}:\n{self.log.read_text(errors='replace')[-4000:]}")
 
     def end(self, signal_number: int = signal.SIGKILL) -> None:
-        """Send a signal and wait for the end; a node without a process is left alone.
+        """Send a signal and wait for the end of the process, if there is one.
 
         Raises:
-            NodeFailedError: it did not end within a minute; it was killed then.
+            NodeFailedError: it did not end within a minute and was killed.
         """
         process, self._process = self._process, None
         if process is None:
@@ -165,7 +165,7 @@ class Node:
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused process go on; one that is not paused is unaffected."""
+        """Resume a paused process."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 

@@ -1,8 +1,8 @@
-"""How fast the console answers over a large cluster: ``python -m benchmarks.console``.
+"""Response times of the console for a large cluster: ``python -m benchmarks.console``.
 
-A broker in one process has many topics and one topic with many messages, and the console runs in another, as people
-start it. Each request is made as a browser makes it, several times; the table has the median and the slowest, in ms.
-The first request of all reads the names of all topics, and is shown apart.
+A broker process has many topics and one topic with many messages; the console runs in another process. Each request is
+made several times as a browser makes it; the table has the median and the maximum in ms. The very first request is
+shown separately.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MESSAGE: Final = b'{"id": %d, "table": 4, "items": ["two coffees", "a cake"], "
 
 @contextmanager
 def started(*words: str) -> Iterator[str]:
-    """Run a command of triokafka, and yield the address in its first line."""
+    """Run a command of triokafka and yield the address in its first line."""
     with subprocess.Popen([sys.executable, "-m", "triokafka", *words], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -51,7 +51,7 @@ async def fill(address: str, topics: int, messages: int) -> None:
 
 
 def taken(url: str) -> tuple[float, int]:
-    """Return the milliseconds of a request, and the size of its answer."""
+    """Return the milliseconds of a request and the bytes of its response."""
     begin = time.perf_counter()
     with urllib.request.urlopen(url, timeout=60) as answer:
         data = answer.read()
@@ -59,7 +59,7 @@ def taken(url: str) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Print the table, and JSON when asked for."""
+    """Print the table, and JSON if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--messages", type=int, default=1_000_000)

@@ -1,8 +1,8 @@
-"""Consuming, side by side with kafka-python, aiokafka and confluent-kafka against the same broker.
+"""Consuming: triokafka, kafka-python, aiokafka and confluent-kafka against the same broker.
 
-Every measurement is a process of its own, so that no client's threads disturb another's; the clients take turns, round
-after round, and the medians are compared, so that a slow moment of the machine hits all. One partition, no group,
-checksums verified by everybody. The default broker serves a prebuilt log.
+Each measurement runs in its own process, so that no client's threads disturb another's. The clients take turns, round
+after round, and the medians are compared, so that a slow moment of the machine affects all. One partition, no group;
+every client verifies checksums. The default broker serves a prebuilt log.
 
 ``python -m benchmarks.consume --records 1000000 --rounds 3 --size 100 --compression none``
 """
@@ -33,7 +33,7 @@ TARGETS = {
     ("triokafka async for", "confluent poll"): 1.5,
     ("triokafka async for", "aiokafka async for"): 9.0,
 }
-"""100-byte records, uncompressed, against the prebuilt log: our first is to be so many times the second."""
+"""Targets for uncompressed 100-byte records and the prebuilt log: the first client's rate over the second one's."""
 
 
 def _ours(job: Job, how: str) -> Measurement:
@@ -47,7 +47,7 @@ def _ours(job: Job, how: str) -> Measurement:
             consumer.assign([tp])
             consumer.seek(tp, 0)
             if how.startswith("poll_arrow"):
-                # Importing pyarrow and making its first column are not what is measured.
+                # Exclude the import of pyarrow and the creation of its first column from the measurement.
                 got = (await consumer.poll_arrow(timeout_ms=30_000, max_records=1)).num_rows
             else:
                 got = len((await consumer.poll(timeout_ms=30_000, max_records=1))[tp])
@@ -190,7 +190,7 @@ def run(
     compression: str = "none",
     clients: list[str] | None = None,
 ) -> list[Row]:
-    """All clients, round after round; medians in the order of `CLIENTS`."""
+    """Run all clients, round after round. Return medians in the order of `CLIENTS`."""
     chosen = clients or list(CLIENTS)
     measured: dict[str, list[Measurement]] = {client: [] for client in chosen}
     most = int(records * max(CLIENTS[client][2] for client in chosen)) + 1
@@ -208,7 +208,7 @@ def show(rows: list[Row]) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)

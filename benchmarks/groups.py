@@ -1,10 +1,12 @@
-"""The group coordinator, side by side with noida-db and, where it is there, Apache Kafka.
+"""The group coordinator beside noida-db and, if its jars are present, Apache Kafka.
 
-Members and committers are raw connections in a process of their own (`benchmarks.groups_load`); the brokers take turns,
-round after round, each time over a fresh directory, and medians are compared. Processor time and memory are the
-broker's alone; memory without mapped files. A third client asks for something small all along: how long it waits at
-most is how long the broker attends to nobody else. ``group.initial.rebalance.delay.ms`` is `DELAY_MS` where a broker
-has it, and part of the seconds in which a classic group forms.
+Members and committers are raw connections in their own process (`benchmarks.groups_load`). The brokers take turns,
+round after round, each time with a fresh directory, and the medians are compared. Processor time and memory are the
+broker's alone; memory excludes mapped files. Another client sends small requests all the time; its longest wait shows
+how long the broker served nobody else.
+
+``group.initial.rebalance.delay.ms`` is `DELAY_MS` in the brokers that have it, and part of the seconds in which a
+classic group forms.
 
 ``python -m benchmarks.groups --quick``, or ``--broker triokafka --only offsets``.
 """
@@ -50,7 +52,7 @@ OURS: Final = BROKERS[0]
 WITHOUT_CONSUMER_PROTOCOL: Final = ("noida-db",)
 
 DELAY_MS: Final = 500
-_SESSION_MS: Final = 600_000  # members of the first groups wait in silence until the last one has formed
+_SESSION_MS: Final = 600_000  # members of the first groups send nothing until the last group has formed
 _SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": str(DELAY_MS),
     "group.consumer.max.session.timeout.ms": str(_SESSION_MS),
@@ -61,21 +63,21 @@ _SETTLE_SECONDS: Final = 1.0
 
 
 class Many(NamedTuple):
-    """So many groups, of so many members each."""
+    """``groups`` groups of ``each`` members."""
 
     groups: int
     each: int
 
 
 class Loading(NamedTuple):
-    """So many groups commit every partition so many times."""
+    """``groups`` groups commit every partition ``repeats`` times."""
 
     groups: int
     times: int
 
 
 class Plan(NamedTuple):
-    """What to measure, and how long."""
+    """The measurements and their sizes."""
 
     brokers: tuple[str, ...] = BROKERS
     partitions: int = 1_000
@@ -85,7 +87,7 @@ class Plan(NamedTuple):
     """Heartbeats of one measurement."""
     batches: tuple[int, ...] = (1, 10, 100, 1_000)
     offsets: int = 200_000
-    """Committed in one measurement, if that takes no more than a few thousand requests."""
+    """Offsets committed in one measurement, unless that takes more than a few thousand requests."""
     loading: tuple[Loading, ...] = (Loading(1_000, 1), Loading(10, 100))
     rounds: int = 2
     only: tuple[str, ...] = PARTS
@@ -99,11 +101,11 @@ QUICK: Final = Plan(
     loading=(Loading(20, 1),),
     rounds=1,
 )
-"""About a minute."""
+"""A plan of about a minute."""
 
 
 _Figures: TypeAlias = tuple[type, tuple[Any, ...], tuple[float, ...]]
-"""The kind of a row, what it is of, and what was measured."""
+"""The kind of a row, its subject, and the measured values."""
 
 
 class Run:
@@ -123,7 +125,7 @@ class Run:
                 self._brokers.append(name)
 
     def measure(self) -> Findings:
-        """Everything that is asked for, with all brokers in turns."""
+        """Measure everything that the plan requests, with all brokers in turn."""
         parts: dict[str, Callable[[str, KafkaBroker], Iterator[_Figures]]] = {
             "classic": self._one_group,
             "consumer": self._one_consumer_group,
@@ -197,8 +199,11 @@ class Run:
             yield LoadingRow, (keys, records), figures
 
     def _restarted(self, instance: Instance, job: Job) -> tuple[KafkaBroker, float, float, float, float]:
-        """Stop and start a broker: seconds and processor seconds until it tells the groups' positions, what others
-        waited, and its MiB."""
+        """Stop and start a broker.
+
+        Returns its seconds and processor seconds until it serves the groups' positions, the wait of other clients, and
+        its MiB.
+        """
         instance.stop()
         since = time.monotonic()
         broker = instance.start().broker
@@ -243,13 +248,13 @@ class Run:
 
 
 def run(plan: Plan | None = None) -> Findings:
-    """Measure; without a plan, everything."""
+    """Measure. Without a plan, measure everything."""
     with tempfile.TemporaryDirectory(prefix="bench-groups-", ignore_cleanup_errors=True) as directory:
         return Run(plan or Plan(), Path(directory)).measure()
 
 
 def plan_of(arguments: Sequence[str] | None = None) -> Plan:
-    """What the command line asks for."""
+    """Return the plan that the command line requests."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.groups", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -273,7 +278,7 @@ def plan_of(arguments: Sequence[str] | None = None) -> Plan:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and keep JSON and picture; 1 when a measurement failed."""
+    """Measure, print, and write JSON and a picture. Return 1 if a measurement failed."""
     found = run(plan_of(arguments))
     show(found)
     save("groups", as_document(found), draw(found))

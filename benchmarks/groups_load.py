@@ -1,7 +1,7 @@
-"""The loads of the group benchmark, each in a process of its own.
+"""The loads of the group benchmark, each in its own process.
 
-``python -m benchmarks.groups_load KIND JOB`` plays the members, and prints what it and the broker did as JSON on its
-last line: a list of the rows of one `KINDS` entry.
+``python -m benchmarks.groups_load KIND JOB`` acts as the members. Its last line of output is JSON: the rows of one
+`KINDS` entry.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _WAVE: Final = 500
 
 
 class Job(NamedTuple):
-    """What a load is to do; ``partitions`` of the topic, and whatever else the kind needs."""
+    """The parameters of a load: ``partitions`` of the topic, and the parameters of its kind."""
 
     bootstrap: str
     pid: int
@@ -58,11 +58,11 @@ class Job(NamedTuple):
     groups: int = 0
     repeats: int = 1
     since: float = 0.0
-    """The clock when the broker was started, in seconds of ``time.monotonic``."""
+    """The time of the broker's start, in seconds of ``time.monotonic``."""
 
 
 class Spent:
-    """What a block cost the broker: seconds, processor seconds, bytes of answers, and other clients' waits."""
+    """The broker's cost of a block: seconds, processor seconds, bytes of responses, and other clients' waits."""
 
     seconds = 0.0
     cpu = 0.0
@@ -70,7 +70,7 @@ class Spent:
     worst_ms = 0.0
 
     def row(self) -> list[float]:
-        """All of it."""
+        """Return all values."""
         return [self.seconds, self.cpu, self.answered, self.worst_ms]
 
 
@@ -90,7 +90,7 @@ def _spending(job: Job, wires: Sequence[Wire]) -> Iterator[Spent]:
 
 
 async def classic(job: Job) -> list[Any]:
-    """For each size: a group forms, one more comes, one goes. KiB a member, and what each step cost."""
+    """For each size, a group forms, one member joins, one leaves. Measures KiB per member and the cost of each step."""
     rows = []
     for size in job.sizes:
         group = f"{job.group}-classic-{size}"
@@ -117,7 +117,7 @@ async def consumer(job: Job) -> list[Any]:
 async def _stepped(
     job: Job, size: int, wires: Sequence[Wire], steps: Sequence[Callable[[], Awaitable[None]]]
 ) -> list[Any]:
-    """KiB a member after the first step, and what each step cost."""
+    """Return KiB per member after the first step, and the cost of each step."""
     before, kib = private_mib(job.pid), 0.0
     costs: list[list[float]] = []
     for step in steps:
@@ -130,7 +130,7 @@ async def _stepped(
 
 
 async def many(job: Job) -> list[Any]:
-    """``groups`` groups of so many members each (the first of ``sizes``) form, then heartbeat ``repeats`` times."""
+    """Form ``groups`` groups of the first of ``sizes`` members, then heartbeat ``repeats`` times."""
     each = job.sizes[0]
     crews = [ClassicCrew(f"{job.group}-many-{number}", TOPIC, job.partitions) for number in range(job.groups)]
     waves = [crews[first : first + _WAVE // each] for first in range(0, len(crews), _WAVE // each)]
@@ -186,7 +186,7 @@ async def _beat(job: Job, wires: Sequence[Wire], frames: list[bytes], answer: An
 
 
 async def commits(job: Job) -> list[Any]:
-    """For each number of partitions in a request: offsets, and what they cost; then the fetch of all of a group."""
+    """For each number of partitions in a request: commit offsets, then fetch all offsets of a group."""
     groups = [f"{job.group}-commits-{number}" for number in range(_COMMIT_WIRES)]
     wires = await _connected(job, groups[0], _COMMIT_WIRES)
     await blast(wires, [encoded(_commit(group, range(job.partitions)), COMMIT) for group in groups])
@@ -213,7 +213,7 @@ async def commits(job: Job) -> list[Any]:
 
 
 async def fill(job: Job) -> list[Any]:
-    """``groups`` groups commit all partitions, ``repeats`` times over."""
+    """Let ``groups`` groups commit all partitions ``repeats`` times."""
     wires = await _connected(job, f"{job.group}-0", _COMMIT_WIRES)
     names = _names(job)
     with _spending(job, wires) as spent:
@@ -227,8 +227,11 @@ async def fill(job: Job) -> list[Any]:
 
 
 async def serving(job: Job) -> list[Any]:
-    """Ask a broker that has just been started for every group's positions: the seconds since until all were told, its
-    processor seconds so far, and the longest that another client waited meanwhile."""
+    """Ask a freshly started broker for every group's positions.
+
+    Returns the seconds from the start until all responses have arrived, the broker's processor seconds so far, and the
+    longest wait of another client meanwhile.
+    """
     names = _names(job)
     (wire,) = await connect(job.bootstrap, 1)
     with probing(job.bootstrap) as stall:
@@ -280,14 +283,14 @@ def _commit_errors(frame: bytes) -> list[int]:
 
 
 def _check(answers: Sequence[bytes], errors: Callable[[bytes], list[int]]) -> None:
-    """No answer is an error: of those that look alike, one is read."""
+    """Check that no response has an error. Equal responses are decoded only once."""
     for frame in {frame[4:]: frame for frame in answers}.values():
         if any(errors(frame)):
             raise LoadError(f"a request was refused with error {next(filter(None, errors(frame)))}")
 
 
 async def _connected(job: Job, group: str, count: int) -> list[Wire]:
-    """Connections in use to the group's coordinator, which is there."""
+    """Return connections to the group's coordinator, all of them in use, once it is available."""
     wires = await connect(job.bootstrap, count)
     while True:
         found = await wires[0].ask(FindCoordinatorRequest(key=group), _FIND)
@@ -307,7 +310,7 @@ KINDS: Final[dict[str, Callable[[Job], Awaitable[list[Any]]]]] = {
 
 
 def run(kind: str, job: Job) -> list[Any]:
-    """Run a load in a process of its own, and return its rows. Raises `MeasurementError`."""
+    """Run a load in its own process and return its rows. Raises `MeasurementError`."""
     command = [sys.executable, "-m", "benchmarks.groups_load", kind, json.dumps(job._asdict())]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)

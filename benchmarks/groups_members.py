@@ -1,7 +1,8 @@
-"""Members of groups, as the group benchmark plays them: under the classic protocol and under that of KIP-848.
+"""The members of the group benchmark, for the classic protocol and for KIP-848.
 
-A `ClassicCrew` is one group of which every member has a connection, because a join is answered only when the round is
-complete. A `ConsumerCrew` shares connections: no heartbeat waits. Both say when the whole group has arrived.
+Every member of a `ClassicCrew` has a connection, because a join is answered only when the rebalance completes. The
+members of a `ConsumerCrew` share connections, because heartbeats are answered at once. Both wait until the whole group
+is stable.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from triokafka.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from triokafka.protocol.embedded import AssignedTopic, ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-# The newest versions that all the brokers have.
+# The newest versions that all brokers support.
 JOIN: Final = 5
 SYNC: Final = 3
 HEARTBEAT: Final = 3
@@ -38,11 +39,11 @@ _ROUND_SECONDS: Final = 0.3
 
 
 class LoadError(Exception):
-    """A broker's answer that the load cannot go on with."""
+    """A broker's response after which the load cannot continue."""
 
 
 class ClassicMember:
-    """One member, with what it was told."""
+    """One member and its generation and assignment."""
 
     def __init__(self, wire: Wire, group_id: str, topic: str, partitions: int) -> None:
         self.wire = wire
@@ -55,7 +56,7 @@ class ClassicMember:
         self._protocols = [JoinGroupRequestProtocol(name="range", metadata=subscription)]
 
     async def enter(self) -> None:
-        """Join and sync, until there is an assignment."""
+        """Join and sync until there is an assignment."""
         while True:
             joined = await self.wire.ask(
                 JoinGroupRequest(
@@ -109,17 +110,17 @@ class ClassicMember:
         ]
 
     def heartbeat(self) -> HeartbeatRequest:
-        """It is there."""
+        """Send a heartbeat."""
         return HeartbeatRequest(group_id=self._group_id, generation_id=self.generation, member_id=self.member_id)
 
     async def rejoin(self) -> None:
-        """Heartbeat until that says that the group rebalances, and enter it again."""
+        """Send heartbeats until one reports a rebalance, then join again."""
         while (await self.wire.ask(self.heartbeat(), HEARTBEAT)).error_code not in _REJOIN:
             await trio.sleep(_AGAIN_SECONDS)
         await self.enter()
 
     async def leave(self) -> None:
-        """Go for good."""
+        """Leave the group."""
         identity = MemberIdentity(member_id=self.member_id)
         await self.wire.ask(LeaveGroupRequest(group_id=self._group_id, members=[identity]), LEAVE)
 
@@ -132,7 +133,7 @@ class ClassicCrew:
         self._made_of = (group_id, topic, partitions)
 
     async def form(self, wires: Sequence[Wire]) -> None:
-        """One member for each connection joins; returns when all are in one generation and have its assignment."""
+        """Let one member for each connection join. Return when all have an assignment of one generation."""
         self.members += [ClassicMember(wire, *self._made_of) for wire in wires]
         entered: Counter[int] = Counter()
         formed = trio.Event()
@@ -143,7 +144,7 @@ class ClassicCrew:
                 entered[member.generation] += 1
                 if entered[member.generation] == len(self.members):
                     formed.set()
-                # Others may have come too late for this generation; only heartbeats tell.
+                # A member that came too late for this generation learns that only from a heartbeat.
                 while (await member.wire.ask(member.heartbeat(), HEARTBEAT)).error_code not in _REJOIN:
                     with trio.move_on_after(_AGAIN_SECONDS):
                         await formed.wait()
@@ -155,7 +156,7 @@ class ClassicCrew:
                 nursery.start_soon(take_part, member)
 
     async def add(self, wire: Wire) -> None:
-        """One more comes, and everybody else hears of it."""
+        """Add a member, and wait until all members have rebalanced."""
         newcomer = ClassicMember(wire, *self._made_of)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(newcomer.enter)
@@ -164,7 +165,7 @@ class ClassicCrew:
         self.members.append(newcomer)
 
     async def remove(self) -> None:
-        """The newest goes, and everybody else hears of it."""
+        """Remove the newest member, and wait until the others have rebalanced."""
         await self.members.pop().leave()
         async with trio.open_nursery() as nursery:
             for member in self.members:
@@ -185,7 +186,7 @@ class ConsumerMember:
         self._says_owned = True
 
     def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        """The first one says everything, others only what has changed."""
+        """Return a heartbeat: the first one has all fields, others only the changed ones."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._group_id, member_id=self.member_id, member_epoch=self.epoch
         )
@@ -198,7 +199,7 @@ class ConsumerMember:
         return request
 
     async def beat(self, wire: Wire) -> None:
-        """Heartbeat, and do as the answer says."""
+        """Send a heartbeat and apply the response."""
         answer = await wire.ask(self.heartbeat(), CONSUMER_HEARTBEAT)
         if answer.error_code:
             raise LoadError(f"a heartbeat was refused with error {answer.error_code}: {answer.error_message}")
@@ -210,7 +211,7 @@ class ConsumerMember:
 
     @property
     def count(self) -> int:
-        """How many partitions it owns."""
+        """The number of owned partitions."""
         return sum(map(len, self.owned.values()))
 
 
@@ -226,26 +227,26 @@ class ConsumerCrew:
         self._wires = wires
 
     async def form(self, count: int) -> None:
-        """So many members join; returns when each has what it is to own."""
+        """Let ``count`` members join. Return when each owns its target assignment."""
         self.members += [ConsumerMember(self._group_id, self._topic) for _ in range(count)]
         await self._converge(0)
 
     async def add(self) -> None:
-        """One more joins."""
+        """Add a member."""
         epoch = self.members[0].epoch
         self.members.append(ConsumerMember(self._group_id, self._topic))
         await self.members[-1].beat(self._wires[0])
         await self._converge(epoch)
 
     async def remove(self) -> None:
-        """The newest goes."""
+        """Remove the newest member."""
         member, epoch = self.members.pop(), self.members[0].epoch
         member.epoch = -1
         await self._wires[0].ask(member.heartbeat(), CONSUMER_HEARTBEAT)
         await self._converge(epoch)
 
     async def _converge(self, epoch: int) -> None:
-        """Heartbeat at a steady pace until everybody is in one epoch after this one and nothing moves any more."""
+        """Send heartbeats at a steady pace until all members are in one later epoch and no partition moves."""
         while not self._has_converged(epoch):
             due = trio.current_time() + _ROUND_SECONDS
             async with trio.open_nursery() as nursery:

@@ -1,7 +1,7 @@
-"""Another client of a broker under load: how long its small requests take.
+"""Another client of a loaded broker, which measures the latency of small requests.
 
-``python -m benchmarks.groups_probe HOST:PORT`` asks again and again until its standard input ends, and prints how long
-the slowest request took and how long 99 of 100 did, in milliseconds.
+``python -m benchmarks.groups_probe HOST:PORT`` sends requests until its standard input ends, and prints the maximum and
+the 99th percentile of their latency in milliseconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PAUSE: Final = 0.01
 
 
 class Stall:
-    """Milliseconds, once the block of `probing` is left."""
+    """Milliseconds, set at the end of the block of `probing`."""
 
     worst_ms = 0.0
     p99_ms = 0.0
@@ -33,13 +33,13 @@ class Stall:
 
 @contextmanager
 def probing(bootstrap: str) -> Iterator[Stall]:
-    """Ask from a process of its own while the block runs."""
+    """Send the requests from another process while the block runs."""
     command = [sys.executable, "-m", "benchmarks.groups_probe", bootstrap]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     stall = Stall()
     try:
         assert process.stdout is not None
-        process.stdout.readline()  # it has begun
+        process.stdout.readline()  # the first request was answered
         yield stall
         out, _ = process.communicate("\n", timeout=60)
         stall.worst_ms, stall.p99_ms = json.loads(out)

@@ -1,4 +1,4 @@
-"""What the group benchmark finds, and how that is shown: tables, targets, JSON and pictures."""
+"""The results of the group benchmark: tables, targets, JSON and pictures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from benchmarks.verdict import Verdict, at_least, at_most
 
 _MICRO: Final = 1_000_000
 _ENOUGH_TO_TELL: Final = 500_000
-"""Loading fewer records takes no longer than one start differs from another."""
+"""With fewer records, the time to load them is less than the difference between two starts."""
 
 
 class GroupRow(NamedTuple):
-    """One group of ``members``: it forms, one more comes, one goes. Medians of one broker."""
+    """One group of ``members`` forms, one member joins, one leaves. Medians of one broker."""
 
     protocol: str
     members: int
@@ -24,7 +24,7 @@ class GroupRow(NamedTuple):
     form_cpu: float
     form_bytes: float
     form_worst_ms: float
-    """The longest that a small request of another client took meanwhile."""
+    """The longest latency of another client's small requests meanwhile."""
     add_seconds: float
     add_cpu: float
     add_bytes: float
@@ -36,7 +36,7 @@ class GroupRow(NamedTuple):
 
 
 class ManyRow(NamedTuple):
-    """``groups`` groups of ``each`` members form, and then heartbeat as fast as they are answered."""
+    """``groups`` groups of ``each`` members form, then send heartbeats as fast as they are answered."""
 
     protocol: str
     groups: int
@@ -52,7 +52,7 @@ class ManyRow(NamedTuple):
 
 
 class OffsetRow(NamedTuple):
-    """Commits of ``size`` partitions in a request, or fetches of all of a group's; a broker's medians."""
+    """Commits of ``size`` partitions in a request, or fetches of all offsets of a group; a broker's medians."""
 
     what: str
     size: int
@@ -63,26 +63,26 @@ class OffsetRow(NamedTuple):
 
 
 class LoadingRow(NamedTuple):
-    """A start with ``records`` committed offsets in the log, of ``keys`` different ones."""
+    """A start with ``records`` committed offsets in the log, for ``keys`` different keys."""
 
     keys: int
     records: int
     broker: str
     fill_cpu_micros: float
-    """Of committing them, an offset."""
+    """The broker's processor time to commit an offset."""
     empty_seconds: float
-    """Until the same broker, before there were any, told that it had none."""
+    """Seconds until the same broker, without offsets, answered that it has none."""
     serve_seconds: float
-    """Until every group's offsets were told."""
+    """Seconds until the offsets of all groups had arrived."""
     load_cpu_micros: float
-    """Processor time beyond that of the start without, a record."""
+    """Processor time per record, less that of the start without offsets."""
     worst_ms: float
     bytes_per_key: float
-    """Private memory beyond that of the same broker without offsets."""
+    """Private memory, less that of the same broker without offsets."""
 
 
 class Findings(NamedTuple):
-    """All of a run."""
+    """The results of a run."""
 
     groups: list[GroupRow]
     many: list[ManyRow]
@@ -95,7 +95,7 @@ class Findings(NamedTuple):
 def verdicts(
     groups: Sequence[GroupRow], offsets: Sequence[OffsetRow], loading: Sequence[LoadingRow], ours: str
 ) -> list[Verdict]:
-    """What is aimed at, as far as it was measured."""
+    """Return the targets whose values were measured."""
     found = []
     for row in offsets:
         if row.broker == ours and row.what == "commit" and row.size >= 100:
@@ -124,11 +124,11 @@ def verdicts(
 
 
 def show(found: Findings) -> None:
-    """Print the tables, and the targets with what was measured."""
+    """Print the tables, and each target with its measured value."""
     for protocol in dict.fromkeys(row.protocol for row in found.groups):
         print(f"\nOne group under the {protocol} protocol: it forms; one more comes; one goes")
         print(
-            f"  {'broker':14} {'members':>7} {'KiB each':>9} {'s':>7} {'CPU s':>7} {'KB told':>8} {'others ms':>9}"
+            f"  {'broker':14} {'members':>7} {'KiB each':>9} {'s':>7} {'CPU s':>7} {'KB sent':>8} {'others ms':>9}"
             f" {'+1: s':>7} {'CPU s':>7} {'-1: s':>7} {'CPU s':>7}"
         )
         for row in (row for row in found.groups if row.protocol == protocol):
@@ -178,7 +178,8 @@ def show(found: Findings) -> None:
 
 
 def draw(found: Findings) -> Any:
-    """Cost against size: of members, and of offsets in a request. A straight line upwards is growth in proportion."""
+    """Plot cost against the number of members and of offsets in a request. A straight line means growth in
+    proportion."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(14, 5))

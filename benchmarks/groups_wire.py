@@ -1,6 +1,6 @@
-"""Raw connections of the group benchmark: requests of the declared protocol, without a client around them.
+"""Raw connections of the group benchmark: requests of the declared protocol without a client.
 
-A `Wire` asks one request at a time. `blast` sends requests that were encoded before, as fast as they are answered.
+A `Wire` sends one request at a time. `blast` sends encoded requests as fast as they are answered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FRAMES_AT_ONCE: Final = 20
 
 
 class Wire:
-    """One connection. ``received`` counts the bytes of answers."""
+    """One connection. ``received`` counts the bytes of responses."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.received = 0
@@ -30,7 +30,8 @@ class Wire:
         self._buffer = bytearray()
 
     async def ask(self, request: Request[R], version: int) -> R:
-        """Send a request and wait for its answer. Raises `trio.BrokenResourceError` when the broker hangs up."""
+        """Send a request and return its response. Raises `trio.BrokenResourceError` if the broker closes the
+        connection."""
         parts = encode_request(request, version=version, correlation_id=1, client_id="load")
         await self._stream.send_all(b"".join(parts))
         return decoded(request.response_type, await self.frame(), version)
@@ -41,7 +42,7 @@ class Wire:
             await self._stream.send_all(b"".join(frames[first : first + _FRAMES_AT_ONCE]))
 
     async def frame(self) -> bytes:
-        """The next answer, without its size."""
+        """Return the next response without its size."""
         while len(self._buffer) < 4 or len(self._buffer) < 4 + int.from_bytes(self._buffer[:4], "big"):
             data = await self._stream.receive_some(_CHUNK)
             if not data:
@@ -54,23 +55,23 @@ class Wire:
         return frame
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self._stream.aclose()
 
 
 def encoded(request: Request[Any], version: int) -> bytes:
-    """A request as it is sent."""
+    """Return a request as bytes to send."""
     return b"".join(encode_request(request, version=version, correlation_id=1, client_id="load"))
 
 
 def decoded(response_type: type[R], frame: bytes, version: int) -> R:
-    """An answer as it came."""
+    """Decode a response."""
     _, start = decode_response_header(response_type, frame, version=version)
     return response_type.decode(frame, version, start)
 
 
 async def connect(bootstrap: str, count: int) -> list[Wire]:
-    """So many connections, each in use already."""
+    """Return ``count`` connections, each of which has been used."""
     host, _, port = bootstrap.rpartition(":")
     wires = []
     for _ in range(count):
@@ -80,7 +81,8 @@ async def connect(bootstrap: str, count: int) -> list[Wire]:
 
 
 async def blast(wires: Sequence[Wire], frames: Sequence[bytes]) -> list[bytes]:
-    """Deal the requests to the connections, send each as fast as the broker takes them, and return all answers."""
+    """Distribute requests over the connections, send them as fast as the broker accepts them, and return all
+    responses."""
     answers: list[bytes] = []
 
     async def serve(wire: Wire, mine: Sequence[bytes]) -> None:
@@ -97,7 +99,7 @@ async def blast(wires: Sequence[Wire], frames: Sequence[bytes]) -> list[bytes]:
 
 
 async def close(wires: Sequence[Wire]) -> None:
-    """Hang up all."""
+    """Close all connections."""
     for wire in wires:
         with suppress(trio.BrokenResourceError):
             await wire.aclose()

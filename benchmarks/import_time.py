@@ -1,6 +1,6 @@
-"""Time of ``import triokafka`` beside ``import trio``, each in fresh processes that take turns.
+"""The time of ``import triokafka`` beside ``import trio``, in fresh processes that take turns.
 
-The package loads its names when they are first used, so a row tells what a program pays for each name it begins with.
+The package loads its names at first use, so each row shows the cost of one name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TIMED = "from time import process_time as t; s = t(); {program}; print(t() - s)
 
 
 class Row(NamedTuple):
-    """Processor milliseconds of one program, and that over the time of ``import trio``."""
+    """Processor milliseconds of one program, and their ratio to ``import trio``."""
 
     program: str
     milliseconds: float

@@ -1,7 +1,7 @@
-"""Producing, side by side with Kafka's own Java client: its ``ProducerPerformance`` and our ``send``.
+"""Producing: Kafka's Java client (``ProducerPerformance``) and our ``send``.
 
 Both send 100-byte values to the sink with acks=all, linger 5 ms, batches of 128 KiB and no idempotence, and take turns.
-The records of the warm-up, in which the JVM compiles, do not count. Needs the jars that ``make interop`` fetches.
+The records of the warm-up, during which the JVM compiles, do not count. Needs the jars that ``make interop`` fetches.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Row(NamedTuple):
 
 
 def run(records: int = 2_000_000, warm_up: int = 1_000_000, rounds: int = 3) -> list[Row]:
-    """Measure both, taking turns.
+    """Measure both in turn.
 
     Raises:
-        MeasurementError: the jars are not there, or a client failed.
+        MeasurementError: the jars are missing, or a client failed.
     """
     if not any(KAFKA_JARS.glob("kafka-tools-*.jar")):
         raise MeasurementError("Kafka's jars are not there: `make interop` fetches them")

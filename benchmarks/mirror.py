@@ -77,7 +77,7 @@ def run(records: int = 2_000_000, record_bytes: int = 500, rounds: int = 3) -> l
             start,
             rate,
             rate * record_bytes / 1e6,
-            # Without the start of either, which is a matter of short runs.
+            # Without the start-up of either, which matters in short runs.
             (records / max(0.001, cpu - start)) / (records / max(0.001, theirs[1] - theirs[2])),
         )
         for kind, (seconds, cpu, start, rate) in rates.items()
@@ -130,7 +130,7 @@ async def _until_copied(pid: int, east: str, topic: str, records: int) -> float:
         async with triokafka.AdminClient(bootstrap_servers=east) as admin:
             while True:
                 found = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
-                # Markers of transactions have offsets, too: the rest is not more than one commit interval.
+                # Transaction markers take offsets, too: at most one commit interval of records remains.
                 if not found.errors and sum(found[one].offset for one in partitions) >= records:
                     return cpu_seconds(pid)
                 await trio.sleep(_LOOK)
@@ -147,7 +147,7 @@ def show(found: Sequence[Row]) -> None:
 
 
 def main() -> int:
-    """Run by hand with other sizes."""
+    """Run the table with other sizes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--bytes", type=int, default=500)

@@ -1,4 +1,4 @@
-"""What the plots of the simpler tables show; the other tables' modules have a function ``draw`` of their own."""
+"""The plots of the simpler tables. The modules of the other tables have a ``draw`` function."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from benchmarks.plots import Bar, bars, shown
 
 
 class Picture(NamedTuple):
-    """What the plot of a table shows: the claim, from the rows; the axis; label and value of a row; where both are
-    even."""
+    """The parts of a plot: the claim, computed from the rows; the axis; label and value of a row; the value at which
+    both are even."""
 
     claim: Callable[[Sequence[Any]], str]
     axis: str
@@ -24,7 +24,7 @@ def _range(values: Iterable[float]) -> str:
 
 
 def _of(rows: Sequence[Any], name: str) -> Any:
-    """The row of a client or tool, or the first one."""
+    """Return the row of a client or tool, or the first one."""
     return next((row for row in rows if row[0] == name), rows[0])
 
 

@@ -1,4 +1,5 @@
-"""What all plots of the benchmarks share: a colour for each program, figures at the bars, names at the lines."""
+"""The common style of all plots of the benchmarks: a colour for each program, figures at the bars, names at the
+lines."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ COLOURS: Final = {
     "ready": "#9a9a9a",
     "tuples": "#9a9a9a",
 }
-"""By a part of the label, in small letters; everything else is ours."""
+"""Colours by a part of the label in lower case; all other labels are ours."""
 _PAPER: Final = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "boxstyle": "square,pad=0.05"}
 OURS: Final = "#3b6fb6"
 TEXT: Final = "#222222"
@@ -86,7 +87,7 @@ def bars(title: str, axis_label: str, bar: Bar, rows: Sequence[Any], *, even: fl
 
 
 def head(figure: Any, title: str) -> None:
-    """Write what the figure says above it."""
+    """Write the claim above the figure."""
     width = int(figure.get_size_inches()[0] * 9)
     figure.suptitle(
         "\n".join(textwrap.wrap(title, width)), x=0.01, ha="left", fontsize=13, fontweight="bold", color=TEXT
@@ -94,7 +95,7 @@ def head(figure: Any, title: str) -> None:
 
 
 def quiet(axis: Any) -> None:
-    """Leave out what is not read: frame and ticks."""
+    """Hide frame and ticks."""
     axis.tick_params(labelsize=10, length=0, colors=TEXT)
     axis.xaxis.label.set_color(QUIET)
     axis.yaxis.label.set_color(QUIET)
@@ -103,7 +104,7 @@ def quiet(axis: Any) -> None:
 
 
 def name_lines(axis: Any) -> None:
-    """Give each line of a logarithmic axis a colour, and write its label at its end instead of a legend."""
+    """Give each line of a logarithmic plot a colour, and write its label at its end instead of a legend."""
     from math import log10
 
     lines = [line for line in axis.lines if len(line.get_xdata()) and min(line.get_ydata()) > 0]

@@ -1,4 +1,4 @@
-"""Processor time and memory of other processes, by their number."""
+"""Processor time and memory of other processes, by process id."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _KIB_PER_MIB: Final = 1024
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of a process and of all that it started and that still run; 0 where there is no ``/proc``."""
+    """Return the processor time of a process and its running descendants; 0 without ``/proc``."""
     ticks = os.sysconf("SC_CLK_TCK")
     return sum((int(fields[11]) + int(fields[12])) / ticks for fields in _family(pid).values())
 
 
 def resident_mib(pid: int) -> float:
-    """Memory that a process and all that it started hold now; 0 where there is no ``/proc``."""
+    """Return the resident memory of a process and its descendants; 0 without ``/proc``."""
     return sum(int(fields[21]) for fields in _family(pid).values()) * os.sysconf("SC_PAGE_SIZE") / _KIB_PER_MIB**2
 
 
 def private_mib(pid: int) -> float:
-    """As `resident_mib`, without what is a file's, such as mapped logs."""
+    """Return the resident memory without file-backed pages, such as mapped logs."""
     pages = 0
     for member in _family(pid):
         try:
@@ -33,7 +33,7 @@ def private_mib(pid: int) -> float:
 
 
 def _family(pid: int) -> dict[int, list[str]]:
-    """What ``/proc/PID/stat`` says behind the name, of a process and of all that it started and that still run."""
+    """Return the fields of ``/proc/PID/stat`` after the name, for a process and its running descendants."""
     found: dict[int, list[str]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:

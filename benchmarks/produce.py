@@ -1,13 +1,14 @@
-"""Producing, side by side with kafka-python, aiokafka and confluent-kafka, against three brokers.
+"""Producing: triokafka, kafka-python, aiokafka and confluent-kafka against three brokers.
 
-Every measurement is a process of its own, so that no client's threads disturb another's; against one broker process
-the clients take turns, round after round, and the medians are compared, so that a slow moment of the machine hits all.
-Same settings for everybody: acks=all, linger 5 ms, batches of 128 KiB, one partition, idempotence off except in the
-rows that say otherwise, one acknowledged record before the clock starts. What the broker received is compared with what
-was sent, and the sink acknowledges only what a broker would: a client that loses or garbles something has no result.
+Each measurement runs in its own process, so that no client's threads disturb another's. The clients take turns, round
+after round, against one broker process, and the medians are compared, so that a slow moment of the machine affects all.
+All have the same settings: acks=all, linger 5 ms, batches of 128 KiB, one partition, no idempotence unless a row says
+so, and one acknowledged record before the clock starts. The benchmark compares the records that the broker received
+with those that were sent, and the sink acknowledges only batches that a broker would: a client that loses or garbles a
+record has no result.
 
-Latency is that of a fixed schedule of 5,000 records a second with linger 0, counted from when a record was meant to be
-sent to when its client told of the acknowledgement. Memory is the peak while the broker stops answering under load.
+Latency is measured on a fixed schedule of 5,000 records a second with linger 0, from the scheduled time of a record to
+the client's report of its acknowledgement. Memory is the peak while the broker does not answer under load.
 
 ``python -m benchmarks.produce --quick``, or ``--broker sink --size 100 --compression none --client 'triokafka send'``.
 """
@@ -21,7 +22,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from benchmarks.brokers import BROKERS
 from benchmarks.clients.brokers import Broker, sink_broker
@@ -42,10 +43,10 @@ from benchmarks.produce_plan import (
     Measured,
     Plan,
     Scenario,
-    Verdict,
     everything,
     verdicts,
 )
+from benchmarks.produce_rows import Findings, LatencyRow, MemoryRow, Row
 from benchmarks.report import RESULTS, save
 from triokafka.cli.load.brokers import MeasurementError
 
@@ -54,53 +55,6 @@ __all__ = ["as_document", "draw", "main", "plan_of", "run", "show"]
 _BEFORE_STALL: Final = 1.0
 _AFTER_STALL: Final = 1.0
 _CHECKED_RECORDS: Final = 20_000
-
-
-class Row(NamedTuple):
-    """The medians of one client in one scenario."""
-
-    broker: str
-    size: int
-    compression: str
-    client: str
-    records_per_second: float
-    megabytes_per_second: float
-    cpu_seconds_per_million: float
-    peak_mib: float
-    broker_cpu_seconds_per_million: float
-    rounds: int
-
-
-class LatencyRow(NamedTuple):
-    """The medians of one client at a fixed rate; milliseconds."""
-
-    broker: str
-    client: str
-    p50_ms: float
-    p95_ms: float
-    p99_ms: float
-    p999_ms: float
-    worst_ms: float
-    cpu_seconds_per_million: float
-    peak_mib: float
-
-
-class MemoryRow(NamedTuple):
-    """Peak memory of one client before and while the broker did not answer."""
-
-    client: str
-    before_mib: float
-    peak_mib: float
-
-
-class Findings(NamedTuple):
-    """All of a run."""
-
-    rows: list[Row]
-    latency: list[LatencyRow]
-    memory: list[MemoryRow]
-    targets: list[Verdict]
-    failures: list[str]
 
 
 class Run:
@@ -113,7 +67,7 @@ class Run:
         self._topics = 0
 
     def findings(self) -> Findings:
-        """Measure everything of the plan."""
+        """Measure everything in the plan."""
         self.check_contents()
         rows = [row for scenario in self.plan.scenarios for row in self.throughput(scenario)]
         brokers = list(dict.fromkeys(scenario.broker for scenario in self.plan.scenarios))
@@ -128,9 +82,9 @@ class Run:
         return Findings(rows, latency, memory, verdicts(found), self.failures)
 
     def check_contents(self) -> None:
-        """Before any clock runs: every value of every client arrives, in order, byte for byte.
+        """Check, before any clock runs, that every value of every client arrives in order and unchanged.
 
-        A client of which that is not so is not measured.
+        A client that fails the check is not measured.
         """
         expected = 0
         with sink_broker(check_everything=True) as broker:
@@ -148,7 +102,7 @@ class Run:
                     self._broken.add(client)
 
     def throughput(self, scenario: Scenario) -> list[Row]:
-        """All clients, round after round, against one broker process."""
+        """Measure all clients, round after round, against one broker process."""
         clients = self._sound(self.plan.clients_in(scenario))
         measured: dict[str, list[tuple[Throughput, float]]] = {client: [] for client in clients}
         with BROKERS[scenario.broker]() as broker:
@@ -171,7 +125,7 @@ class Run:
         return rows
 
     def latency(self, broker_name: str) -> list[LatencyRow]:
-        """The clients with one call per record, at the fixed rate."""
+        """Measure the clients that have one call per record, at the fixed rate."""
         scenario = Scenario(broker_name, SIZES[0], "none")
         clients = self._sound(LATENCY_CLIENTS)
         measured: dict[str, list[Latency]] = {client: [] for client in clients}
@@ -188,7 +142,7 @@ class Run:
         ]
 
     def memory(self) -> list[MemoryRow]:
-        """Each client at full load, while the sink is stopped for some seconds and then goes on."""
+        """Measure each client at full load, while the sink stops answering for some seconds and then resumes."""
         rows = []
         for client in self._sound(MEMORY_CLIENTS):
             with sink_broker() as broker:
@@ -242,7 +196,7 @@ class Run:
 
 
 def _crc_of(job: Job) -> int:
-    """Of all values in their order: the one for warming up, then the measured ones."""
+    """Return the checksum of all values in order, the warm-up record first."""
     from crc32c import crc32c
 
     data = job.values()
@@ -250,7 +204,7 @@ def _crc_of(job: Job) -> int:
 
 
 def _pause(pid: int, seconds: float) -> None:
-    """The process neither reads nor answers for so long; its connections stay open."""
+    """Stop the process for some seconds: it neither reads nor answers, and its connections stay open."""
     os.kill(pid, signal.SIGSTOP)
     try:
         time.sleep(seconds)
@@ -259,7 +213,7 @@ def _pause(pid: int, seconds: float) -> None:
 
 
 def _medians(results: Iterable[Sequence[float]]) -> list[float]:
-    """Of each figure."""
+    """Return the median of each figure."""
     return [statistics.median(column) for column in zip(*results, strict=True)]
 
 
@@ -269,14 +223,14 @@ def _say(what: str) -> None:
 
 
 def run(plan: Plan | None = None) -> Findings:
-    """Measure; without a plan, everything."""
+    """Measure. Without a plan, measure everything."""
     found = Run(plan or Plan(scenarios=everything())).findings()
     _say("")
     return found
 
 
 def show(found: Findings) -> None:
-    """Print the tables, and the targets with what was measured."""
+    """Print the tables, and each target with its measured value."""
     scenario: tuple[str, int, str] | None = None
     for row in found.rows:
         if row[:3] != scenario:
@@ -321,7 +275,7 @@ def _latency_verdict(rows: Sequence[LatencyRow]) -> list[str]:
 
 
 def as_document(found: Findings) -> dict[str, Any]:
-    """For JSON."""
+    """Return the findings for JSON."""
     return {
         "rows": [row._asdict() for row in found.rows],
         "latency": [row._asdict() for row in found.latency],
@@ -332,7 +286,7 @@ def as_document(found: Findings) -> dict[str, Any]:
 
 
 def plan_of(arguments: Sequence[str] | None = None) -> Plan:
-    """What the command line asks for."""
+    """Return the plan that the command line requests."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.produce", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -371,7 +325,7 @@ def plan_of(arguments: Sequence[str] | None = None) -> Plan:
 
 
 def main() -> int:
-    """The command: print the tables, write JSON and picture, and fail when a measurement did."""
+    """Print the tables and write JSON and a picture. Return 1 if a measurement failed."""
     found = run(plan_of())
     show(found)
     save("produce", as_document(found), draw(found))

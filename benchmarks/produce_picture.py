@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from benchmarks import plots
-
-if TYPE_CHECKING:
-    from benchmarks.produce import Findings, LatencyRow, MemoryRow, Row
+from benchmarks.produce_rows import Findings, LatencyRow, MemoryRow, Row
 
 _STRENGTH: Final = {"none": 1.0, "lz4": 0.65, "zstd": 0.4}
 _BROKERS: Final = {"sink": "sink, which only acknowledges"}
@@ -16,10 +14,10 @@ _QUANTILES: Final = (("p50_ms", "p50", 1.0), ("p99_ms", "p99", 0.65), ("p999_ms"
 
 
 def draw(found: Findings) -> Any:
-    """A matplotlib figure: a column for each broker, a line of panels for each size, and latency and memory below.
+    """Return a matplotlib figure: a column for each broker, a row of panels for each size, latency and memory below.
 
-    Each library has one colour everywhere; paler bars are compressed, or rarer latencies. The value stands at the bar,
-    and what multiple of our ``send`` it is.
+    Each library has one colour everywhere; paler bars are compressed, or higher percentiles. Beside each bar stand its
+    value and its ratio to our ``send``.
     """
     from matplotlib.figure import Figure
 

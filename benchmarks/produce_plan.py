@@ -1,4 +1,4 @@
-"""What the producer benchmark measures, and the ratios that are aimed at."""
+"""The measurements of the producer benchmark, and its targets."""
 
 from __future__ import annotations
 
@@ -29,35 +29,38 @@ class Scenario(NamedTuple):
 
     @property
     def label(self) -> str:
-        """For people."""
+        """The label in tables and plots."""
         return f"{self.broker}, {self.size} B, {self.compression}"
 
 
 class Plan(NamedTuple):
-    """What to measure, and how long."""
+    """The measurements and their sizes."""
 
     scenarios: tuple[Scenario, ...]
     clients: tuple[str, ...] = tuple(PRODUCERS)
     records: int = 300_000
     rounds: Mapping[str, int] = {"sink": 3}
-    """By broker; others get `other_rounds`."""
+    """Rounds by broker; others get `other_rounds`."""
     other_rounds: int = 2
     latency_seconds: float = 3.0
     stall_seconds: float = 10.0
 
     def rounds_against(self, broker: str) -> int:
-        """How often each client is measured."""
+        """Return how often each client is measured."""
         return self.rounds.get(broker, self.other_rounds)
 
     def clients_in(self, scenario: Scenario) -> tuple[str, ...]:
-        """Those with idempotence (it costs per batch, not per byte), and without kernels, in one scenario of a broker
-        only."""
+        """Return the clients of a scenario.
+
+        Idempotent clients (idempotence costs per batch, not per byte) and those without kernels run in one scenario of
+        a broker only.
+        """
         every_kind = scenario.size == SIZES[0] and scenario.compression == COMPRESSIONS[0]
         return tuple(client for client in self.clients if every_kind or not client.endswith(_ONLY_ONCE))
 
     def records_for(self, client: str, scenario: Scenario) -> int:
-        """So many that a measurement takes a few tenths of a second, whatever the client and the load."""
-        # What costs per byte leaves the fast clients less ahead.
+        """Return a number of records that takes a few tenths of a second, whatever the client and the load."""
+        # With compression and large values, fast clients are less far ahead.
         work = {"none": 1, "lz4": 2, "zstd": 4}[scenario.compression] * max(1.0, scenario.size / 400)
         share = PRODUCERS[client].share
         records = self.records * (share / work if share > 1 else share / math.sqrt(work))
@@ -65,7 +68,7 @@ class Plan(NamedTuple):
 
 
 def everything() -> tuple[Scenario, ...]:
-    """Every broker, size and codec."""
+    """Return the plan with every broker, size and codec."""
     return tuple(Scenario(b, s, c) for b in BROKERS for s in SIZES for c in COMPRESSIONS)
 
 
@@ -83,12 +86,11 @@ QUICK: Final = Plan(
     latency_seconds=2.0,
     stall_seconds=3.0,
 )
-"""Under two minutes."""
+"""A plan of less than two minutes."""
 
 
 class Target(NamedTuple):
-    """Against the sink, ``ours`` is to be so many times as fast as ``theirs``, and to take so many times less of the
-    processor."""
+    """Against the sink, the least ratio of ``ours`` to ``theirs`` in speed and in processor time."""
 
     size: int
     compression: str
@@ -111,26 +113,26 @@ TARGETS: Final = (
 
 
 class Verdict(NamedTuple):
-    """What was aimed at, what was measured, and whether that is enough."""
+    """A target, its measured value, and whether it is met."""
 
     aim: str
     target: float
     speed: float
-    """How many times as many records a second."""
+    """Our records per second over theirs."""
     processor: float
-    """How many times less processor time a record."""
+    """Their processor time per record over ours."""
     met: bool
 
 
 class Measured(NamedTuple):
-    """Of one client in one scenario, what targets compare."""
+    """The values of one client in one scenario that targets compare."""
 
     records_per_second: float
     cpu_seconds_per_million: float
 
 
 def verdicts(found: Mapping[tuple[Scenario, str], Measured], targets: Sequence[Target] = TARGETS) -> list[Verdict]:
-    """The targets whose two clients were both measured."""
+    """Return the verdicts on the targets whose two clients were both measured."""
     result = []
     for target in targets:
         scenario = Scenario("sink", target.size, target.compression)

@@ -1,9 +1,8 @@
-"""Codec speed of requests and responses, side by side with kafka-python 3.
+"""Codec speed of requests and responses beside kafka-python 3.
 
-Every message of both libraries, in the newest version that both have, filled like real traffic; the same bytes for
-both. The two take short turns and the medians of their processor time are compared, so that a slow moment of the
-machine hits both.
-Ratios are our time over theirs: below 1 is faster.
+Covers every message of both libraries, in the newest version that both have, filled like real traffic; the bytes are
+the same for both. The two take short turns and the medians of their processor time are compared, so that a slow moment
+of the machine affects both. Ratios are our time over theirs: below 1 is faster.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _COUNTS = {
     ("ProduceRequest", "topic_data"): 1,
     ("ApiVersionsResponse", "api_keys"): 70,
 }
-"""How many items the arrays of busy messages hold; two of a structure, three of a plain type elsewhere."""
+"""Items in the arrays of frequent messages; elsewhere two of a structure and three of a plain type."""
 
 ROUNDS = 15
 _ROUND_SECONDS = 0.001
@@ -59,7 +58,7 @@ class Row(NamedTuple):
 
 
 def filled(cls: type[Struct], version: int) -> Any:
-    """An instance with typical values in every field that is not optional."""
+    """Return an instance with typical values in every field that is not optional."""
     made = cls()
     for position, f in enumerate(cls.__fields__):
         if version in f.versions and f.tag is None:
@@ -106,11 +105,11 @@ def _medians(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[
 
 
 def measure(cls: type[Message], version: int, peer: Any) -> list[Row]:
-    """The two rows of one message."""
+    """Return the two rows of one message."""
     message = filled(cls, version)
     data = message.encode(version)
     peer_message = peer.decode(data, version=version)
-    peer_message._header = None  # its own decoder leaves this unset
+    peer_message._header = None  # its own decoder does not set this
     if bytes(peer_message.encode(version=version)) != data:
         raise AssertionError(f"{cls.__name__} {version}: kafka-python encodes other bytes")
     pairs = {
@@ -121,7 +120,7 @@ def measure(cls: type[Message], version: int, peer: Any) -> list[Row]:
 
 
 def run() -> list[Row]:
-    """All rows: requests first, each encoded and decoded."""
+    """Return all rows: requests first, each encoded and decoded."""
     peers = _peers()
     rows = []
     for kind in (api.request_type, api.response_type):
@@ -134,7 +133,7 @@ def run() -> list[Row]:
 
 
 def geometric_mean(rows: list[Row]) -> float:
-    """The geometric mean of the ratios."""
+    """Return the geometric mean of the ratios."""
     return statistics.geometric_mean(row.ratio for row in rows)
 
 

@@ -1,12 +1,12 @@
-"""What a rebalance costs: groups over 1,000 partitions take one more member, under every way of rebalancing.
+"""The cost of a rebalance: a group over 1,000 partitions takes one more member, with each protocol.
 
-    python -m benchmarks.rebalance            3, 30 and 300 members; simulated and on sockets
-    python -m benchmarks.rebalance --quick    3 and 30 members
+    python -m benchmarks.rebalance           3, 30 and 300 members; simulated and on sockets
+    python -m benchmarks.rebalance --quick   3 and 30 members
 
-In the simulated world broker and members are in one process and in virtual time, where code takes none: seconds are
-those of waiting, and the same run gives the same numbers again. On sockets the broker is a process of its own, the
-members share another, and seconds are real ones. Heartbeats are at their usual intervals, and mostly decide how long
-it takes. See `benchmarks.rebalance_play` for what is counted.
+In the simulated world broker and members share one process and virtual time, in which code takes none: seconds are
+those of waiting, and each run gives the same numbers. On sockets the broker has its own process, the members share
+another, and seconds are real. Heartbeats have their usual intervals, which decide most of the time.
+`benchmarks.rebalance_play` defines the counted values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from triokafka.testing import Simulation, run_simulation, running_broker
 PARTITIONS: Final = 1_000
 SIZES: Final = (3, 30, 300)
 _GROWTH: Final = 1.3
-"""Of ten times the members, each may take so much more: how heartbeats fall decides on rounds."""
+"""The allowed growth per tenfold number of members: the timing of heartbeats decides the number of rounds."""
 
 
 class Row(NamedTuple):
@@ -45,13 +45,13 @@ class Row(NamedTuple):
     partitions_moved: int
     partitions_stopped: int
     stopped_seconds: float
-    """Between two readers, on average over all partitions."""
+    """Seconds without a reader, on average over all partitions."""
     longest_stop: float
     members_stopped: int
 
     @classmethod
     def of(cls, where: str, mode: str, members: int, partitions: int, cost: Cost) -> Row:
-        """From what was counted."""
+        """Return the row of a cost."""
         return cls(
             where,
             mode,
@@ -68,7 +68,7 @@ class Row(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """All of a run."""
+    """The results of a run."""
 
     rows: list[Row]
     targets: list[Verdict]
@@ -76,7 +76,7 @@ class Findings(NamedTuple):
 
 
 def simulated(mode: str, members: int, partitions: int = PARTITIONS, seed: int = 1) -> Cost:
-    """In virtual time."""
+    """Measure in virtual time."""
 
     async def story(simulation: Simulation) -> Cost:
         world = simulation.host("broker").world
@@ -87,13 +87,13 @@ def simulated(mode: str, members: int, partitions: int = PARTITIONS, seed: int =
 
 
 def on_sockets(mode: str, members: int, partitions: int = PARTITIONS) -> Cost:
-    """In real time."""
+    """Measure in real time."""
     with in_memory_broker() as broker:
         return trio.run(add_one, broker.bootstrap, mode, members, partitions)
 
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    """Messages and bytes a member, from one size to the next."""
+    """Return the growth of messages and bytes per member from one size to the next."""
     found = []
     for where, mode in dict.fromkeys((row.where, row.mode) for row in rows):
         sizes = [row for row in rows if (row.where, row.mode) == (where, mode)]
@@ -106,7 +106,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 
 def run(sizes: Sequence[int] = SIZES) -> Findings:
-    """Measure all sizes and ways."""
+    """Measure all sizes and protocols."""
     rows, failures = [], []
     for where, measure in (("simulated", simulated), ("sockets", on_sockets)):
         for mode in MODES:
@@ -119,7 +119,7 @@ def run(sizes: Sequence[int] = SIZES) -> Findings:
 
 
 def show(found: Findings) -> None:
-    """Print the table, and the targets with what was measured."""
+    """Print the table, and each target with its measured value."""
     print(
         f"  {'':10} {'':12} {'members':>7} {'messages':>8} {'KB':>7} {'s':>6} {'moved':>6} {'stopped':>7}"
         f" {'mean stop s':>11} {'longest s':>9} {'idle members':>12}"
@@ -139,7 +139,7 @@ def show(found: Findings) -> None:
 
 
 def draw(found: Findings) -> Any:
-    """Messages, bytes and standstill against members; a straight line upwards is growth in proportion."""
+    """Plot messages, bytes and time without a reader against members; a straight line means growth in proportion."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(15, 5))
@@ -165,7 +165,7 @@ def draw(found: Findings) -> Any:
 
 
 def main() -> int:
-    """As the module says; 1 when a target is missed or something could not be measured."""
+    """Run the command. Return 1 if a target is missed or a measurement failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rebalance", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="groups of up to 30 members")
     found = run(SIZES[:2]) if parser.parse_args().quick else run()

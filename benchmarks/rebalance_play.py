@@ -1,6 +1,6 @@
-"""One group that forms and then takes one more member, watched: what is sent for it, and which partitions nobody reads.
+"""Forms one group, adds a member, and records the messages and the partitions without a reader.
 
-The members are consumers of ours, side by side in this process; the world may be a simulated one.
+The members are our consumers in this process; the world may be a simulated one.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ MODES: Final[Mapping[str, Mapping[str, Any]]] = {
     "cooperative": {"partition_assignment_strategy": ["cooperative-sticky"]},
     "consumer": {"group_protocol": "consumer"},
 }
-"""How a group rebalances, and the options that make it so; "consumer" is KIP-848."""
+"""The rebalance protocols, and the consumer options that select them; "consumer" is KIP-848."""
 _OF_GROUPS: Final = frozenset({"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat"})
 _POLL_MS: Final = 1_000
 _FETCH_WAIT_MS: Final = 10_000
-"""Fetches of a topic without records are few and far between."""
+"""A long interval between fetches of the topic, which has no records."""
 _SECONDS: Final = 600
 _SPREAD_SECONDS: Final = 12
-"""So long after a rebalance heartbeats no longer fall together: classic members beat at intervals of their own, around
-the usual one; under KIP-848 the broker sets one for all, and their beats stay as the members came."""
+"""Seconds after a rebalance until heartbeats are spread out. Classic members choose intervals around the usual one;
+under KIP-848 the broker sets one interval for all, and heartbeats keep the order in which members joined."""
 
 
 def _heartbeat(mode: str, number: int) -> dict[str, Any]:
@@ -39,25 +39,25 @@ def _heartbeat(mode: str, number: int) -> dict[str, Any]:
 
 
 class Cost(NamedTuple):
-    """What it took until one more member had its share. Messages and bytes are those of membership, both ways."""
+    """The cost until the new member owned its share. Messages and bytes are those of membership, in both directions."""
 
     messages: int
     size: int
     seconds: float
     stopped: int
-    """Partitions that nobody read for a while."""
+    """Partitions that had no reader for a while."""
     must_move: int
-    """Partitions that went to another member."""
+    """Partitions that moved to another member."""
     partition_seconds: float
-    """Over all partitions together, the time between two readers."""
+    """Seconds without a reader, summed over all partitions."""
     longest: float
-    """Of one partition, in seconds."""
+    """The longest time without a reader of one partition, in seconds."""
     members_stopped: int
-    """Members that read nothing at all for a while."""
+    """Members that read no partition for a while."""
 
 
 class Watch:
-    """Who reads which partition now, and what was sent for it."""
+    """Records the reader of each partition and the messages."""
 
     def __init__(self, now: Callable[[], float], partitions: int) -> None:
         self.readers: dict[TopicPartition, str] = {}
@@ -68,7 +68,7 @@ class Watch:
         self.begin()
 
     def begin(self) -> None:
-        """Count from here."""
+        """Start counting."""
         self.messages = self.size = 0
         self.gaps: dict[TopicPartition, float] = {}
         self.idle: set[str] = set()
@@ -77,7 +77,7 @@ class Watch:
         self._stopped_at: dict[TopicPartition, float] = {}
 
     def cost(self) -> Cost:
-        """Since `begin`."""
+        """Return the cost since `begin`."""
         return Cost(
             self.messages,
             self.size,
@@ -90,13 +90,13 @@ class Watch:
         )
 
     def sent(self, api: str, size: int) -> None:
-        """A message has passed."""
+        """Count a message."""
         if api in _OF_GROUPS:
             self.messages += 1
             self.size += size
 
     def gave_up(self, member: str, partitions: Sequence[TopicPartition]) -> None:
-        """A member reads these no longer."""
+        """Note partitions that a member stopped reading."""
         for partition in partitions:
             if self.readers.get(partition) == member:
                 del self.readers[partition]
@@ -106,7 +106,7 @@ class Watch:
             self.idle.add(member)
 
     def took(self, member: str, partitions: Sequence[TopicPartition]) -> None:
-        """A member reads these from now on."""
+        """Note partitions that a member started to read."""
         for partition in partitions:
             if self.readers.get(partition) != member:
                 self.held[member] += 1
@@ -118,7 +118,7 @@ class Watch:
         self.changed = trio.Event()
 
     async def shared(self, members: int) -> None:
-        """Wait until so many members read all partitions, evenly."""
+        """Wait until ``members`` members read all partitions, evenly."""
         while not self._is_shared(members):
             await self.changed.wait()
 
@@ -150,7 +150,7 @@ class _Hooks(Hooks):
 
 
 async def add_one(address: str, mode: str, members: int, partitions: int, world: World | None = None) -> Cost:
-    """Let ``members`` consumers share a topic, start one more, and say what that took.
+    """Let ``members`` consumers share a topic, start one more, and return the cost.
 
     Raises:
         trio.TooSlowError: the group did not become stable.

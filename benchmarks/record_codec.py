@@ -1,11 +1,10 @@
-"""Speed of the record codec, side by side with aiokafka's Cython codec, kafka-python's, and the CRC alone.
+"""Speed of the record codec beside aiokafka's Cython codec, kafka-python's codec, and the CRC alone.
 
-Batches of 1,000 records of 100 bytes, checksums included everywhere. Once as one batch, once as what a consumer really
-gets: a fetch of 1 MiB (the default of one partition), ten such batches, whose records live until all are decoded.
-All take short turns in one process, with the garbage collector on, and the medians of the processor time are compared,
-so that a slow moment of the machine hits all.
-
-The peers hand records out one by one, from an iterator, which is how their consumers take them; ours hands out lists.
+Batches have 1,000 records of 100 bytes; checksums are included everywhere. Each operation is measured with one batch
+and with a fetch of 1 MiB (the default for one partition): ten batches, whose records live until all are decoded. All
+take short turns in one process, with the garbage collector on, and the medians of the processor time are compared, so
+that a slow moment of the machine affects all. The peers yield records one by one from an iterator, as their consumers
+use them; ours returns lists.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ TARGETS = {
     "decode by column": ("aiokafka", 20.0),
     "decode by column, views": ("aiokafka", 20.0),
 }
-"""Of one fetch (decoding) or batch (encoding): at least so many times the speed of that peer."""
+"""The least ratio to a peer's speed, for one fetch (decoding) or batch (encoding)."""
 CRC_TARGET = 0.3
-"""Decoding by column runs at this part of the speed of the checksum alone, at least."""
+"""The least ratio of columnar decoding to the speed of the checksum alone."""
 
 
 class Row(NamedTuple):
-    """One line: microseconds per 1,000 records, and how many times faster than each peer (None: no such peer)."""
+    """One row: microseconds per 1,000 records, and the ratio to each peer (None without such a peer)."""
 
     batches: int
     operation: str
@@ -153,7 +152,7 @@ def _decoders(batches: int) -> dict[str, Callable[[], Any]]:
 
 
 def _interleaved(operations: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """The median processor time of one call of each, in microseconds."""
+    """Return the median processor time of one call of each function, in microseconds."""
     calls = {}
     for name, operation in operations.items():
         operation()
@@ -172,7 +171,7 @@ def _interleaved(operations: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def run() -> list[Row]:
-    """Measure everything; one row per operation and amount, the peers and the checksum among them."""
+    """Measure everything. Return one row per operation and amount, the peers and the checksum among them."""
     decoding = {batches: _interleaved(_decoders(batches)) for batches in (1, FETCH_BATCHES)}
     rows = []
     for batches, times in [(1, _interleaved(_encoders())), *decoding.items()]:
@@ -193,7 +192,7 @@ def run() -> list[Row]:
 
 
 def show(rows: list[Row]) -> None:
-    """Print the table and whether the targets are met."""
+    """Print the table, and whether each target is met."""
     print(f"Record codec ({kernels.implementation()} kernels): {RECORDS} records of {VALUE_BYTES} bytes a batch")
     print(f"{'':36}{'us/1000':>9}{'M rec/s':>9}{'x aiokafka':>12}{'x kafka-py':>12}{'of CRC':>8}")
     before = None

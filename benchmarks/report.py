@@ -1,4 +1,4 @@
-"""What a run leaves behind: JSON with what it was measured on, and a picture, in ``benchmarks/results``."""
+"""The files that a run leaves in ``benchmarks/results``: JSON with the machine's description, and a picture."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ PEERS: Final = ("kafka-python", "aiokafka", "confluent-kafka", "noida-db", "crc3
 
 
 class Parts(Protocol):
-    """The findings of a run in parts: lists of named tuples, and the texts of ``failures``. A named tuple itself."""
+    """Return the findings of a run in parts: lists of named tuples, and the texts of ``failures``, or one named
+    tuple."""
 
     @property
     def failures(self) -> list[str]:
-        """What could not be measured, and why."""
+        """The measurements that failed, with reasons."""
 
     def _asdict(self) -> dict[str, Any]: ...
 
 
 def as_document(found: Parts) -> dict[str, Any]:
-    """For JSON."""
+    """Return the findings for JSON."""
     rows = {name: [row._asdict() for row in part] for name, part in found._asdict().items() if name != "failures"}
     return {**rows, "failures": found.failures}
 
 
 def save(name: str, findings: Mapping[str, Any], figure: Any) -> None:
-    """Write ``findings`` and what they were measured on, and the matplotlib figure."""
+    """Write ``findings`` with the machine's description, and the matplotlib figure."""
     RESULTS.mkdir(exist_ok=True)
     document = {
         "table": name,

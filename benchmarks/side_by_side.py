@@ -1,4 +1,5 @@
-"""What the benchmarks of whole clients share: one process for each measurement, a broker process, and the table."""
+"""Shared parts of the benchmarks of whole clients: one process for each measurement, a broker process, and the
+table."""
 
 from __future__ import annotations
 
@@ -34,25 +35,25 @@ class Row(NamedTuple):
 
 
 class LoadMeter:
-    """Takes the time between `start`, after a first record warmed everything up, and `stop`."""
+    """Measures the time between `start`, after a warm-up record, and `stop`."""
 
     def start(self) -> None:
-        """The first record is acknowledged."""
+        """Start the clock once the first record is acknowledged."""
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def stop(self, records: int) -> Measurement:
-        """The last record is acknowledged."""
+        """Stop the clock once the last record is acknowledged."""
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
         return Measurement(records / wall, cpu / records * 1e6, peak_mib())
 
 
 Client = tuple[Callable[[Job, str], Measurement], str, float]
-"""A function that measures, what it is to do, and how many records it gets, as a part of ``--records``."""
+"""The measuring function, its argument, and its share of ``--records``."""
 
 
 @contextmanager
 def broker_process(module: str, *arguments: str) -> Iterator[str]:
-    """A broker of ``benchmarks`` in a process of its own; gives its address."""
+    """Run a broker of ``benchmarks`` in its own process and yield its address."""
     command = [sys.executable, "-m", module, *arguments]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -66,26 +67,26 @@ def broker_process(module: str, *arguments: str) -> Iterator[str]:
 
 
 def measure(module: str, client: str, job: Job) -> Measurement:
-    """One measurement of a benchmark module, in a process of its own."""
+    """Run one measurement of a benchmark module in its own process."""
     command = [sys.executable, "-m", module, "--one", client, json.dumps(job._asdict())]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=600)
     return Measurement(*json.loads(done.stdout.splitlines()[-1]))
 
 
 def answer_one(clients: Mapping[str, Client], client: str, job: str) -> None:
-    """The other end of `measure`: do it, print the result, and end this process."""
+    """Run the measurement that `measure` requested, print the result, and end this process."""
     function, how, _ = clients[client]
     print(json.dumps(function(Job(**json.loads(job)), how)), flush=True)
-    os._exit(0)  # some clients take their time to end
+    os._exit(0)  # some clients need a while to exit
 
 
 def medians(measured: Mapping[str, list[Measurement]]) -> list[Row]:
-    """A row for each client: the median of each figure over the rounds."""
+    """Return a row for each client: the median of each figure over the rounds."""
     return [Row(client, *map(statistics.median, zip(*found, strict=True))) for client, found in measured.items()]
 
 
 def print_table(title: str, rows: list[Row], targets: Mapping[tuple[str, str], float]) -> None:
-    """Print the rows, and the ratios that are aimed at: by records a second, and by processor time."""
+    """Print the rows, and the target ratios in records per second and processor time."""
     print(title)
     print(f"{'client':28} {'records/s':>12} {'CPU s/M':>9} {'peak MiB':>9}")
     for row in rows:

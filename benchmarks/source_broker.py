@@ -1,7 +1,7 @@
-"""A broker that only serves a prebuilt log: shows what a consumer can do, not what a broker can.
+"""A broker that only serves a prebuilt log, so that a benchmark shows the consumer's limit and not the broker's.
 
-Run as ``python -m benchmarks.source_broker SIZE COMPRESSION RECORDS``; prints ``ready HOST:PORT``. Every topic that is
-asked for exists, with one partition that holds so many records of that size, in batches of about 56 KB.
+Run as ``python -m benchmarks.source_broker SIZE COMPRESSION RECORDS``; prints ``ready HOST:PORT``. Every requested
+topic exists, with one partition of so many records of that size, in batches of about 56 KB.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from triokafka.records import encode_batch, patch_batch
 from triokafka.world import Stream
 
 _VERSIONS = {0: (3, 7), 1: (4, 12), 2: (1, 7), 3: (0, 8), 8: (2, 5), 9: (1, 5), 10: (0, 2), 18: (0, 3)}
-"""Produce and the group requests are not answered; librdkafka takes a broker without them for one of long ago."""
+"""Produce and the group requests are listed but not answered: librdkafka takes a broker without them for a very old
+one."""
 _BATCH_BYTES = 56_000
 _DISTINCT_BATCHES = 16
 
@@ -68,7 +69,7 @@ class Log:
         self.view = memoryview(bytes(content))
 
     def read(self, offset: int, max_bytes: int) -> memoryview:
-        """Whole batches from the one with ``offset``, at least one."""
+        """Return whole batches from the one with ``offset``, at least one."""
         if offset >= self.end:
             return self.view[:0]
         first = bisect.bisect_right(self.offsets, offset) - 1
@@ -85,7 +86,7 @@ class Source:
         self.port = 0
 
     async def serve(self, stream: Stream) -> None:
-        """Answer one connection until it ends."""
+        """Serve one connection until it ends."""
         buffer = bytearray(1 << 20)
         view = memoryview(buffer)
         end = 0
@@ -106,7 +107,7 @@ class Source:
             await stream.send(*encode_response(response, version=version, correlation_id=header.correlation_id))
 
     async def answer(self, request: object) -> Response:
-        """The response to one request."""
+        """Return the response to one request."""
         if isinstance(request, FetchRequest):
             return await self.fetch(request)
         if isinstance(request, ApiVersionsRequest):
@@ -145,7 +146,7 @@ class Source:
         raise ValueError(f"the source does not know {type(request).__name__}")
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
-        """A slice of the log; nothing after its end, once the client's wait is over."""
+        """Return a slice of the log; at its end, wait for the client's maximum and return nothing."""
         topics = []
         empty = True
         for topic in request.topics:

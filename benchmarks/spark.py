@@ -1,19 +1,20 @@
-"""Spark reading Kafka: ours beside Spark's own connector, and beside what could be had at all.
+"""Spark reading from Kafka: our reader beside Spark's own connector, and beside the theoretical limits.
 
-One Spark session (two task slots), one broker after the other, every topic filled once. The readers take turns, round
-after round, and the medians are compared, so that a slow moment of the machine hits all. Seconds are the wall time of
-one action on a frame that is loaded for it; CPU is that of the JVM and the Python workers together, without the broker.
+One Spark session with two task slots, one broker after the other; every topic is filled once. The readers take turns,
+round after round, and the medians are compared, so that a slow moment of the machine affects all. Seconds are the wall
+time of one action on a frame that is loaded for it; CPU is that of the JVM and the Python workers together, without the
+broker.
 
 ``python -m benchmarks.spark --quick``
-``python -m benchmarks.spark --essential``: every floor once, in a quarter of an hour
+``python -m benchmarks.spark --essential``: every target once, in a quarter of an hour
 ``python -m benchmarks.spark --records 5000000 --broker triokafka --size 100 --compression none --operation noop``
 
-In streams an operation is done with the frame of each micro-batch. What no reader can avoid is measured beside the
-connector only: counting and grouping are the same work of Spark's for all. Python processes find byte code of what they
-import, as after an installation.
+Streams apply the operation to the frame of each micro-batch. The limits are measured only beside the connector:
+counting and grouping is the same work of Spark for all readers. Python processes use compiled byte code, as after an
+installation.
 
-Before it is measured, each reader must give every record of the topic once, and no other; what a stream has read and
-what ``count`` says is looked at each time.
+Before it is measured, each reader must return every record of the topic exactly once. The records of each stream and
+the result of each ``count`` are checked as well.
 """
 
 from __future__ import annotations
@@ -58,21 +59,29 @@ OPERATIONS: Final = ("noop", "count", "group by")
 MODES: Final = ("batch", "available now")
 READERS: Final = (OURS, "connector", "ceiling", "ready", *TUPLES, "ready tuples")
 _STREAMS: Final = (OURS, "connector")
-_MADE: Final = ("ceiling", "ready", "ready tuples")  # their rows are not the topic's, only as many
-_WHERE_ALL: Final = ("batch", "noop")  # what all readers are measured in
+_MADE: Final = (
+    "ceiling",
+    "ready",
+    "ready tuples",
+)  # they yield as many rows as the topic has records, but not the topic's
+_WHERE_ALL: Final = ("batch", "noop")  # the operations and modes of all readers
 _SLOW: Final = (*TUPLES, "ready tuples")
-_TUPLE_SHARE: Final = 10  # tuples are that much slower: they get a topic of a tenth
-_BEGINNING: Final = (OURS, "ready", *_SLOW)  # whose start is measured by itself, since it weighs more on a tenth
-_LARGE: Final = 1_000_000  # of records of 1,000 bytes there are not fewer than that, if there are of small ones
-_LONG: Final = 10.0  # seconds of a read of idle partitions: what takes longer is measured by its first run alone
+_TUPLE_SHARE: Final = 10  # readers of tuples are so slow that they get a topic with a tenth of the records
+_BEGINNING: Final = (
+    OURS,
+    "ready",
+    *_SLOW,
+)  # their start is measured separately, since it matters more with a tenth of the records
+_LARGE: Final = 1_000_000  # the least number of records of 1,000 bytes, if there are as many small ones
+_LONG: Final = 10.0  # seconds of a read of idle partitions above which only its first run is measured
 
 WORKER_MIB: Final = 256.0
-"""What a Python worker may have: about 150 MiB with pyspark and pyarrow before it reads, 64 MB of fetched bytes
-(``prefetch.max.bytes``), and the record batches that wait for Spark, of a megabyte each (``fetchAhead``)."""
+"""The memory limit of a Python worker: about 150 MiB with pyspark and pyarrow before it reads, 64 MB of fetched bytes
+(``prefetch.max.bytes``), and the waiting record batches of a megabyte each (``fetchAhead``)."""
 
 
 class Plan(NamedTuple):
-    """What to measure."""
+    """The measurements and their sizes."""
 
     records: int
     rounds: int
@@ -89,7 +98,7 @@ class Plan(NamedTuple):
 QUICK: Final = Plan(200_000, 2, 4, 20, BROKERS[:1], SIZES[:1], CODECS[:1], OPERATIONS, MODES, READERS)
 ESSENTIAL: Final = Plan(
     1_000_000, 2, 10, 200, BROKERS, SIZES, CODECS, OPERATIONS[:2], MODES, READERS
-)  # every floor, of no more rows than it is about
+)  # every target, with the fewest rows that it applies to
 FULL: Final = Plan(5_000_000, 5, 10, 200, BROKERS, SIZES, CODECS, OPERATIONS, MODES, READERS)
 
 
@@ -140,9 +149,9 @@ class _Case:
         self._peaks: dict[str, float] = defaultdict(float)
 
     def measure(self, size: int, codec: str) -> list[Row]:
-        """All modes, operations and readers on records of one size and compression."""
+        """Measure all modes, operations and readers for one record size and compression."""
         plan = self._plan
-        # As many bytes of large records as of small ones, about.
+        # About as many bytes of large records as of small ones.
         count = plan.records if size <= 100 else max(plan.records // 5, min(plan.records, _LARGE))
         topic = filled(self._address, count, plan.partitions, size, codec)
         small = filled(self._address, count // _TUPLE_SHARE, plan.partitions, size, codec)
@@ -156,11 +165,11 @@ class _Case:
                 taken: dict[str, list[tuple[float, float]]] = defaultdict(list)
                 begun: dict[str, list[tuple[float, float]]] = defaultdict(list)
                 for number in range(plan.rounds + 1):
-                    # Whoever went before has a part in how the JVM is: not always the same one.
+                    # Rotate the order: the state of the JVM depends on the previous reader.
                     for reader in random.Random(number).sample(chosen, len(chosen)):
                         try:
                             seconds = self._once(reader, topics[reader], size, mode, operation)
-                            # Only now: workers that Spark has ended meanwhile are none of a start.
+                            # Only now: workers that Spark has ended meanwhile do not belong to the start.
                             if reader in _BEGINNING and (mode, operation) == _WHERE_ALL:
                                 begun[reader].append(self._once(reader, few, size, mode, operation))
                         except Exception as error:
@@ -168,7 +177,7 @@ class _Case:
                             self._failures.append(f"{self._broker}, {mode}, {operation}, {reader}: {said}")
                             chosen.remove(reader)
                             continue
-                        if number:  # the first round warms everything up
+                        if number:  # the first round is a warm-up
                             taken[reader].append(seconds)
                 for reader in sorted(taken, key=complete.index):
                     records = topics[reader].records
@@ -181,14 +190,14 @@ class _Case:
         return found
 
     def memory(self, size: int, codec: str) -> list[MemoryRow]:
-        """The largest workers of `measure`; of the connector there are none."""
+        """Return the largest workers of `measure`; the connector has none."""
         return [
             MemoryRow(self._broker, size, codec, reader, peak, WORKER_MIB if reader == "triokafka" else None)
             for reader, peak in self._peaks.items()
         ]
 
     def _is_complete(self, reader: str, topic: Topic, size: int, codec: str) -> bool:
-        """Whether a reader gives every record once."""
+        """Whether a reader returns every record exactly once."""
         options = _options(reader, self._address, topic, size)
         try:
             frame = self._spark.read.format(_format(reader)).options(**options).load()
@@ -219,7 +228,7 @@ class _Case:
 
 
 def _medians(times: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Of wall and processor time; zeros where nothing was measured."""
+    """Return the medians of wall and processor time; zeros without measurements."""
     if not times:
         return 0.0, 0.0
     return statistics.median(wall for wall, _ in times), statistics.median(cpu for _, cpu in times)
@@ -261,7 +270,7 @@ _OPERATIONS: Final[dict[str, Callable[[Any], int | None]]] = {"noop": _noop, "co
 
 
 def _idle(spark: Any, plan: Plan, broker: str, address: str, failures: list[str]) -> list[IdleRow]:
-    """Many partitions with ten records each: what a task costs, and what putting them together saves."""
+    """Measure many partitions with ten records each: the cost of a task, and the gain of combining partitions."""
     many, two = idle(address, plan.idle_partitions), idle(address, 2)
     found = []
     ways: list[tuple[str, str, Topic, dict[str, str]]] = [
@@ -303,7 +312,7 @@ def _session(jars: Sequence[Path]) -> Any:
     import triokafka.spark
     from benchmarks import spark_readers, spark_tuples
 
-    # Whatever this process was told: an installed package has byte code, and so has Spark's.
+    # Whatever the environment of this process says: an installed package has byte code, and so has Spark's.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Workers import the readers from here.
     os.environ["PYTHONPATH"] = os.pathsep.join((str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")))
@@ -327,7 +336,7 @@ def _session(jars: Sequence[Path]) -> Any:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    # Spark keeps this with the source, and workers of another environment apart.
+    # Spark stores this with the source; workers with another environment are separate.
     spark.sparkContext.environment[OTHERS] = "1"
     for source in (
         spark_readers.CeilingSource,
@@ -343,7 +352,7 @@ def _session(jars: Sequence[Path]) -> Any:
 
 
 def main() -> int:
-    """Measure, print, and write JSON and a picture; 1 when something could not be measured."""
+    """Measure, print, and write JSON and a picture. Return 1 if a measurement failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run that shows that all of it works")
     parser.add_argument(

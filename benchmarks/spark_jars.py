@@ -1,7 +1,7 @@
-"""Jars of Spark's own Kafka connector, from Maven, for comparing with it.
+"""Downloads the jars of Spark's own Kafka connector from Maven.
 
-The connector's own version for this Spark is tried first, and then older ones: each works with the Spark releases
-after it as far as it is used here. Which ones were taken is part of what a run reports.
+The connector's own version for this Spark is tried first, and then older ones: each works with the Spark releases after
+it for the purposes of the benchmark. The report names the versions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CENTRAL: Final = """<settings><mirrors><mirror><id>central-only</id><mirrorOf>*
 
 
 def connector_jars() -> list[Path]:
-    """The four jars, copied into the checkout once.
+    """Return the four jars, downloaded into the checkout once.
 
     Raises:
         MeasurementError: Maven is missing, or has none of the versions.

@@ -1,4 +1,4 @@
-"""What Spark's processes use: CPU of the JVM and of the Python processes below it, and memory of the Python workers."""
+"""Processor time of Spark's JVM and its Python processes, and memory of the Python workers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 OTHERS: Final = "TRIOKAFKA_BENCHMARK_OTHERS"
-"""Set in the environment of the workers of all readers but ours. Spark's workers go on from one query to the next: what
-others import and leave behind in memory would be counted as ours, and what ours sets in a process would serve them."""
+"""Set in the environment of the workers of all other readers. Spark reuses workers for the next query: without separate
+workers, our reader would be charged for the imports and memory of others, and would share its process settings with
+them."""
 
 _forked: Final[dict[int, int]] = {}
 _KIB: Final = 1024.0
 
 
 def spark_cpu() -> float:
-    """CPU seconds so far of this process's JVM and of the Python processes below it, also of those that have ended."""
+    """Return the CPU seconds so far of this process's JVM and of the Python processes below it, including ended
+    ones."""
     found = _processes()
     below = _below(found)
-    # Children of the JVM are counted by it when they end: a process that plans a streaming query does not live to be
-    # asked. Those of Spark's daemon are counted by nobody, so that what was seen of them last is kept.
+    # The JVM counts its children when they end: a process that plans a streaming query ends before it can be read.
+    # Nobody counts the children of Spark's daemon, so their last values are kept.
     _forked.update(
         (pid, found[pid].ticks) for pid in below if found[pid].parent in below and not _is_jvm(found[pid].parent)
     )
@@ -30,7 +32,7 @@ def spark_cpu() -> float:
 
 
 def forget_peaks() -> None:
-    """Begin `worker_peak_mib` anew, for the workers that there are."""
+    """Restart the measurement of `worker_peak_mib` for the existing workers."""
     for pid in _workers():
         try:
             Path(f"/proc/{pid}/clear_refs").write_text("5")
@@ -39,9 +41,9 @@ def forget_peaks() -> None:
 
 
 def worker_peak_mib(*, others: bool = False) -> float:
-    """The most resident memory that any one of the Python workers has had since `forget_peaks`.
+    """Return the largest resident memory of a Python worker since `forget_peaks`.
 
-    ``others``: of those in which `OTHERS` is set, instead of those in which it is not.
+    ``others``: of the workers in which `OTHERS` is set, instead of those in which it is not.
     """
     return max((_peak(pid) for pid in _workers() if _is_other(pid) is others), default=0.0) / _KIB
 
@@ -68,11 +70,11 @@ def _workers() -> Iterable[int]:
 class _Process(NamedTuple):
     parent: int
     ticks: int
-    reaped_ticks: int  # of its children that have ended
+    reaped_ticks: int  # of its ended children
 
 
 def _processes() -> dict[int, _Process]:
-    """All processes of the machine."""
+    """Return all processes of the machine."""
     found: dict[int, _Process] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,10 +1,10 @@
-"""Readers to hold ours against, as Python data sources of Spark: what could be had, and what others would do.
+"""Python data sources for Spark that show the limits for our reader.
 
-- ``ceiling``: fetches the same bytes of the same broker in a thread of its own, drops them, and yields record batches
-  that were made before. No reader in Python can be faster than that by much.
-- ``ready``: the same without the fetching: what Spark takes.
+- ``ceiling``: fetches the same bytes from the same broker in a thread, drops them, and yields prepared record batches.
+No reader in Python can be much faster.
+- ``ready``: the same without fetching: the cost of Spark alone.
 
-Those that yield a tuple for each record are in `benchmarks.spark_tuples`.
+Readers that yield a tuple for each record are in `benchmarks.spark_tuples`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 )
 ROWS: Final = 10_000
-"""Most of a batch, and of what a client is asked for at once."""
+"""The largest record batch, and the largest fetch of a client."""
 _VERSION: Final = 12  # the last with topics by name
 PARTITION_BYTES: Final = 4 << 20
-"""Of an answer, for all clients: what our Spark reader asks for. Less costs the others more round trips."""
+"""The size of a Fetch response for all clients: the value that our Spark reader requests. With less, others need more
+round trips."""
 _BYTES: Final = 1 << 20
 _AHEAD: Final = 2
 _SIZE: Final = struct.Struct(">i")
@@ -56,7 +57,7 @@ class Source(DataSource):  # type: ignore[misc] # pyspark has no types here
 
     @classmethod
     def name(cls) -> str:
-        """For ``format()``."""
+        """Return the name for ``format()``."""
         return cls.called
 
     def schema(self) -> str:
@@ -99,21 +100,21 @@ class _Ceiling(PartitionReader):
 
 
 class CeilingSource(Source):
-    """Fetches and drops."""
+    """A source that fetches and drops."""
 
     reading = _Ceiling
     called = "ceiling"
 
 
 class ReadySource(Source):
-    """Does not fetch at all."""
+    """A source that does not fetch."""
 
     reading = _Ready
     called = "ready"
 
 
 def made(topic: str, partition: int, size: int) -> pa.RecordBatch:
-    """About a megabyte of records with values of ``size`` bytes, but not more than `ROWS`."""
+    """Return about a megabyte of records with values of ``size`` bytes, at most `ROWS`."""
     import pyarrow as pa
 
     rows = max(1, min(ROWS, _BYTES // (size + 60)))
@@ -137,7 +138,7 @@ def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _fetch_all(reader: _Ceiling, wanted: Range, counts: queue.Queue[int | BaseException]) -> None:
-    """Ask for one answer after the other."""
+    """Fetch one response after the other."""
     try:
         host, _, port = reader.bootstrap.rpartition(":")
         with socket.create_connection((host, int(port))) as connection:

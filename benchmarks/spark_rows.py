@@ -1,4 +1,4 @@
-"""Whether a reader gave every record, each once: what the Spark benchmark makes sure of before it measures."""
+"""Checks that a reader returned every record exactly once. The Spark benchmark does this before it measures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from triokafka.cli.load.brokers import MeasurementError
 
 
 class Read(NamedTuple):
-    """What was read of a partition: rows, and of their offsets the least, the greatest and the sum."""
+    """The rows that were read from a partition: their count, and the least, the greatest and the sum of their
+    offsets."""
 
     rows: int
     first: int | None
@@ -21,7 +22,7 @@ _NOTHING: Final = Read(0, None, None, None)
 
 
 def read_of(frame: Any) -> dict[int, Read]:
-    """What a query over all rows of a batch frame finds in each partition."""
+    """Return a `Read` for each partition of a batch frame, by a query over all rows."""
     from pyspark.sql import functions
 
     offset = functions.col("offset")
@@ -30,15 +31,15 @@ def read_of(frame: Any) -> dict[int, Read]:
 
 
 def check_read(read: Mapping[int, Read], ends: Sequence[int], *, offsets: bool) -> None:
-    """That the offsets go from 0 to the end of each partition, and that none is there twice.
+    """Check that the offsets run from 0 to the end of each partition without duplicates.
 
     Args:
-        read: of each partition, by number.
-        ends: where the partitions end.
-        offsets: whether they are those of the topic; else only the numbers of rows are looked at.
+        read: a `Read` for each partition, by number.
+        ends: the end offsets of the partitions.
+        offsets: whether the offsets are those of the topic; otherwise only the counts are checked.
 
     Raises:
-        MeasurementError: says what was read of which partition.
+        MeasurementError: a partition's rows differ; the message names it.
     """
     for partition in sorted({*read, *range(len(ends))}):
         end = ends[partition] if partition < len(ends) else 0
@@ -49,7 +50,7 @@ def check_read(read: Mapping[int, Read], ends: Sequence[int], *, offsets: bool) 
 
 
 def check_count(rows: int, wanted: int) -> None:
-    """What an action counted.
+    """Check the result of a count.
 
     Raises:
         MeasurementError: it is another number.

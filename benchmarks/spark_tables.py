@@ -1,4 +1,4 @@
-"""What the Spark benchmark found, and whether that is enough."""
+"""The results of the Spark benchmark, and its targets."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from typing import Any, Final, NamedTuple
 from benchmarks import plots, report
 
 TUPLES: Final = ("tuples", "kafka-python tuples", "confluent-kafka tuples")
-"""Readers that yield a tuple for each record: by our records, and by the clients that there are."""
+"""Readers that yield a tuple for each record: with our records, and with the clients of other libraries."""
 TARGETS: Final = {"connector": 1.5, "ceiling": 0.85, **dict.fromkeys(TUPLES, 8.0)}
-"""How many times as fast as each ours is to be for ``noop``; the connector also for ``count``, and in streams too."""
+"""The least ratio of our rate to each reader's, for ``noop``; for the connector also for ``count`` and streams."""
 TRANSPORT: Final = ("ready", "ready tuples", 8.0)
-"""The same of Spark's side alone: batches that are ready, and tuples that are. Nothing of ours is in it, so that it
-says how much of the aim above is to be had from batches."""
+"""The same ratio for Spark alone, with prepared batches and prepared tuples. It contains no work of ours and shows how
+much of the target above comes from batches."""
 
-_STEADY: Final = (*TUPLES, "ready tuples")  # compared without starts
+_STEADY: Final = (*TUPLES, "ready tuples")  # compared without the start
 
 OURS: Final = "triokafka"
-_MOST: Final = 2 / 3  # of a query; what is left of a longer start would tell of its noise
+_MOST: Final = 2 / 3  # the part of a query that its start may take; with more, the rest would be noise of the start
 
 ENOUGH_ROWS: Final = 100_000
-"""In each of `ENOUGH_PARTITIONS`; with fewer there is no aim, since starting a job or a query is most of the work."""
+"""Rows in each of `ENOUGH_PARTITIONS`. With fewer there is no target, since the start of a job or query is most of the
+work."""
 ENOUGH_PARTITIONS: Final = 10
 
 
 class Row(NamedTuple):
     """The medians of one reader in one case.
 
-    ``start_seconds``, and the same of the processor, is what a query over one record of each partition took; 0 where
-    that was not measured.
+    ``start_seconds`` and the processor time of the start are those of a query over one record of each partition; 0
+    where that was not measured.
     """
 
     broker: str
@@ -47,14 +48,14 @@ class Row(NamedTuple):
     start_cpu_seconds: float = 0.0
 
     def without_start(self) -> Row:
-        """With the rates of reading on, once a query has begun."""
+        """Return the row with the rates after the start of the query."""
         if not self.start_seconds or self.is_start():
             return self
         seconds, cpu = self.seconds - self.start_seconds, self._cpu_seconds() - self.start_cpu_seconds
         return self._replace(rows_per_second=self.rows / seconds, cpu_seconds_per_million=cpu / self.rows * 1e6)
 
     def is_start(self) -> bool:
-        """Whether most of either time was the start: too few records, or a machine that was too busy."""
+        """Whether the start was most of either time: too few records, or a busy machine."""
         return self.start_seconds > self.seconds * _MOST or self.start_cpu_seconds > self._cpu_seconds() * _MOST
 
     def _cpu_seconds(self) -> float:
@@ -62,11 +63,11 @@ class Row(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """Ours over another reader, by wall time and by processor time, which tells more on a machine that has other work.
+    """Our reader over another, by wall time and by processor time, which is more reliable on a busy machine.
 
-    ``of`` is another than ours for `TRANSPORT`. Rates of tuples, and those held against them, are `Row.without_start`:
-    tuples are read from fewer records, on which a start weighs more, and that of some clients is long.
-    ``target``, of wall time, is None where nothing is aimed at; ``reason`` says why.
+    ``of`` is not ours for `TRANSPORT`. The rates of tuple readers, and of those compared with them, are those of
+    `Row.without_start`: they read fewer records, and the start of some clients is long. ``target``, for wall time, is
+    None without a target; ``reason`` says why.
     """
 
     broker: str
@@ -83,7 +84,7 @@ class Ratio(NamedTuple):
 
 
 class IdleRow(NamedTuple):
-    """One read of many partitions with almost nothing in them."""
+    """One read of many partitions with few records."""
 
     broker: str
     reader: str
@@ -93,7 +94,7 @@ class IdleRow(NamedTuple):
 
 
 class MemoryRow(NamedTuple):
-    """The most memory that one Python worker of Spark had in one case, and what it had before it read anything."""
+    """The largest memory of one Python worker of Spark in one case, and its memory before it read anything."""
 
     broker: str
     size: int
@@ -104,7 +105,7 @@ class MemoryRow(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """All of a run."""
+    """The results of a run."""
 
     rows: list[Row]
     ratios: list[Ratio]
@@ -115,7 +116,8 @@ class Findings(NamedTuple):
 
 
 def ratios(rows: Sequence[Row], partitions: int = ENOUGH_PARTITIONS) -> list[Ratio]:
-    """Ours over each other reader, and batches over tuples that are ready, case by case."""
+    """Return the ratios of our reader to each other reader, and of prepared batches to prepared tuples, for each
+    case."""
     found = []
     cases: dict[tuple[str, int, str, str, str], dict[str, Row]] = defaultdict(dict)
     for row in rows:
@@ -157,7 +159,7 @@ def _no_aim(operation: str, reader: str, rows: int, partitions: int) -> str:
 
 
 def line(row: Row) -> str:
-    """A row for the terminal."""
+    """Return a row for the terminal."""
     start = f", {row.start_seconds:.2f} s to begin" if row.start_seconds else ""
     return (
         f"{_case(row)} {row.reader:22} {row.rows_per_second / 1e6:7.3f} M rows/s {row.seconds:8.2f} s"
@@ -170,7 +172,7 @@ def _case(row: Row | Ratio) -> str:
 
 
 def show(found: Findings) -> None:
-    """Print the floors, what is about many partitions, and memory; the rows were printed as they came."""
+    """Print the targets, the reads of many partitions, and memory. The rows were printed when they were measured."""
     print(f"\nours against the others (connector: {', '.join(found.jars) or 'not measured'})")
     for ratio in found.ratios:
         numbers = f"{ratio.ratio:6.2f}  {_aim(ratio)}; CPU {ratio.cpu_ratio:.2f}"
@@ -191,7 +193,7 @@ def show(found: Findings) -> None:
 
 
 def is_met(ratio: Ratio) -> bool:
-    """Whether ours is as fast as it is to be; so also where nothing is aimed at."""
+    """Whether the target is met, or there is none."""
     return ratio.target is None or ratio.ratio >= ratio.target
 
 
@@ -204,13 +206,13 @@ def _aim(ratio: Ratio) -> str:
 
 
 def as_document(found: Findings) -> dict[str, Any]:
-    """For JSON."""
+    """Return the findings for JSON."""
     document = report.as_document(found._replace(jars=[]))
     return {**document, "jars": found.jars}
 
 
 def draw(found: Findings) -> Any:
-    """Rows a second of every reader."""
+    """Plot the rows per second of every reader."""
     rows = [row for row in found.rows if row.operation == "noop"] or found.rows
     best = max((one.ratio for one in found.ratios if one.against == "connector"), default=None)
     title = "Rows a second that Spark reads from Kafka"

@@ -17,25 +17,25 @@ _IDLE_RECORDS: Final = 10
 
 
 class Topic(NamedTuple):
-    """A topic, and where its partitions end."""
+    """A topic with its end offsets."""
 
     name: str
     ends: list[int]
 
     @property
     def records(self) -> int:
-        """In all partitions."""
+        """The number of records in all partitions."""
         return sum(self.ends)
 
 
 def filled(address: str, records: int, partitions: int, size: int, compression: str) -> Topic:
-    """A new topic with so many records in all, equally many in each partition."""
+    """Return a new topic with ``records`` records, equally many in each partition."""
     each = records // partitions
     return trio.run(_fill, address, [each] * partitions, size, compression)
 
 
 def idle(address: str, partitions: int) -> Topic:
-    """A new topic with ten records in each partition."""
+    """Return a new topic with ten records in each partition."""
     return trio.run(_fill, address, [_IDLE_RECORDS] * partitions, 100, "none")
 
 

@@ -1,12 +1,12 @@
-"""Readers that yield a tuple for each record, which is how a Python data source is usually written.
+"""Python data sources for Spark that yield a tuple for each record, as most are written.
 
-- ``tuples``: reads by our own records.
-- ``kafka-python tuples`` and ``confluent-kafka tuples``: what one would write today with these clients, one consumer
-  for each partition, set up for reading much at once. Checksums are looked at by all, as ours does.
-- ``ready tuples``: made before, and fetched from nowhere: what Spark takes, as `ready` is for batches.
+- ``tuples``: reads with our consumer's records.
+- ``kafka-python tuples`` and ``confluent-kafka tuples``: these clients, one consumer for each partition, configured for
+large fetches. All verify checksums, as ours does.
+- ``ready tuples``: prepared tuples without fetching: the cost of Spark, as `ready` for batches.
 
-All end with the last record before the end of their range, close their client when they are done or not wanted any
-more, and fail when the broker has nothing more before that.
+Each ends with the last record of its range, closes its client when it is done or closed, and fails if the broker has no
+more records before the end of the range.
 """
 
 from __future__ import annotations
@@ -88,19 +88,19 @@ class _ConfluentKafka(PartitionReader):
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
-                "group.id": "none",  # it must have one; nothing is joined or committed
+                "group.id": "none",  # a group id is required; nothing is joined or committed
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
-                "check.crcs": True,  # not by default, but all others do
+                "check.crcs": True,  # off by default, but all others verify
                 "max.partition.fetch.bytes": PARTITION_BYTES,
-                "fetch.queue.backoff.ms": 1,  # else a full queue is left to run empty for a second
+                "fetch.queue.backoff.ms": 1,  # otherwise a full queue pauses the fetcher for a second
             }
         )
         try:
             consumer.assign([confluent_kafka.TopicPartition(self.topic, partition.partition, 0)])
             after = 0
             while after < partition.end:
-                # It waits for as many as it is asked for, so that it must not be asked for more than there are.
+                # consume() waits until it has this many messages, so it must not request more than remain.
                 found: list[Any] = consumer.consume(min(ROWS, partition.end - after), PATIENCE)
                 if not found:
                     raise _ended(self, partition, after)
@@ -119,7 +119,7 @@ class _ConfluentKafka(PartitionReader):
 
 class _ReadyTuples(PartitionReader):
     def read(self, partition: Range) -> Iterator[Row]:
-        # Few, since making ten thousand for each partition takes longer than Spark takes for as many.
+        # Few, since creating ten thousand for each partition takes longer than Spark takes for as many.
         batch = made(self.topic, partition.partition, self.size).slice(0, _READY)
         rows: list[Row] = [
             (one["key"], one["value"], one["topic"], one["partition"], one["offset"], one["timestamp"].astimezone(UTC),
@@ -131,28 +131,28 @@ class _ReadyTuples(PartitionReader):
 
 
 class TupleSource(Source):
-    """A tuple for each record, by our records."""
+    """Yields a tuple for each record of our consumer."""
 
     reading = _Tuples
     called = "tuples"
 
 
 class KafkaPythonSource(Source):
-    """A tuple for each record, by kafka-python."""
+    """Yields a tuple for each record of kafka-python."""
 
     reading = _KafkaPython
     called = "kafka-python tuples"
 
 
 class ConfluentKafkaSource(Source):
-    """A tuple for each record, by confluent-kafka."""
+    """Yields a tuple for each record of confluent-kafka."""
 
     reading = _ConfluentKafka
     called = "confluent-kafka tuples"
 
 
 class ReadyTupleSource(Source):
-    """Does not fetch at all, and yields tuples."""
+    """Yields prepared tuples and does not fetch."""
 
     reading = _ReadyTuples
     called = "ready tuples"

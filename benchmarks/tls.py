@@ -1,8 +1,8 @@
-"""TLS side by side with confluent-kafka and the Java client: producing, consuming, connecting, logging in again.
+"""TLS: triokafka, confluent-kafka and the Java client: producing, consuming, connecting, re-authentication.
 
-One broker process of ours has a plaintext, an SSL and a SASL_SSL listener. Every measurement is a process of its own;
-the clients take turns, round after round, and the medians are compared. The Java client needs ``mvn`` and ``java``, and
-what the JVM takes to start is measured with few records and taken off.
+One broker process of ours has a plaintext, an SSL and a SASL_SSL listener. Each measurement runs in its own process;
+the clients take turns, round after round, and the medians are compared. The Java client needs ``mvn`` and ``java``; the
+start of the JVM is measured with few records and subtracted.
 
 ``python -m benchmarks.tls --records 500000 --rounds 3 --size 100``
 """
@@ -36,7 +36,7 @@ _CONNECTIONS: Final = 30
 
 
 class Task(NamedTuple):
-    """One measurement, as a process gets it."""
+    """One measurement, as its process receives it."""
 
     client: str
     what: str
@@ -355,7 +355,7 @@ def draw(found: Findings) -> Any:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -366,7 +366,7 @@ def main() -> None:
     if arguments.one is not None:
         task = Task(**json.loads(arguments.one))
         print(json.dumps(_CLIENTS[task.client](task)), flush=True)
-        os._exit(0)  # some clients take their time to end
+        os._exit(0)  # some clients need a while to exit
     show(run(records=arguments.records, rounds=arguments.rounds, size=arguments.size, clients=tuple(arguments.clients)))
 
 

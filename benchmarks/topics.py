@@ -53,7 +53,7 @@ _SETTINGS: Final = {
 
 
 class Row(NamedTuple):
-    """One measurement with the smallest and the largest count of topics."""
+    """One measurement with the smallest and the largest number of topics."""
 
     cluster: str
     measurement: str
@@ -64,7 +64,7 @@ class Row(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """All of a run."""
+    """The results of a run."""
 
     rows: list[Row]
     failures: list[str]
@@ -120,7 +120,7 @@ class _Cluster:
         await self._until(lambda: self._led_without(node), "leaders on the other nodes")
         found["start of the node, until in sync", "s"] = await self._start(node)
 
-        # Without preferred elections a node that has just started leads nothing: the one that leads most is killed.
+        # Without preferred elections a freshly started node leads nothing: kill the node that leads most partitions.
         victim = await self._busiest()
         began = time.perf_counter()
         victim.end(signal.SIGKILL)
@@ -187,7 +187,7 @@ class _Cluster:
         return len(answer.brokers) == _NODES
 
     async def _visible(self, count: int) -> bool:
-        """Whether all running brokers know the newest topic, and with more of them all, with their leaders."""
+        """Whether all running brokers know the newest topic; with more of them, all topics and their leaders."""
         names = None if count > 1 else [f"topic-{self._topics - 1:06}"]
         for node in self._group.brokers:
             if node.running:
@@ -241,7 +241,7 @@ def _measure(kafka: bool, count: int) -> dict[tuple[str, str], float]:
 
 
 def run(counts: Sequence[int] = COUNTS, *, ours_only: bool = False) -> Findings:
-    """Measure both clusters with every count of topics."""
+    """Measure both clusters with every number of topics."""
     names = [_OURS]
     failures = []
     if not ours_only:
@@ -293,7 +293,7 @@ def draw(found: Findings) -> Any:
 
 
 def main() -> int:
-    """Run the table alone; 1 when a measurement failed."""
+    """Run the table. Return 1 if a measurement failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.topics", description=__doc__)
     parser.add_argument("--counts", default=",".join(map(str, COUNTS)), help="how many topics, the fewest first")
     parser.add_argument("--ours", action="store_true", help="do not measure Apache Kafka")

@@ -1,4 +1,4 @@
-"""A target of a benchmark, and what was measured."""
+"""A target of a benchmark, and its measured value."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Builds what a release consists of, and tries it as a stranger: ``make dist``.
+"""Builds a release and tries it like a new user: ``make dist``.
 
-An sdist; a wheel with compiled kernels for each CPython that is found, with the oldest manylinux tag that fits; the
-pure wheel; a bill of materials, the licences of the dependencies, the release notes. Each package is installed in a
-clean environment without a C compiler and runs `release/smoke.py` there. Nothing is uploaded.
+A release is an sdist; a wheel with compiled kernels for each CPython found, with the oldest manylinux tag that fits;
+the pure wheel; a bill of materials; the licences of the dependencies; and the release notes. Each package is installed
+in a clean environment without a C compiler and runs `release/smoke.py` there. Nothing is uploaded.
 """

@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 class Release:
-    """Everything that goes into the output directory, and what went wrong on the way."""
+    """The contents of the output directory, and the failures."""
 
     def __init__(self, output: Path, scratch: Path, chosen: dict[str, Interpreter]):
         self._output = output
@@ -71,7 +71,7 @@ class Release:
         self._try(sdist, newest, "plain")
 
     def describe(self, version: str) -> None:
-        """Write release notes, bill of materials, licences and check sums; let twine look at the packages."""
+        """Write release notes, bill of materials, licences and checksums; check the packages with twine."""
         packages = sorted(path for path in self._output.iterdir() if path.name.endswith((".whl", ".tar.gz")))
         try:
             run([sys.executable, "-m", "twine", "check", "--strict", *map(str, packages)])

@@ -1,4 +1,4 @@
-"""Reviews what is in a wheel or an sdist: everything that users need, and nothing else."""
+"""Reviews the contents of a wheel or an sdist: everything that users need, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ALLOWED_IN_WHEELS: Final = re.compile(
     r"triokafka/(?:[\w/]+\.(?:py|pxd)|[\w/]+\.cpython-[\w-]+\.so|py\.typed|console/static/\w+\.(?:css|js|svg|html))"
     r"|pyspark_triokafka\.py"
     r"|triokafka-[\w.]+\.dist-info/(?:METADATA|WHEEL|RECORD|entry_points\.txt|licenses/LICENSE)"
-    r"|triokafka-[\w.]+\.dist-info/sboms/[\w.-]+\.json"  # auditwheel's list of the libraries that it has added
+    r"|triokafka-[\w.]+\.dist-info/sboms/[\w.-]+\.json"  # auditwheel's list of the libraries that it added
 )
 _NEEDED_IN_WHEELS: Final = (
     "triokafka/py.typed", "triokafka/console/static/index.html", "triokafka/console/static/console.js",

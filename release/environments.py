@@ -57,7 +57,7 @@ class CleanEnvironment:
         return run([self.python, *arguments], environment=self._variables(), cwd=empty, timeout=timeout)
 
     def _variables(self, *, inherited: bool = False) -> dict[str, str]:
-        """Without compilers: none is on ``PATH``, and the names that builds look at lead nowhere."""
+        """Return an environment without compilers: ``PATH`` has none, and the variables that builds read name none."""
         kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
         if inherited:  # pip's own configuration: where it looks for packages
             kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TRIOKAFKA_"))}

@@ -1,4 +1,4 @@
-"""What an installation consists of: a bill of materials (CycloneDX) and the licences of the packages."""
+"""Lists the parts of an installation: a bill of materials (CycloneDX) and the licences of the packages."""
 
 from __future__ import annotations
 

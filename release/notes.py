@@ -9,9 +9,10 @@ _SECTION: Final = re.compile(r"^## +\[?([^\]\s]+)\]?.*$", re.MULTILINE)
 
 
 def notes_of(changelog: str, version: str) -> str:
-    """Return the section of a version, or the section ``Unreleased`` where that says what the packages have.
+    """Return the section of a version, or ``Unreleased`` if that describes the packages.
 
-    That is so if the version has no section yet, and if it is the newest one and there are changes since.
+    ``Unreleased`` describes them if the version has no section yet, or if it is the newest one and there are changes
+    since.
 
     Args:
         changelog: the text of ``CHANGELOG.md``.

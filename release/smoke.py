@@ -1,7 +1,7 @@
-"""Runs in a clean environment after the installation of one package, with nothing of the checkout.
+"""Runs in a clean environment after the installation of one package, without the checkout.
 
 ``python -I smoke.py compiled|plain`` imports the package, starts a broker in memory, sends a record through producer
-and consumer, and does the same with the command line against a broker process. It prints one line; a failure is a
+and consumer, and does the same with the command line and a broker process. It prints one line; a failure is a
 traceback.
 """
 
@@ -18,7 +18,7 @@ import triokafka
 from triokafka.testing import running_broker
 
 MODULES = ("asyncio", "blocking", "broker_stub.node", "cli.app", "client", "mirror", "records")
-"""Imported with the dependencies of the base installation alone."""
+"""Modules that must import with the dependencies of the base installation alone."""
 
 
 def main() -> None:

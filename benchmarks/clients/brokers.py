@@ -1,4 +1,4 @@
-"""Broker processes to measure against, and what they say they received."""
+"""Broker processes for measurements, and the records that they report."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _MAY_BE_OTHERWISE: Final = 0.01
 
 
 class Broker(Protocol):
-    """A broker in a process of its own."""
+    """A broker in its own process."""
 
     bootstrap: str
     pid: int
 
     def received(self, topic: str, partition: int = 0) -> int:
-        """How many records it has acknowledged for a partition since there is the topic."""
+        """Return the number of acknowledged records of a partition since the topic's creation."""
 
     def check(self, topic: str, compression: str) -> None:
-        """Raise `MeasurementError` when what came for the topic was not what was asked for."""
+        """Raise `MeasurementError` if the topic's records do not have the requested form."""
 
     def forget(self, topic: str) -> None:
-        """Give up what it holds of a topic."""
+        """Delete the records of a topic."""
 
 
 class SinkBroker:
-    """The one that only acknowledges (`sink`)."""
+    """The broker that only acknowledges (`sink`)."""
 
     def __init__(self, process: subprocess.Popen[str], bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -41,7 +41,7 @@ class SinkBroker:
         self._process = process
 
     def seen(self, topic: str) -> dict[str, Any]:
-        """What the sink saw of a topic."""
+        """Return the sink's counts for the topic."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{topic}\n")
@@ -50,12 +50,13 @@ class SinkBroker:
         return found
 
     def received(self, topic: str, partition: int = 0) -> int:
-        """How many records came in batches that it acknowledged; it has one partition."""
+        """Return the number of acknowledged records; the topic has one partition."""
         records: int = self.seen(topic)["records"]
         return records
 
     def check(self, topic: str, compression: str) -> None:
-        """No batch was refused, and the records are compressed as asked; a few may not be, where it does not pay."""
+        """Check that no batch was refused and that records are compressed; a few may not be if compression does not
+        pay."""
         seen = self.seen(topic)
         if seen["refused"]:
             raise MeasurementError(f"{seen['refused']} batches were refused, the first because {seen['reason']}")
@@ -64,11 +65,11 @@ class SinkBroker:
             raise MeasurementError(f"{others} of {seen['records']} records were not sent with {compression}")
 
     def forget(self, topic: str) -> None:
-        """Nothing is held."""
+        """Do nothing: the sink keeps no records."""
 
 
 class KafkaBroker:
-    """Any broker that keeps what it gets."""
+    """A broker that stores records."""
 
     def __init__(self, pid: int, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -85,7 +86,7 @@ class KafkaBroker:
         return trio.run(ask)
 
     def check(self, topic: str, compression: str) -> None:
-        """It has refused itself what it did not like."""
+        """Do nothing: the broker has checked the records."""
 
     def forget(self, topic: str) -> None:
         """Delete the topic."""

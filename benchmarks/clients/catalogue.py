@@ -1,4 +1,4 @@
-"""The clients that can be measured, by name; their libraries are imported in the process that measures."""
+"""The clients to measure, by name. Their libraries are imported only in the measuring process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.clients.job import Job, Latency, Stall, Throughput
 
 
 class Driver(Protocol):
-    """What a ``drive_*`` module offers; ``how`` is the API to use, with " idempotent" behind it where that is on."""
+    """The interface of a ``drive_*`` module. ``how`` names the API; " idempotent" is appended if that is on."""
 
     throughput: Callable[[Job, str], Throughput]
     latency: Callable[[Job, str], Latency]
@@ -22,26 +22,26 @@ class Client(NamedTuple):
     """One way to produce."""
 
     library: str
-    """What must be importable."""
+    """The module that must be importable."""
     package: str
-    """What one installs for it."""
+    """The distribution to install."""
     driver: str
     """The module of this package that drives it."""
     how: str
     share: float
-    """How many records it gets, as a part of what is asked for, so that all take about as long."""
+    """Its share of the requested records, so that all clients take about equally long."""
     needs: str = ""
     """A second importable library."""
     plain: bool = False
-    """Without compiled kernels (``TRIOKAFKA_PURE=1``)."""
+    """Run without compiled kernels (``TRIOKAFKA_PURE=1``)."""
 
     @property
     def installed(self) -> bool:
-        """Whether its libraries are there."""
+        """Whether its libraries are installed."""
         return find_spec(self.library) is not None and (not self.needs or find_spec(self.needs) is not None)
 
     def load(self) -> Driver:
-        """Its driver; imports the library only when that is called."""
+        """Return its driver. The library is imported by this call."""
         return cast(Driver, import_module(f"benchmarks.clients.{self.driver}"))
 
 
@@ -79,9 +79,9 @@ PRODUCERS: Final[dict[str, Client]] = {
     "kafka-python send": _kafka_python("send", 0.1),
     "kafka-python send idempotent": _kafka_python("send idempotent", 0.1),
 }
-"""Everything that is compared, in the order of the tables."""
+"""All compared clients, in the order of the tables."""
 
 
 def result_type(kind: str) -> type[Any]:
-    """The result of a kind of measurement: throughput, latency or stall."""
+    """Return the result type of a kind of measurement: throughput, latency or stall."""
     return {"throughput": Throughput, "latency": Latency, "stall": Stall}[kind]

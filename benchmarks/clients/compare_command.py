@@ -18,18 +18,18 @@ from benchmarks.clients.job import Job, Latency
 from triokafka.cli.connection import timeout_ms
 from triokafka.cli.counting import counted
 from triokafka.cli.load.documents import json_text
-from triokafka.cli.perf.produce import Settings
+from triokafka.cli.perf.produce_settings import Settings
 from triokafka.cli.progress import say
 from triokafka.cli.reaching import hooked
 
 
 def compare(bootstrap: str | None, against: str, settings: Settings, rounds: int) -> None:
-    """Measure the clients that are installed ``rounds`` times in turn, and print medians.
+    """Measure the installed clients ``rounds`` times in turn, and print medians.
 
-    ``against`` names the broker to start where ``bootstrap`` is None: "sink" or "memory".
+    If ``bootstrap`` is None, start the broker that ``against`` names: "sink" or "memory".
 
     Raises:
-        MeasurementError: a client failed, or the broker has not what it sent.
+        MeasurementError: a client failed, or the broker does not have the records that it sent.
     """
     with _broker(bootstrap, against) as broker:
         clients = []

@@ -1,4 +1,4 @@
-"""Clients taking turns, round after round, against one broker; and how many times as fast the first is."""
+"""Measures clients in turn, round after round, against one broker, and compares them with the first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPARED: Final[dict[str, tuple[str, ...]]] = {
     "bound": ("triokafka bound send", "confluent produce", "aiokafka send", "kafka-python send"),
     "send-many": ("triokafka send_many", "confluent produce_batch", "aiokafka send_batch", "kafka-python send"),
 }
-"""For each way to send, what of each library comes nearest."""
+"""The API of each library that is closest to each way of sending."""
 
 _LEAST_RECORDS: Final = 1_000
 
@@ -28,18 +28,19 @@ class Compared(NamedTuple):
     client: str
     medians: Throughput | Latency
     times_speed: float
-    """Records a second of the first client over this one's; of latencies, this one's p99 over the first one's."""
+    """The first client's records per second over this client's; for latencies, this client's p99 over the first one's.
+    """
     times_processor: float
-    """Processor time of this client over the first one's."""
+    """This client's processor time over the first one's."""
 
 
 def compare(
     clients: Sequence[str], job: Job, broker: Broker, *, rounds: int, say: Callable[[str], None]
 ) -> list[Compared]:
-    """Measure each client ``rounds`` times: throughput, or latency when the job has a rate.
+    """Measure each client ``rounds`` times: latency if the job has a rate, otherwise throughput.
 
     Raises:
-        MeasurementError: a client failed, or the broker has not what it sent.
+        MeasurementError: a client failed, or the broker does not have the records that it sent.
     """
     kind = "latency" if job.rate else "throughput"
     measured: dict[str, list[Any]] = {client: [] for client in clients}
@@ -57,7 +58,8 @@ def compare(
 
 
 def turns(clients: Sequence[str], round_number: int) -> list[str]:
-    """The order of one round: each begins with another client, so that nobody always follows the same one."""
+    """Return the order of one round. Each round begins with another client, so that none always follows the same
+    one."""
     first = round_number % max(1, len(clients))
     return [*clients[first:], *clients[:first]]
 

@@ -49,7 +49,7 @@ def throughput(job: Job, how: str) -> Throughput:
 
 
 async def _send_batches(producer: Any, job: Job, data: list[bytes]) -> None:
-    """Fill batches by hand, which is what the library offers for speed."""
+    """Fill batches explicitly, the library's API for speed."""
     sent, count = 0, len(data)
     while sent < job.records:
         batch = producer.create_batch()
@@ -60,7 +60,7 @@ async def _send_batches(producer: Any, job: Job, data: list[bytes]) -> None:
 
 
 def latency(job: Job, how: str) -> Latency:
-    """Send on schedule; the future of each record tells of its acknowledgement."""
+    """Send on schedule; the future of each record reports its acknowledgement."""
 
     async def main() -> Latency:
         async with _producer(job, how) as producer:
@@ -76,7 +76,7 @@ def latency(job: Job, how: str) -> Latency:
                         future = await producer.send(job.topic, data[number % len(data)], partition=job.partition)
                         future.add_done_callback(_noting(noted, number, schedule.intended(number)))
             await producer.flush()
-            await asyncio.sleep(0)  # the callbacks of the last futures
+            await asyncio.sleep(0)  # run the callbacks of the last futures
             _, cpu = meter.stop()
             return noted.latency(schedule.given + 1, cpu, peak_mib())
 
@@ -111,7 +111,7 @@ def _noting(noted: Acknowledgements, number: int, intended: float) -> Any:
 
 
 def stall(job: Job, how: str) -> Stall:
-    """Send as fast as possible for some seconds, in which the broker stops answering for a while."""
+    """Send as fast as possible for some seconds, during which the broker stops answering for a while."""
 
     async def main() -> Stall:
         async with _producer(job, how) as producer:

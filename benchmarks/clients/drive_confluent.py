@@ -37,7 +37,7 @@ def _producer(job: Job, how: str, **more: Any) -> Producer:
 
 
 def _warm(producer: Producer, job: Job, value: bytes, how: str = "produce") -> None:
-    """Have one record acknowledged that was sent in the way to be measured."""
+    """Send one record with the measured API and wait for its acknowledgement."""
     if how == "produce_batch":
         producer.produce_batch(job.topic, [{"value": value}], partition=job.partition)
     else:
@@ -52,7 +52,7 @@ def _flush(producer: Producer) -> None:
 
 
 def throughput(job: Job, how: str) -> Throughput:
-    """Produce all as fast as possible, polling now and then as one should, and flush."""
+    """Produce all records as fast as possible, poll now and then as the library recommends, and flush."""
     producer = _producer(job, how)
     data = job.values()
     how = how.removesuffix(" idempotent")
@@ -94,7 +94,7 @@ def throughput(job: Job, how: str) -> Throughput:
 
 
 def latency(job: Job, how: str) -> Latency:
-    """Produce on schedule; a thread polls, so that delivery callbacks run as soon as they can."""
+    """Produce on schedule; a thread polls, so that delivery callbacks run without delay."""
     producer = _producer(job, how)
     data = job.values()
     _warm(producer, job, data[0])
@@ -135,7 +135,7 @@ def _noting(noted: Acknowledgements, number: int, intended: float) -> Any:
 
 
 def stall(job: Job, how: str) -> Stall:
-    """Produce as fast as possible for some seconds, in which the broker stops answering for a while."""
+    """Produce as fast as possible for some seconds, during which the broker stops answering for a while."""
     producer = _producer(job, how)
     data = job.values()
     _warm(producer, job, data[0])

@@ -41,7 +41,7 @@ def throughput(job: Job, how: str) -> Throughput:
 
 
 def latency(job: Job, how: str) -> Latency:
-    """Send on schedule; the callback of each future tells of its acknowledgement."""
+    """Send on schedule; the callback of each future reports its acknowledgement."""
     producer = _producer(job, how)
     data = job.values()
     producer.send(job.topic, data[0], partition=job.partition).get(30)
@@ -67,7 +67,7 @@ def _noting(noted: Acknowledgements, number: int, intended: float) -> Any:
 
 
 def stall(job: Job, how: str) -> Stall:
-    """Send as fast as possible for some seconds, in which the broker stops answering for a while."""
+    """Send as fast as possible for some seconds, during which the broker stops answering for a while."""
     producer = _producer(job, how)
     data = job.values()
     producer.send(job.topic, data[0], partition=job.partition).get(30)

@@ -47,7 +47,7 @@ def throughput(job: Job, how: str) -> Throughput:
 
 
 async def _warm(producer: triokafka.Producer, job: Job, how: str, values: Sequence[bytes]) -> None:
-    """Have one record acknowledged that was sent in the way to be measured."""
+    """Send one record with the measured API and wait for its acknowledgement."""
     if how in ("arrow", "send_many"):
         column = _column(values) if how == "arrow" else values
         await (await producer.send_many(job.topic, column, partition=job.partition))
@@ -92,7 +92,7 @@ async def _send_all(producer: triokafka.Producer, job: Job, how: str, data: Sequ
 
 
 def latency(job: Job, how: str) -> Latency:
-    """Send on schedule; the delivery callback tells of each acknowledgement."""
+    """Send on schedule; the delivery callback reports each acknowledgement."""
 
     async def main() -> Latency:
         async with _producer(job, how) as producer:
@@ -128,7 +128,7 @@ def _noting(noted: Acknowledgements, number: int, intended: float) -> Any:
 
 
 def stall(job: Job, how: str) -> Stall:
-    """Send as fast as possible for some seconds, in which the broker stops answering for a while."""
+    """Send as fast as possible for some seconds, during which the broker stops answering for a while."""
 
     async def main() -> Stall:
         more = {"buffer_memory": job.buffer_bytes} if job.buffer_bytes else {}

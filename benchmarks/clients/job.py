@@ -1,4 +1,4 @@
-"""What one measurement is to do, and what comes out of it. Both travel between processes as JSON."""
+"""A measurement's job and its results. Both travel between processes as JSON."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class Job(NamedTuple):
     rate: float = 0
     """Records a second of a latency measurement."""
     seconds: float = 0
-    """How long a measurement of memory sends."""
+    """Seconds of sending in a measurement of memory."""
     buffer_bytes: int = 0
-    """Limit of what a client may hold, for a measurement of memory; 0 leaves a roomy one."""
+    """The client's buffer limit in a measurement of memory; 0 leaves it large."""
     partition: int = 0
     payload_file: str = ""
 
     def values(self) -> list[bytes]:
-        """What is sent, in turns."""
+        """Return the values to send in rotation."""
         return file_values(self.payload_file) if self.payload_file else json_values(self.size)
 
 
 class Throughput(NamedTuple):
-    """As fast as the client can: from after the first acknowledged record to the last acknowledgement."""
+    """Sending as fast as the client can: from the acknowledgement of the first record to that of the last."""
 
     sent: int
-    """Records in all, the one for warming up included: what the broker must have."""
+    """All records that the broker must have, including the warm-up record."""
     records_per_second: float
     megabytes_per_second: float
     cpu_seconds_per_million: float
@@ -57,7 +57,7 @@ class Throughput(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """At a fixed rate: from when a record was meant to be sent until the client told of its acknowledgement."""
+    """Sending at a fixed rate: from the scheduled time of a record to the client's report of its acknowledgement."""
 
     sent: int
     p50_ms: float
@@ -74,15 +74,15 @@ class Stall(NamedTuple):
 
     sent: int
     before_mib: float
-    """Peak before the broker stopped."""
+    """The peak before the broker stopped."""
     peak_mib: float
 
 
 class Acknowledgements:
     """Collects the latency of each record of a schedule; its callbacks may come from another thread.
 
-    The measurement is of a program that runs already: the one full garbage collection that follows a program's imports
-    takes 10 to 20 ms, and happens here.
+    The constructor runs the full garbage collection that follows a program's imports and takes 10 to 20 ms: the
+    measured program is to be one that has run for a while.
     """
 
     def __init__(self, records: int) -> None:
@@ -90,11 +90,11 @@ class Acknowledgements:
         self.seconds: list[float] = [-1.0] * records
 
     def note(self, number: int, intended: float, now: float) -> None:
-        """Record ``number`` is acknowledged."""
+        """Note the acknowledgement of record ``number``."""
         self.seconds[number] = now - intended
 
     def latency(self, sent: int, cpu_seconds: float, peak_mib: float) -> Latency:
-        """The result. Raises `RuntimeError` when a record was never acknowledged."""
+        """Return the result. Raises `RuntimeError` if a record was never acknowledged."""
         missing = sum(1 for value in self.seconds if value < 0)
         if missing:
             raise RuntimeError(f"{missing} of {len(self.seconds)} records were not acknowledged")

@@ -1,4 +1,4 @@
-"""A process of its own for every measurement, so that no client's threads and memory disturb another's.
+"""Runs each measurement in its own process, so that no client's threads and memory disturb another's.
 
 ``python -m benchmarks.clients.process KIND CLIENT JOB`` measures and prints the result as JSON on its last line.
 """
@@ -20,11 +20,11 @@ _TIMEOUT: Final = 600
 _CHECKOUT: Final = str(Path(__file__).parents[2])
 
 SENDING: Final = "sending"
-"""What a measurement of memory prints once its first record is acknowledged."""
+"""The line that a measurement of memory prints once its first record is acknowledged."""
 
 
 def start(kind: str, client: str, job: Job) -> subprocess.Popen[str]:
-    """Begin a measurement; `finish` gives its result."""
+    """Start a measurement; `finish` returns its result."""
     command = [sys.executable, "-P", "-m", "benchmarks.clients.process", kind, client, json.dumps(job._asdict())]
     path = os.pathsep.join([_CHECKOUT, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path}
@@ -34,7 +34,7 @@ def start(kind: str, client: str, job: Job) -> subprocess.Popen[str]:
 
 
 def finish(kind: str, client: str, process: subprocess.Popen[str]) -> Any:
-    """Wait for a measurement and return its result. Raises `MeasurementError` with what the process last said."""
+    """Wait for a measurement and return its result. Raises `MeasurementError` with the process's last output."""
     try:
         out, complaints = process.communicate(timeout=_TIMEOUT)
     except subprocess.TimeoutExpired:
@@ -52,7 +52,7 @@ def finish(kind: str, client: str, process: subprocess.Popen[str]) -> Any:
 
 
 def measure(kind: str, client: str, job: Job) -> Any:
-    """One measurement: a `Throughput`, `Latency` or `Stall`. Raises `MeasurementError`."""
+    """Run one measurement and return a `Throughput`, `Latency` or `Stall`. Raises `MeasurementError`."""
     return finish(kind, client, start(kind, client, job))
 
 
@@ -60,7 +60,7 @@ def _main(kind: str, client: str, job: str) -> None:
     chosen = PRODUCERS[client]
     result = getattr(chosen.load(), kind)(Job(**json.loads(job)), chosen.how)
     print(json.dumps(result), flush=True)
-    os._exit(0)  # some clients take their time to end
+    os._exit(0)  # some clients need a while to exit
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+import trio
 
 import triokafka
-from triokafka.console import answers, cluster_view
+from tests.support.console_server import served_console
+from triokafka.console import answers, cluster_view, sessions
 from triokafka.console.cluster_view import ClusterView
 from triokafka.console.limits import ConsoleLimits
 from triokafka.testing import running_broker
@@ -50,3 +52,35 @@ async def test_topics_that_the_samples_described_are_listed_at_once(monkeypatch:
             monkeypatch.setattr(admin, "list_topics", None)
             found = await view.topics("t", 0, internal=False, problems=False)
             assert [(row["name"], row["partitions"]) for row in found["topics"]] == [("t1", 1), ("t2", 2)]
+
+
+async def test_console_has_read_the_names_of_topics_when_its_address_is_printed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first list of topics does not wait for them, and samples do not take the processor from it."""
+    monkeypatch.setattr(sessions, "_WARM_SECONDS", 600.0)
+    events: list[str] = []
+    names = ClusterView._names
+
+    async def noting_names(view: ClusterView) -> Any:
+        found = await names(view)
+        events.append("names")
+        return found
+
+    async def noting_samples(view: ClusterView, seen: Iterable[str]) -> None:
+        events.append("samples")
+
+    monkeypatch.setattr(ClusterView, "_names", noting_names)
+    monkeypatch.setattr(ClusterView, "sample_groups", noting_samples)
+    async with running_broker() as broker, served_console({"bootstrap_servers": broker.bootstrap_servers}):
+        assert events[:1] == ["names"]
+
+
+async def test_console_starts_while_its_cluster_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_WARM_SECONDS", 0.01)
+    silent = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = silent[0].socket.getsockname()[1]
+    with trio.fail_after(120):
+        async with served_console({"bootstrap_servers": f"127.0.0.1:{port}"}) as url:
+            assert url.startswith("http://127.0.0.1:")
+    await silent[0].aclose()

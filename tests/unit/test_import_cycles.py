@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Final
 
@@ -63,3 +64,10 @@ def test_package_has_no_import_cycle() -> None:
 def test_cycle_through_a_third_module_is_found() -> None:
     imports = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}
     assert _cycles(imports) == [{"a", "b", "c"}]
+
+
+def test_scripts_of_the_console_have_no_import_cycle() -> None:
+    scripts = sorted((_ROOT / "triokafka" / "console" / "static").glob("*.js"))
+    imports = {one.name: set(re.findall(r'from "\./([^"]+)"', one.read_text("utf-8"))) for one in scripts}
+    assert imports["console.js"], "the modules were not found"
+    assert _cycles(imports) == []

@@ -40,6 +40,8 @@ _MOST_BODY: Final = 1 << 20
 _FILES: Final = {
     "console.css": "text/css",
     "console.js": "text/javascript",
+    "requests.js": "text/javascript",
+    "shown_page.js": "text/javascript",
     "views.js": "text/javascript",
     "drawing.js": "text/javascript",
     "charts.js": "text/javascript",
@@ -90,7 +92,6 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
     sessions = Sessions(options.client, world, nursery, limits, needs_login=options.needs_login)
     measured = ScrapedMetrics(options.metrics, world, limits)
     nursery.start_soon(measured.run)
-    nursery.start_soon(sessions.warm)
     decoder = None
     if options.registry is not None:
         from triokafka.formats.registry import SchemaRegistry
@@ -100,6 +101,8 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
     token = world.random_bytes(16).hex()
     tails = trio.CapacityLimiter(limits.max_tails)
     searches = trio.CapacityLimiter(limits.max_searches)
+
+    app.before_serving(sessions.warm)
 
     @app.before_request
     async def check() -> None:

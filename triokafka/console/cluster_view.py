@@ -131,6 +131,10 @@ class ClusterView:
         )
         return listed
 
+    async def read_names(self) -> None:
+        """Read the names of all topics, unless they are known: the first list of topics then finds them."""
+        await self._names()
+
     async def _listed(self) -> Iterable[TopicListing | TopicDescription]:
         """The topics by name; those that the samples of metrics have described, as long as they are fresh."""
         described: dict[str, TopicDescription] | None = self._answers.known("topics")

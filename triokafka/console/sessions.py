@@ -23,6 +23,7 @@ _FAILURE_SECONDS: Final = 60.0
 _MOST_ADDRESSES: Final = 1_000
 _SEEN_SECONDS: Final = 60.0
 _MOST_SEEN: Final = 100
+_WARM_SECONDS: Final = 1.0
 
 
 @dataclass
@@ -61,10 +62,22 @@ class Sessions:
         self._lock = trio.Lock()
 
     async def warm(self) -> None:
-        """Open the common session, so that the first page finds answers. Without login only."""
+        """Open the common session and read the names of topics, for the first page. Without login only.
+
+        Returns after `_WARM_SECONDS` at the latest; the rest then goes on in the background.
+        """
         if not self.needs_login:
-            with suppress(KafkaError, ExceptionGroup):
-                await self.find(None)
+            warmed = trio.Event()
+            self._nursery.start_soon(self._warm, warmed)
+            with trio.move_on_after(_WARM_SECONDS):
+                await warmed.wait()
+
+    async def _warm(self, warmed: trio.Event) -> None:
+        with suppress(KafkaError, ExceptionGroup):
+            session = await self.find(None)
+            assert session is not None, "there is no login"
+            await session.view.read_names()
+        warmed.set()
 
     async def find(self, token: str | None) -> Session | None:
         """Return the session of a token; without login the common one. None means: log in."""
@@ -122,6 +135,8 @@ class Sessions:
         with session.scope:
             async with session.view.admin:
                 task_status.started()
+                with suppress(KafkaError, ExceptionGroup):
+                    await session.view.read_names()  # before the samples, which take seconds in a large cluster
                 idle = self._limits.session_idle_ms / 1_000
                 while session.user is None or self._world.now() - session.used_at < idle:
                     now = self._world.now()

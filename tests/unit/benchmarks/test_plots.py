@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import asyncio, blocking, mirror, produce
+from benchmarks import asyncio, blocking, mirror, produce, produce_rows
 from benchmarks.pictures import draw
 from benchmarks.plots import BEHIND, COLOURS, OURS, bars, colour_of, shown
 from benchmarks.side_by_side import Row
@@ -34,8 +34,8 @@ def test_a_plot_has_a_claim_and_a_value_at_each_bar(table: str, row: Any) -> Non
 
 
 def test_the_producers_plot_has_the_ratio_at_the_bars_of_others() -> None:
-    speed = [produce.Row(**one) for one in rows_of("produce") if "compression" in one]
-    figure = produce.draw(produce.Findings(speed, [], [], [], []))
+    speed = [produce_rows.Row(**one) for one in rows_of("produce") if "compression" in one]
+    figure = produce.draw(produce_rows.Findings(speed, [], [], [], []))
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert sum(text.endswith(" times send") for text in texts) == len(speed) - 1
 

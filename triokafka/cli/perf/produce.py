@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
@@ -18,6 +18,7 @@ from triokafka.cli.counting import counted
 from triokafka.cli.load.brokers import IN_MEMORY, SINK, ready_process
 from triokafka.cli.load.documents import json_text
 from triokafka.cli.output import examples
+from triokafka.cli.perf.produce_settings import Settings
 from triokafka.cli.progress import Advance, progress, say, shows_progress
 from triokafka.cli.reaching import hooked
 from triokafka.cli.values import SIZE, FiniteNumber, Integer, configured
@@ -29,29 +30,6 @@ _APIS: Final = ("send", "send-many", "bound")
 _OWN_TOPIC: Final = "perf"
 _CLOSE_MS: Final = 5_000
 _TRANSACTION_MS: Final = 3_000
-
-
-class Settings(NamedTuple):
-    """Options of a run, except the destination."""
-
-    topic: str
-    records: int
-    size: int
-    rate: float | None
-    payload_file: str | None
-    compression: str
-    acks: str
-    linger_ms: float
-    batch_size: int
-    api: str
-    partition: int | None
-    more: dict[str, Any]
-    as_json: bool
-    file: dict[str, Any]
-    """Options of a properties file; those of the command line override them."""
-    payload_delimiter: str
-    interval_ms: float
-    transaction_ms: float | None
 
 
 @click.command(

@@ -10,6 +10,7 @@ import inspect
 import math
 import types
 import typing
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
@@ -146,7 +147,22 @@ def _problem_of_collection(value: Any, parts: tuple[Any, ...], hint: Any, path: 
         return _mismatch(value, hint, path)
     if hasattr(value, "_fields"):
         return _mismatch(value, hint, path)  # a named tuple is a single value, such as a TopicPartition
-    return _first(_problem(item, parts[0], f"{path}[{number}]") for number, item in enumerate(value))
+    right = _right_types(parts[0])
+    return _first(
+        _problem(item, parts[0], f"{path}[{number}]") for number, item in enumerate(value) if type(item) not in right
+    )
+
+
+@functools.cache
+def _right_types(hint: Any) -> frozenset[type]:
+    """Return types whose instances always fit ``hint``, for long lists."""
+    if isinstance(hint, TypeVar):
+        parts = hint.__constraints__ or (hint.__bound__,)
+    elif typing.get_origin(hint) in (typing.Union, types.UnionType):
+        parts = typing.get_args(hint)
+    else:
+        parts = (hint,)
+    return frozenset(part for part in parts if part in (str, bytes, int, uuid.UUID))
 
 
 def _problem_of_plain(value: Any, hint: Any, path: str) -> str | None:

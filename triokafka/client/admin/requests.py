@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import trio
@@ -232,6 +233,10 @@ class AdminRequests:
         self._need_brokers()
         if node_id is not None:
             return {(await self.node(node_id, left_ms)).node_id: list(partitions)}
+        partitions = list(partitions)
+        with suppress(UnknownTopicOrPartitionError):  # one request for all of them; the loop finds the missing ones
+            topics = dict.fromkeys(tp.topic for tp in partitions)
+            await self._client.metadata_for(topics, timeout_ms=left_ms, wait_for_creation=False)
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
             try:

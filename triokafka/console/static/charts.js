@@ -1,7 +1,7 @@
 // Charts with several lines, and the page of metrics. Points come as [milliseconds, value].
 
-import { ask, facts } from "./console.js";
 import { count, h, problem, roomFor, s, size } from "./drawing.js";
+import { ask, facts } from "./requests.js";
 
 const HEIGHT = 190, LEFT = 62, BOTTOM = 22, TOP = 10;
 const known = new Map(); // the points of the last answers, by chart and line: only new ones are asked for

@@ -1,7 +1,8 @@
 // The page of fault switches, in test clusters.
 
-import { ask, notice, send, show } from "./console.js";
 import { h, table } from "./drawing.js";
+import { ask, send } from "./requests.js";
+import { notice, show } from "./shown_page.js";
 
 async function call(name, values, done) {
   try {

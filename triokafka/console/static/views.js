@@ -1,9 +1,10 @@
 // The pages. Each returns {title, content, refresh: whether it is loaded again every five seconds, leave}.
 
-import { ask, change, facts, go } from "./console.js";
 import { metrics } from "./charts.js";
 import { count, h, lineChart, preview, problem, shownValue, size, table, tile, time } from "./drawing.js";
 import { faults } from "./faults.js";
+import { ask, facts } from "./requests.js";
+import { change, go } from "./shown_page.js";
 
 const named = (section, name) => h("a", { href: `#/${section}/${encodeURIComponent(name)}`, class: name.length > 50 ? "long" : null }, name);
 const topicLink = (name) => named("topics", name);

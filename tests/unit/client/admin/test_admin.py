@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -48,6 +49,7 @@ from triokafka.protocol.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.structs import TopicPartition
 
 
@@ -116,6 +118,23 @@ async def test_failure_of_the_whole_request_differs_from_the_failure_of_one_item
         with pytest.raises(KafkaError) as caught:
             await admin.create_topics(["a"], timeout_ms=500)
         assert caught.value.outcomes.whole is caught.value  # type: ignore[attr-defined]
+
+
+@simulated
+async def test_leaders_of_many_topics_are_found_with_one_request() -> None:
+    async with admin_of() as (cluster, admin):
+        names = [f"t{number}" for number in range(20)]
+        cluster.topics |= dict.fromkeys(names, 1)
+        cluster.topic_ids |= {name: uuid.UUID(int=number + 1) for number, name in enumerate(names)}
+        ends = [ListOffsetsPartitionResponse(partition_index=0, offset=9)]
+        answer = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=name, partitions=ends) for name in names])
+        broker = cluster.brokers[1]
+        broker.script(ListOffsetsRequest, answer)
+        wanted = [TopicPartition(name, 0) for name in [*names, "missing"]]
+        found = await admin.list_offsets(dict.fromkeys(wanted, "latest"))
+        assert list(found.errors) == [TopicPartition("missing", 0)]
+        assert [found[one].offset for one in wanted[:-1]] == [9] * 20
+        assert len(broker.seen(MetadataRequest)) < 20
 
 
 @simulated
