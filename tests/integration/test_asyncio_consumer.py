@@ -80,6 +80,7 @@ def test_seek_drops_records_that_are_buffered_or_on_their_way(bootstrap: str, to
 
     run(program())
 
+
 def test_position_and_commit_after_a_change_of_the_subscription_are_those_of_the_new_one(
     bootstrap: str, topic: str
 ) -> None:

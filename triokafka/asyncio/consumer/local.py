@@ -142,9 +142,7 @@ class LocalState:
         self.wake()
         return self.plan
 
-    def set_assignment(
-        self, assignment: frozenset[TopicPartition], plan: int, listener_follows: bool = False
-    ) -> None:
+    def set_assignment(self, assignment: frozenset[TopicPartition], plan: int, listener_follows: bool = False) -> None:
         """Note the present assignment, and drop the records of all other partitions.
 
         With ``listener_follows``, the consumer counts as assigned only after the call of its listener.
