@@ -53,8 +53,11 @@ class Rig:
         self.log = ScriptedLog()
         self.completions: list[Completion] = []
         self.forgotten = 0
+        self.exhausted: list[str] = []
         self.version = transaction_version
-        kind = transaction_coordinator_type(TransactionCoordinatorConfig(**config), self, lambda: self.version)
+        kind = transaction_coordinator_type(
+            TransactionCoordinatorConfig(**config), self, lambda: self.version, self.abort_with_new_id
+        )
         self.runtime: CoordinatorRuntime[TransactionShard, TransactionChange] = CoordinatorRuntime(
             self.world, self.log, kind, partitions=1, wake=lambda: None
         )
@@ -69,6 +72,10 @@ class Rig:
     def forget(self, partition: int) -> None:
         """As the marker writer."""
         self.forgotten += 1
+
+    def abort_with_new_id(self, partition: int, name: str) -> None:
+        """As the coordinator's task, at the next opportunity."""
+        self.exhausted.append(name)
 
     def load(self) -> None:
         """Lead the partition in a new epoch, with what the log has."""
@@ -86,6 +93,9 @@ class Rig:
         while (due := self.runtime.next_deadline()) <= end:
             self.world.clock = max(self.world.clock, due)
             self.runtime.fire_due()
+            while self.exhausted:
+                name, self.next_id = self.exhausted.pop(), self.next_id + 1
+                self.write(partial(ending.abort_with_new_id, transactional_id=name, new_producer_id=self.next_id - 1))
         self.world.clock = end
 
     def __getitem__(self, name: str) -> TransactionMetadata:
@@ -239,7 +249,7 @@ def test_open_transaction_is_aborted_after_its_timeout() -> None:
     rig.pass_time(10.0)
     assert rig["tx"].state is STATE.PREPARE_ABORT
     assert rig["other"].state is STATE.ONGOING
-    with pytest.raises(ProducerFencedError):
+    with pytest.raises(InvalidTxnStateError):
         rig.end(producer)
     rig.complete()
     with pytest.raises(ProducerFencedError):
@@ -316,8 +326,31 @@ def test_end_of_the_last_epoch_gives_a_new_producer_id_and_its_retry_too() -> No
         rig.end(last, commits=False)
 
 
-def test_fence_of_the_last_epoch_does_not_overflow() -> None:
+def test_producer_that_got_a_new_id_waits_for_the_markers_of_its_last_transaction() -> None:
+    """It has the new id with the answer to EndTxn, before the markers are written and the id is in use: no stranger."""
     rig = Rig()
+    rig.init()
+    last = rig.use_up_epochs()
+    rig.add_partitions(last)
+    following = rig.end(last)
+    waiting = rig.add_partitions(following, may_wait=True)
+    with pytest.raises(ConcurrentTransactionsError):
+        rig.add_partitions(following)
+    for commits in (True, False):
+        with pytest.raises(ConcurrentTransactionsError):
+            rig.end(following, commits=commits)
+    with pytest.raises(ConcurrentTransactionsError):
+        rig.init(expected=following)
+    with pytest.raises(InvalidProducerIdMappingError):
+        rig.add_partitions(following._replace(producer_id=7))
+    rig.complete()
+    assert waiting.value is None
+    assert rig.end(following) == (following.producer_id, 1)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_fence_of_the_last_epoch_does_not_overflow(level: int) -> None:
+    rig = Rig(transaction_version=level)
     rig.init()
     last = rig.use_up_epochs()
     rig.add_partitions(last)
@@ -325,7 +358,20 @@ def test_fence_of_the_last_epoch_does_not_overflow() -> None:
         rig.init()
     assert rig["tx"].producer_epoch == MAX_EPOCH
     rig.complete()
-    assert rig.init() == (101, 0)
+    assert rig.init().producer_id > 100
+
+
+def test_timeout_of_the_last_epoch_gives_a_new_producer_id() -> None:
+    """Under version 2 the end of a transaction leaves an epoch to fence with, whoever ended it."""
+    rig = Rig()
+    rig.init()
+    last = rig.use_up_epochs()
+    rig.add_partitions(last)
+    rig.pass_time(80.0)
+    assert rig["tx"].state is STATE.PREPARE_ABORT
+    rig.complete()
+    assert (rig["tx"].producer_id, rig["tx"].producer_epoch) == (101, 0)
+    assert rig.end(last, commits=False) == (101, 0)
 
 
 def test_addition_waits_for_the_end_of_the_last_transaction() -> None:
@@ -578,13 +624,40 @@ def test_forgotten_partition_of_the_coordinator_is_not_continued() -> None:
     assert queue.take_done() == [completion(2, partition=3)]
 
 
-@pytest.mark.parametrize(("level", "epoch"), [(0, 1), (1, 1), (2, 2)])
-def test_fence_follows_the_clusters_transaction_version(level: int, epoch: int) -> None:
-    """The fence bumps the epoch; under version 2 the abort bumps it once more, as in Kafka."""
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_fence_bumps_the_epoch_once(level: int) -> None:
     rig = Rig(transaction_version=level)
     producer = rig.init(timeout_ms=1_000)
     rig.add_partitions(producer)
     rig.pass_time(12.0)
-    assert [(one.producer_epoch, one.version) for one in rig.completions] == [(epoch, level)]
+    assert [(one.producer_epoch, one.version) for one in rig.completions] == [(1, 2 if level == 2 else 0)]
     rig.complete()
-    assert rig.init() == (100, epoch + 1)
+    assert rig.init() == (100, 2)
+
+
+def test_producer_goes_on_after_the_coordinator_aborted_its_transaction_under_version_2() -> None:
+    """Its abort is answered with the next epoch, its commit refused, and InitProducerId may continue its identity."""
+    for continues in ("abort", "init"):
+        rig = Rig()
+        producer = rig.init(timeout_ms=1_000)
+        rig.add_partitions(producer)
+        if continues == "abort":
+            rig.pass_time(12.0)
+            rig.complete()
+            with pytest.raises(InvalidTxnStateError):
+                rig.end(producer)
+            following = rig.end(producer, commits=False)
+        else:
+            with pytest.raises(ConcurrentTransactionsError):
+                rig.init(expected=producer)
+            rig.complete()
+            following = rig.init(expected=producer)
+        assert following == (producer.producer_id, 1)
+        rig.add_partitions(following)
+        with pytest.raises(ConcurrentTransactionsError):
+            rig.init()
+        rig.complete()
+        successor = rig.init()
+        with pytest.raises(ProducerFencedError):
+            rig.end(following, commits=False)
+        assert successor.epoch == 3

@@ -45,6 +45,8 @@ class TransactionShard:
         leader_epoch: that of the partition; markers carry it as the coordinator epoch.
         completions: takes over decided transactions.
         transaction_version: the finalized level of ``transaction.version``.
+        needs_producer_id: told of a partition's transactional id that can end its transaction only with a new producer
+            id; see `ending.abort_with_new_id`.
     """
 
     partition: int
@@ -52,6 +54,7 @@ class TransactionShard:
     config: TransactionCoordinatorConfig
     completions: Completions
     transaction_version: Callable[[], int]
+    needs_producer_id: Callable[[int, str], None]
     timers: TimerQueue = field(default_factory=TimerQueue)
     transactions: dict[str, TransactionMetadata] = field(default_factory=dict)
     ongoing: dict[str, None] = field(default_factory=dict)
