@@ -275,7 +275,7 @@ def test_every_call_ends_in_many_schedules() -> None:
 
 
 def test_producer_continues_after_a_transaction_that_took_too_long() -> None:
-    """Under transaction version 2 it is aborted, the block raises the reason, and the next one needs no new producer."""
+    """Under version 2 it is aborted, the block raises the reason, and the next one needs no new producer."""
 
     async def play(simulation: Simulation) -> None:
         cluster = SimulatedCluster(simulation, 1, **ONE_REPLICA)
