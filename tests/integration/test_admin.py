@@ -254,7 +254,7 @@ async def test_producers_of_a_partition_are_described(bootstrap: str, topic: str
             )
 
 
-async def test_quotas_are_set_found_and_taken_back(bootstrap: str, topic: str) -> None:
+async def test_quotas_are_set_described_and_deleted(bootstrap: str, topic: str) -> None:
     """KIP-546."""
     entity = QuotaEntity.of(user=topic, client_id=None)
     with trio.fail_after(60):

@@ -96,7 +96,7 @@ async def test_columns_of_lists_and_of_arrow_are_sent(bootstrap: str, topic: str
             assert sum(last - first + 1 for first, last in (await keyed).values()) >= 100
 
 
-async def test_lengths_that_differ_are_refused(bootstrap: str, topic: str) -> None:
+async def test_columns_with_different_lengths_are_refused(bootstrap: str, topic: str) -> None:
     async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
         with pytest.raises(ValueError, match="2 values but 1 keys"):
             await producer.send_many(topic, [b"a", b"b"], keys=[b"k"])

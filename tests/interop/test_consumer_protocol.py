@@ -66,9 +66,9 @@ async def test_javas_consumer_takes_half_and_leaves_it(kafka: str, tmp_path: Pat
         ]
         options = ["--bootstrap-server", kafka, "--topic", "java", "--group", "java"]
         output = tmp_path / "out.txt"
-        with output.open("wb") as out, (tmp_path / "err.txt").open("wb") as complaints:
+        with output.open("wb") as out, (tmp_path / "err.txt").open("wb") as error_output:
             java = subprocess.Popen(
-                [*command, *options, "--command-property", "group.protocol=consumer"], stdout=out, stderr=complaints
+                [*command, *options, "--command-property", "group.protocol=consumer"], stdout=out, stderr=error_output
             )
         try:
             await groups.until(lambda: group.sizes() == [2, 2], "Java's has a third")

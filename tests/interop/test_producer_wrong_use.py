@@ -1,4 +1,4 @@
-"""What Apache Kafka refuses: the same tests as with our own broker."""
+"""Records that Apache Kafka refuses: the same tests as with our own broker."""
 
 from __future__ import annotations
 
