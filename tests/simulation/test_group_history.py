@@ -84,7 +84,7 @@ def given_away_while_held_again(story: Story) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tell", "verdict"),
+    ("build", "verdict"),
     [
         (lost, "lost is the acknowledged 5"),
         (overwritten_by_an_older_one, "lost is the acknowledged 5"),
@@ -155,7 +155,7 @@ def taken_over_after_the_coordinator_forgot_it(story: Story) -> None:
 
 
 @pytest.mark.parametrize(
-    "tell",
+    "build",
     [
         a_lost_answer,
         a_lost_request,
