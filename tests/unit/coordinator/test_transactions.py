@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -612,6 +613,50 @@ def test_partition_with_a_newer_epoch_needs_no_marker_and_a_newer_coordinator_wr
     assert len(notes) == 2
     assert queue.take_done() == [completion(1, T0)]
     assert len(queue) == 0
+
+
+class Counted(TopicPartition):
+    """Counts how often any is hashed."""
+
+    hashes = 0
+
+    def __hash__(self) -> int:
+        Counted.hashes += 1
+        return super().__hash__()
+
+
+def test_work_of_a_marker_does_not_grow_with_the_partitions_of_its_transaction() -> None:
+    counts = []
+    for size in (50, 200):
+        queue = MarkerQueue(lambda partition: 1)
+        Counted.hashes = 0
+        partitions = [Counted("t", number) for number in range(size)]
+        queue.add(completion(1, *partitions))
+        (request,) = queue.due(0.0)
+        queue.answered(request, [dict.fromkeys(partitions, 0)], 0.0)
+        assert len(queue.take_done()) == 1
+        counts.append(Counted.hashes / size)
+    assert counts[1] < counts[0] * 1.1
+
+
+def test_question_about_one_partition_does_not_visit_all_of_a_large_transaction() -> None:
+    rig = Rig()
+    producer = rig.init()
+    members = [Counted("t", number) for number in range(500)]
+    rig.add_partitions(producer, *members)
+    reply: Reply[Mapping[TopicPartition, int]] = Reply()
+    asked: dict[str, Any] = {
+        "transactional_id": "tx",
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+    }
+    rig.write(partial(partitions.verify, **asked, partitions=members[:1], reply=reply))
+    Counted.hashes = 0
+    for one in members:
+        rig.add_partitions(producer, one)
+        rig.write(partial(partitions.verify, **asked, partitions=[one, T1], reply=Reply()))
+    assert Counted.hashes < 10 * len(members)
+    assert reply.value == {members[0]: 0}
 
 
 def test_forgotten_partition_of_the_coordinator_is_not_continued() -> None:

@@ -104,7 +104,9 @@ def add(
         if key not in effects.timers:
             effects.timers.schedule(key, effects.at.now + shard.config.add_partitions_wait_ms / 1000)
         return
-    if current.state is not TransactionState.ONGOING or not set(partitions) <= set(current.partitions):
+    if current.state is not TransactionState.ONGOING or not shard.members(transactional_id, current).issuperset(
+        partitions
+    ):
         shard.write(transactional_id, current.with_partitions(partitions, effects.at.wall_ms, version), effects)
         effects.on_appended = shard.schedule_timeouts
     effects.answer(reply, None)
@@ -139,5 +141,5 @@ def verify(
     current = known_producer(transactional_id, shard.transactions.get(transactional_id), producer_id, producer_epoch)
     if current.state in PREPARED:
         raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: its last transaction is being ended")
-    known = set(current.partitions)
+    known = shard.members(transactional_id, current)
     effects.answer(reply, {one: 0 if one in known else TransactionAbortableError.code for one in partitions})
