@@ -383,7 +383,7 @@ class LogOptions(Options):
     cordoned_log_dirs: tuple[str, ...] = _list(
         (),
         "The data directories that get no new replicas (KIP-1066), or * for all. Needs metadata.version 4.3.",
-        update_mode=CLUSTER,
+        update_mode=UpdateMode.PER_BROKER,
     )
     metadata_log_dir: str | None = _text(None, "The directory of the metadata log. Default: the first data directory.")
     metadata_log_segment_bytes: int = _int(1_073_741_824, "Segment size of the metadata log.", 8 * 1024 * 1024)
@@ -554,6 +554,11 @@ class GroupOptions(Options):
         "Minimum interval between computations of a group's assignment in the consumer protocol. One computation covers"
         " all members that join or leave within it.",
         0,
+        update_mode=CLUSTER,
+    )
+    group_consumer_min_assignment_interval_ms: int = _int(0, "Minimum of a group's consumer.assignment.interval.ms.", 0)
+    group_consumer_max_assignment_interval_ms: int = _int(
+        15_000, "Maximum of a group's consumer.assignment.interval.ms.", 0
     )
     group_consumer_regex_refresh_interval_ms: int = _int(
         600_000,

@@ -8,7 +8,7 @@ recording cheap, sums are computed in large portions and quantiles only when rea
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from triokafka.broker_stub.request.context import RequestContext
@@ -76,6 +76,11 @@ class ApiMetrics:
         self._pending.append(times)
         if len(self._pending) >= _PORTION:
             self._sum_up()
+
+    def count_errors(self, counts: Mapping[int, int]) -> None:
+        """Add the numbers of error codes in a response."""
+        for code, times in counts.items():
+            self.errors[code] = self.errors.get(code, 0) + times
 
     def summaries(self) -> dict[str, RequestSummary]:
         """Return every metric by its name."""

@@ -65,7 +65,7 @@ def initialize(
         if new_producer_id is None:
             raise ProducerIdNeeded
         current = TransactionMetadata(new_producer_id, timeout_ms=timeout_ms)
-    if not shard.is_settled(transactional_id):
+    if not shard.is_settled(transactional_id) or (expected is not None and current.is_reserved(expected.producer_id)):
         raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: another request is in progress")
     with final_refusals(shard, transactional_id, reply, effects):
         if expected is not None and not _is_known(current, expected):
@@ -74,9 +74,11 @@ def initialize(
                 f" {current.producer_id}"
             )
         if current.state in PREPARED:
-            raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: its last transaction is being ended")
+            raise ConcurrentTransactionsError(
+                f"transactional id {transactional_id!r}: its last transaction is being ended"
+            )
         if current.state is TransactionState.ONGOING:
-            ending.fence(shard, transactional_id, current, effects)
+            ending.fence(shard, transactional_id, current, new_producer_id=new_producer_id, effects=effects)
             effects.answer_error(
                 reply,
                 ConcurrentTransactionsError(

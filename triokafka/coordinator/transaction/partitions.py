@@ -35,9 +35,12 @@ def known_producer(
         InvalidRequestError: the transactional id is empty.
         InvalidProducerIdMappingError: the transactional id is unknown or has another producer id.
         ProducerFencedError: the epoch is not the current one.
+        ConcurrentTransactionsError: the producer gets this id once its last transaction is completed; repeat it.
     """
     if not transactional_id:
         raise InvalidRequestError("a transactional id may not be empty")
+    if current is not None and current.is_reserved(producer_id):
+        raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: its last transaction is being ended")
     if current is None or current.producer_id != producer_id:
         raise InvalidProducerIdMappingError(
             f"transactional id {transactional_id!r} does not belong to producer id {producer_id}"
@@ -105,7 +108,9 @@ def add(
             if key not in effects.timers:
                 effects.timers.schedule(key, effects.at.now + shard.config.add_partitions_wait_ms / 1000)
             return
-        if current.state is not TransactionState.ONGOING or not set(partitions) <= set(current.partitions):
+        if current.state is not TransactionState.ONGOING or not shard.members(transactional_id, current).issuperset(
+            partitions
+        ):
             shard.write(transactional_id, current.with_partitions(partitions, effects.at.wall_ms, version), effects)
             effects.on_appended = shard.schedule_timeouts
         effects.answer(reply, None)
@@ -129,13 +134,16 @@ def verify(
     producer_id: int,
     producer_epoch: int,
     partitions: Sequence[TopicPartition],
-) -> Mapping[TopicPartition, int]:
-    """Return for each partition 0 if it takes part in the open transaction, or else TRANSACTION_ABORTABLE.
+    reply: Reply[Mapping[TopicPartition, int]],
+    effects: TransactionEffects,
+) -> None:
+    """Answer for each partition 0 if it takes part in the open transaction, or else TRANSACTION_ABORTABLE.
 
+    The answer waits until this is committed: records in a partition whose addition is lost would never get a marker.
     Raises as `add`.
     """
     current = known_producer(transactional_id, shard.transactions.get(transactional_id), producer_id, producer_epoch)
     if current.state in PREPARED:
         raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: its last transaction is being ended")
-    known = set(current.partitions)
-    return {one: 0 if one in known else TransactionAbortableError.code for one in partitions}
+    known = shard.members(transactional_id, current)
+    effects.answer(reply, {one: 0 if one in known else TransactionAbortableError.code for one in partitions})
