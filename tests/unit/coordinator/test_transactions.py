@@ -242,6 +242,22 @@ def test_loaded_decision_is_handed_over_again_under_the_new_epoch() -> None:
     assert rig["tx"].state is STATE.COMPLETE_ABORT
 
 
+def test_log_of_large_transactions_is_loaded_in_steps() -> None:
+    rig = Rig()
+    producer = rig.init()
+    rig.add_partitions(producer, *(TopicPartition("t", number) for number in range(5_000)))
+    for number in range(30):
+        rig.add_partitions(producer, TopicPartition("u", number))
+    rig.runtime.unload(0)
+    rig.runtime.load(0, rig.epoch + 1)
+    steps = 0
+    while rig.runtime.is_loading:
+        rig.runtime.load_step()
+        steps += 1
+    assert steps >= 3, "150,000 partitions are no single step"
+    assert len(rig["tx"].partitions) == 5_030
+
+
 def test_open_transaction_is_aborted_after_its_timeout() -> None:
     rig = Rig()
     producer = rig.init(timeout_ms=25_000)
@@ -258,6 +274,15 @@ def test_open_transaction_is_aborted_after_its_timeout() -> None:
     rig.complete()
     with pytest.raises(ProducerFencedError):
         _ = rig.add_partitions(producer).value
+
+
+def test_hundreds_of_timeouts_are_found_in_one_scan() -> None:
+    """As when many programs end at once."""
+    rig = Rig()
+    for number in range(350):
+        rig.add_partitions(rig.init(f"tx-{number}", timeout_ms=1_000), name=f"tx-{number}")
+    rig.pass_time(11.0)
+    assert len(rig.completions) == 350
 
 
 def test_timeout_is_found_after_a_load() -> None:

@@ -210,7 +210,8 @@ def abort_timed_out(shard: TransactionShard, effects: TransactionEffects) -> Non
             shard.needs_producer_id(shard.partition, transactional_id)
         if aborted >= _ABORTS_AT_ONCE:
             break
-    effects.on_appended = shard.schedule_timeouts
+    continues = aborted >= _ABORTS_AT_ONCE
+    effects.on_appended = lambda later: shard.schedule_timeouts(later, continues=continues)
     effects.on_failed = lambda error, later: shard.schedule_timeouts(later)
     if not effects.records:
         shard.schedule_timeouts(effects)

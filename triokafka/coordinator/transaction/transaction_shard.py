@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.reply import Reply
@@ -28,6 +28,9 @@ WAIT = "wait"
 """The limit of one addition that waits for the transaction before."""
 COMPLETE = "complete"
 """A repeated attempt to store the completion."""
+
+_PAUSE: Final = 0.01
+"""Seconds between two parts of a scan for timeouts, so that requests can run in between."""
 
 
 @dataclass(slots=True)
@@ -156,10 +159,13 @@ class TransactionShard:
         """Store the new state of an id."""
         effects.write(TransactionChange(transactional_id, value))
 
-    def schedule_timeouts(self, effects: TransactionEffects) -> None:
-        """Have open transactions compared with their timeouts after the interval, if there are any."""
+    def schedule_timeouts(self, effects: TransactionEffects, *, continues: bool = False) -> None:
+        """Have open transactions compared with their timeouts after the interval, if there are any.
+
+        ``continues``: the last comparison left some out.
+        """
         if self.ongoing and TIMEOUTS not in self.timers:
-            seconds = self.config.abort_timed_out_transactions_interval_ms / 1000
+            seconds = _PAUSE if continues else self.config.abort_timed_out_transactions_interval_ms / 1000
             self.timers.schedule(TIMEOUTS, effects.at.now + seconds)
 
     def _completion(self, transactional_id: str, value: TransactionMetadata) -> Completion:
