@@ -82,7 +82,7 @@ def initialize(
             effects.answer_error(
                 reply,
                 ConcurrentTransactionsError(
-                    f"transactional id {transactional_id!r}: the open transaction of an earlier producer is being aborted"
+                    f"transactional id {transactional_id!r}: an earlier producer's open transaction is being aborted"
                 ),
             )
             return
