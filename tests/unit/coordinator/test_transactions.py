@@ -539,7 +539,7 @@ def cut_off(rig: Rig) -> Rig:
 
 @pytest.mark.parametrize("commits", [False, True])
 def test_coordinator_that_is_cut_off_does_not_confirm_a_transaction_that_began_elsewhere(commits: bool) -> None:
-    """All transactions of an old client have one epoch. The second was aborted, and the old coordinator has the first."""
+    """An old client's transactions have one epoch. The second was aborted; the old coordinator has the first."""
     rig = Rig(transaction_version=1)
     producer = rig.init()
     rig.add_partitions(producer)
