@@ -23,6 +23,7 @@ from triokafka.errors import (
     MetadataNotReadyError,
     UnknownTopicOrPartitionError,
 )
+from triokafka.network.version_negotiation import software_version
 
 if TYPE_CHECKING:
     from triokafka import Deliveries
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _OF_ONE_RECORD: Final = (TypeError, ValueError, MessageSizeTooLargeError, UnknownTopicOrPartitionError)
 _ABANDON_SECONDS: Final = 1.0
+
+software_version()  # now, not while the first producer connects in the running loop
 
 
 class _Rest:
