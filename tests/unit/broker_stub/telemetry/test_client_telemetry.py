@@ -230,7 +230,7 @@ def test_subscriptions_are_read_once_and_the_first_thousand_apply() -> None:
 
 
 async def test_limits_are_named_in_the_configuration() -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "telemetry_max_clients": 1,
         "telemetry_max_series_per_client": 2,
         "telemetry_store_max_bytes": 1 << 20,
