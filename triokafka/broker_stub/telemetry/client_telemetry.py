@@ -49,6 +49,9 @@ class TelemetryLimits(NamedTuple):
     bytes: int = 32 << 20
 
 
+_DEFAULT_LIMITS: Final = TelemetryLimits()
+
+
 class ClientFacts(NamedTuple):
     """The facts about a client that the ``match`` of a subscription may name."""
 
@@ -125,7 +128,7 @@ class ClientInstance:
 class ClientTelemetry:
     """The clients of one broker that push metrics."""
 
-    def __init__(self, limits: TelemetryLimits = TelemetryLimits()) -> None:
+    def __init__(self, limits: TelemetryLimits = _DEFAULT_LIMITS) -> None:
         self._limits = limits
         self.instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
         self.unknown_subscriptions = 0
