@@ -505,11 +505,15 @@ class TransactionLife(Life):
         """The outcomes in the coordinator's log, by producer id and the epoch of the records."""
         found: dict[tuple[int, int], bool] = {}
         epochs: dict[str, tuple[int, int]] = {}
+        newest: dict[str, TransactionMetadata] = {}
         for record in self.log.records.get(PARTITION, [])[:end]:
             change = decode(record.key, record.value)
             if change is None or change.value is None:
                 continue
             value, name = change.value, change.transactional_id
+            if newest.get(name) == value:
+                continue  # stored once more, before a final refusal
+            newest[name] = value
             if value.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
                 commits = value.state is TransactionState.PREPARE_COMMIT
                 before = epochs[name]

@@ -286,11 +286,14 @@ def test_producer_goes_on_after_a_transaction_that_took_too_long() -> None:
             transactional_id="copier",
             transaction_timeout_ms=5_000,
         ) as producer:
-            with pytest.raises(TransactionAbortedError, match="longer than transaction_timeout_ms=5000"):
-                async with producer.transaction() as transaction:
-                    await (await producer.send("output", b"late"))
-                    await trio.sleep(30)
-            assert transaction.committed is False
+            for half_open in (False, True):
+                with pytest.raises(TransactionAbortedError, match="longer than transaction_timeout_ms=5000"):
+                    async with producer.transaction() as transaction:
+                        await (await producer.send("output", b"late"))
+                        await trio.sleep(30)
+                        if half_open:
+                            assert simulation.network.half_open("client-1", "node-1")
+                assert transaction.committed is False
             async with producer.transaction():
                 await producer.send("output", b"next")
         world = cluster.client_world("auditor")
