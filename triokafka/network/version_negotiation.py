@@ -46,7 +46,7 @@ class VersionNegotiation:
                 has ended.
         """
         version = ApiVersionsRequest.versions.max if self._max_version is None else self._max_version
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=software_version())
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=_software_version())
         try:
             response: ApiVersionsResponse = await connection.call(request, version, timeout=timeout)
         except RequestTimedOutError as error:
@@ -77,8 +77,7 @@ class VersionNegotiation:
 
 
 @cache
-def software_version() -> str:
-    """Return this package's version, as a broker is told. The first call takes tens of milliseconds."""
+def _software_version() -> str:
     from importlib import metadata  # slow to import, and the lookup parses the package's description
 
     try:

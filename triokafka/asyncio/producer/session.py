@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email.parser  # noqa: F401 - as the next one
+import importlib.metadata  # noqa: F401 - now, not in the running loop: the first connection reads a version with it
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +25,6 @@ from triokafka.errors import (
     MetadataNotReadyError,
     UnknownTopicOrPartitionError,
 )
-from triokafka.network.version_negotiation import software_version
 
 if TYPE_CHECKING:
     from triokafka import Deliveries
@@ -34,8 +35,6 @@ logger = logging.getLogger(__name__)
 
 _OF_ONE_RECORD: Final = (TypeError, ValueError, MessageSizeTooLargeError, UnknownTopicOrPartitionError)
 _ABANDON_SECONDS: Final = 1.0
-
-software_version()  # now, not while the first producer connects in the running loop
 
 
 class _Rest:
