@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Any, cast
 from unittest import mock
 
 import pytest
 
-from tests.support.asyncio_programs import run
+from tests.support.asyncio_programs import cancelled_at, run
 from triokafka.asyncio import (
     AIOKafkaConsumer,
     AIOKafkaProducer,
@@ -17,7 +18,13 @@ from triokafka.asyncio import (
     IllegalOperation,
     TopicPartition,
 )
-from triokafka.asyncio.errors import KafkaConnectionError, MessageSizeTooLargeError, ProducerClosed, ProducerFenced
+from triokafka.asyncio.errors import (
+    IllegalStateError,
+    KafkaConnectionError,
+    MessageSizeTooLargeError,
+    ProducerClosed,
+    ProducerFenced,
+)
 from triokafka.blocking import KafkaAdminClient
 from triokafka.blocking.admin import NewTopic
 
@@ -299,3 +306,31 @@ def test_cancelled_send_leaves_the_producer_usable(bootstrap: str, topic: str) -
             assert {type(one) for one in outcomes[:5]} == {asyncio.CancelledError}
 
     run(program())
+
+
+TRANSACTION_CALLS: dict[str, Callable[[AIOKafkaProducer], Any]] = {
+    "begin": lambda producer: producer.begin_transaction(),
+    "commit": lambda producer: producer.commit_transaction(),
+    "abort": lambda producer: producer.abort_transaction(),
+}
+
+
+@pytest.mark.parametrize("call", TRANSACTION_CALLS)
+def test_transaction_call_that_is_cancelled_leaves_the_producer_usable(bootstrap: str, topic: str, call: str) -> None:
+    async def program() -> list[bytes]:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
+            if call != "begin":
+                await producer.begin_transaction()
+                await producer.send(topic, b"first")
+            assert await cancelled_at(1, TRANSACTION_CALLS[call](producer))
+            with pytest.raises(IllegalStateError, match="there is no open transaction to commit"):
+                await producer.commit_transaction()
+            async with producer.transaction():
+                await producer.send(topic, b"second")
+            await producer.begin_transaction()
+            await producer.send(topic, b"third")
+            assert await cancelled_at(1, producer.commit_transaction())  # `stop` waits for it
+        records = await read(bootstrap, topic, 3 if call == "commit" else 2, isolation_level="read_committed")
+        return [record.value for record in records]
+
+    assert run(program()) == [*([b"first"] if call == "commit" else []), b"second", b"third"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -277,3 +279,25 @@ def test_idle_consumer_leaves_its_group_after_max_poll_interval_ms(bootstrap: st
             assert record.value == b"x"
 
     run(program())
+
+
+_LOADS = """
+import asyncio, sys
+from triokafka.asyncio import AIOKafkaProducer
+
+async def main(servers, topic):
+    producer = AIOKafkaProducer(bootstrap_servers=servers)
+    before = set(sys.modules)
+    await producer.start()
+    await producer.send_and_wait(topic, b"x")
+    await producer.stop()
+    print(*sorted(set(sys.modules) - before - {"encodings.idna", "stringprep"}))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_first_producer_keeps_the_running_loop_from_no_work_by_imports(bootstrap: str, topic: str) -> None:
+    command = [sys.executable, "-c", _LOADS, bootstrap, topic]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert not done.stdout.split()
