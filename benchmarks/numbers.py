@@ -250,6 +250,26 @@ def _figures_of_cluster(found: Any) -> dict[str, Figure]:
     return figures
 
 
+def _measure_transactions(rounds: int) -> Any:
+    transactions = _module("transactions")
+    clients = ("triokafka", "confluent-kafka", "aiokafka", "kafka-python", transactions.JAVA)
+    return transactions.run(transactions.Plan(rounds, sizes=(1, 100), clients=clients))
+
+
+def _figures_of_transactions(found: Any) -> dict[str, Figure]:
+    brokers = {"triokafka": "ours", "Apache Kafka": "kafka"}
+    figures = {}
+    for row in found.rows:
+        name, case = f"{brokers[row.broker]}.{row.client}", f"{row.client} on {row.broker}"
+        figures[f"{name}.{row.records}"] = Figure(row.commit_ms, f"{case}: ms a transaction of {row.records}")
+        figures[f"{name}.{row.records}.flush"] = Figure(row.flush_ms, f"{case}: ms for {row.records} without it")
+    for row in found.copies:
+        name, case = f"{brokers[row.broker]}.{row.client}", f"{row.client} on {row.broker}"
+        figures[f"{name}.copy_p50"] = Figure(row.p50_ms, f"{case}: ms until a record is copied, p50")
+        figures[f"{name}.copy_p99"] = Figure(row.p99_ms, f"{case}: ms until a record is copied, p99")
+    return figures
+
+
 def _measure_silence(rounds: int) -> Any:
     silence = import_module("tests.hostile.silence")
     return [
@@ -383,6 +403,13 @@ SOURCES: Final[dict[str, Source]] = {
         1,
         _measure_cluster,
         _figures_of_cluster,
+        _rows_of_parts,
+    ),
+    "transactions": Source(
+        "transactions of 1 and 100 records of 100 bytes, one after the other, and transactional copies; one partition",
+        3,
+        _measure_transactions,
+        _figures_of_transactions,
         _rows_of_parts,
     ),
     "silence": Source(

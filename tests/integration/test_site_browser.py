@@ -54,7 +54,7 @@ async def complaints(page: Page, name: str) -> list[str]:
     return found
 
 
-def test_no_page_is_clipped_or_hinders_people_or_asks_other_hosts(site: Path) -> None:
+def test_no_page_is_clipped_or_inaccessible_or_asks_other_hosts(site: Path) -> None:
     async def look_at_all() -> list[str]:
         async with browser() as page:
             pages = sorted(path for path in site.rglob("*.html") if not path.relative_to(site).parts[0].startswith("_"))

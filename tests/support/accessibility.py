@@ -1,4 +1,4 @@
-"""Looks for what hinders people on a page of the headless browser."""
+"""Looks for accessibility problems of a page in the headless browser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AXE_RUN: Final = """axe.run({preload: false}).then((found) =>
 
 
 async def problems(page: Page) -> list[str]:
-    """Return what hinders people on the page."""
+    """Return the accessibility problems of the page."""
     found: list[str] = await page.run(_SCRIPT)
     if _AXE is not None:
         await page.run(Path(_AXE).read_text("utf-8") + "; true")

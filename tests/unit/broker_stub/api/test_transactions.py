@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.unit.broker_stub.api.transactional import Transactional, committed_va
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.work_budget import BUDGET
 from triokafka.coordinator.transaction.metadata import LAST_CLIENT_EPOCH
 from triokafka.coordinator.transaction.records import TransactionEffects
 from triokafka.coordinator.transaction.transaction_shard import TransactionShard
@@ -362,6 +364,22 @@ async def test_markers_answer_for_each_partition() -> None:
         ] == [[0, missing, missing]] * 2
 
 
+async def test_markers_of_many_partitions_let_other_tasks_run() -> None:
+    async with running_node() as node:
+        await node.create("t", 4 * BUDGET)
+        logs = [node.broker.replicas.partition(("t", number)).log for number in range(4 * BUDGET)]
+        topic = WritableTxnMarkerTopic(name="t", partition_indexes=list(range(4 * BUDGET)))
+        request = WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=1, topics=[topic])])
+        seen: list[int] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.call, request, 1)
+            while (count := sum(log is not None and log.log_end_offset > 0 for log in logs)) < len(logs):
+                seen.append(count)
+                await trio.lowlevel.checkpoint()
+        steps = [after - before for before, after in pairwise([*seen, len(logs)])]
+        assert max(steps) <= 2 * BUDGET, "the tasks take turns in any order"
+
+
 async def test_hanging_transaction_is_found_and_ended_by_an_administrator() -> None:
     """KIP-664: a transaction in a partition that no coordinator knows."""
     async with running_node(transaction_partition_verification_enable=False) as node:
@@ -394,7 +412,7 @@ async def test_transactions_are_listed_by_filter_and_described() -> None:
         assert await listed(state_filters=["Ongoing", "Odd"]) == ["alpha"]
         assert await listed(state_filters=["Odd"]) == []
         assert await listed(producer_id_filters=[second.producer_id]) == ["beta"]
-        assert await listed(duration_filter=100_000) == []
+        assert await listed(duration_filter=100_000) == ["beta"]  # as Kafka: it has no transaction, and no age
         assert await listed(transactional_id_pattern="a.*") == ["alpha"]
         assert await listed(transactional_id_pattern="a") == []
         found = await first.describe()
