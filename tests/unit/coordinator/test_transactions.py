@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -29,10 +30,12 @@ from triokafka.coordinator.transaction.transaction_shard import TransactionShard
 from triokafka.errors import (
     ConcurrentTransactionsError,
     ConfigurationError,
+    CoordinatorNotAvailableError,
     IllegalStateError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
+    KafkaError,
     NotCoordinatorError,
     NotEnoughReplicasError,
     NotLeaderForPartitionError,
@@ -270,7 +273,7 @@ def test_open_transaction_is_aborted_after_its_timeout() -> None:
         rig.end(producer)
     rig.complete()
     with pytest.raises(ProducerFencedError):
-        rig.add_partitions(producer)
+        _ = rig.add_partitions(producer).value
 
 
 def test_hundreds_of_timeouts_are_found_in_one_scan() -> None:
@@ -382,7 +385,7 @@ def test_producer_that_got_a_new_id_waits_for_the_markers_of_its_last_transactio
     with pytest.raises(ConcurrentTransactionsError):
         rig.init(expected=following)
     with pytest.raises(InvalidProducerIdMappingError):
-        rig.add_partitions(following._replace(producer_id=7))
+        _ = rig.add_partitions(following._replace(producer_id=7)).value
     rig.complete()
     assert waiting.value is None
     assert rig.end(following) == (following.producer_id, 1)
@@ -524,9 +527,81 @@ def test_unknown_ids_and_producers_are_refused() -> None:
     with pytest.raises(InvalidProducerIdMappingError):
         rig.end(ProducerIdAndEpoch(1, 0))
     with pytest.raises(InvalidProducerIdMappingError):
-        rig.add_partitions(ProducerIdAndEpoch(1, 0))
+        _ = rig.add_partitions(ProducerIdAndEpoch(1, 0)).value
     with pytest.raises(ProducerFencedError):
-        rig.add_partitions(producer._replace(epoch=5))
+        _ = rig.add_partitions(producer._replace(epoch=5)).value
+
+
+@contextmanager
+def unanswered() -> Iterator[None]:
+    """The block needs an answer that is not there yet."""
+    with pytest.raises(RuntimeError) as caught:
+        yield
+    assert not isinstance(caught.value, KafkaError)
+
+
+def cut_off(rig: Rig) -> Rig:
+    """Another coordinator takes over what is committed; ``rig`` does not notice, and no replica follows it any more."""
+    successor = Rig()
+    successor.log.records = {0: list(rig.log.records[0])}
+    successor.log.high_watermarks = dict(rig.log.high_watermarks)
+    successor.epoch, successor.next_id = rig.epoch, rig.next_id
+    successor.load()
+    rig.log.commits_at_once = False
+    return successor
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_coordinator_that_is_cut_off_does_not_confirm_a_transaction_that_began_elsewhere(commits: bool) -> None:
+    """An old client's transactions have one epoch. The second was aborted; the old coordinator has the first."""
+    rig = Rig(transaction_version=1)
+    producer = rig.init()
+    rig.add_partitions(producer)
+    rig.end(producer, commits=True, version=0)
+    rig.complete()
+    successor = cut_off(rig)
+    successor.version = 1
+    successor.add_partitions(producer)
+    successor.end(producer, commits=False, version=0)
+    with unanswered():  # neither "committed" nor that it cannot be aborted
+        rig.end(producer, commits=commits, version=0)
+    rig.log.fails_with = NotEnoughReplicasError("too few")
+    with pytest.raises((ConcurrentTransactionsError, CoordinatorNotAvailableError)):
+        rig.end(producer, commits=commits, version=0)
+
+
+@pytest.mark.parametrize("of", ["end", "addition", "initialization", "replaced id"])
+def test_coordinator_that_is_cut_off_gives_no_final_refusal(of: str) -> None:
+    """The producer has a new epoch from the next coordinator."""
+    rig = Rig()
+    producer = rig.init()
+    successor = cut_off(rig)
+    if of == "replaced id":
+        successor.use_up_epochs()
+    current = successor.init()
+    successor.add_partitions(current)
+    with unanswered():
+        if of == "end":
+            rig.end(current)
+        elif of == "initialization":
+            rig.init(expected=(current.producer_id, current.epoch + 3))
+        else:
+            _ = rig.add_partitions(current).value
+    with pytest.raises((ProducerFencedError, InvalidProducerIdMappingError)):
+        successor.end(producer)
+
+
+def test_decision_that_is_stored_once_more_is_not_handed_over_twice() -> None:
+    rig = Rig()
+    producer = rig.init()
+    rig.add_partitions(producer)
+    rig.end(producer)
+    queue = MarkerQueue(lambda partition: 1)
+    with pytest.raises(ProducerFencedError):
+        rig.end(producer._replace(epoch=7))
+    for completion in rig.completions:
+        queue.add(completion)
+    assert len(queue) == 1 and rig["tx"].state is STATE.PREPARE_COMMIT
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])

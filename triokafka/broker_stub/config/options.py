@@ -311,7 +311,30 @@ class NetworkOptions(Options):
     request_timeout_ms: int = _int(30_000, "Timeout of requests between brokers.")
     fetch_max_bytes: int = _int(57_671_680, "Maximum bytes in the response to a fetch.", 1024)
     telemetry_max_bytes: int = _int(1_048_576, "Maximum size of the metrics that a client pushes (KIP-714).", 1)
+    telemetry_max_fields: int = _int(
+        200_000, "Maximum number of fields in the metrics that a client pushes. The broker refuses more.", 1
+    )
+    telemetry_max_clients: int = _int(
+        16_384,
+        "Maximum number of clients whose pushed metrics the broker holds. It forgets the one that pushed first.",
+        1,
+    )
+    telemetry_max_series_per_client: int = _int(
+        2_000, "Maximum number of metrics of one client that the broker holds. It ignores further ones.", 0
+    )
+    telemetry_store_max_bytes: int = _long(
+        33_554_432,
+        "Maximum memory of the pushed metrics that the broker holds. Above it, the broker forgets the clients that"
+        " pushed longest ago.",
+        0,
+    )
     max_incremental_fetch_session_cache_slots: int = _int(1000, "Maximum number of cached fetch sessions.", 0)
+    max_incremental_fetch_session_cache_partitions: int = _int(
+        500_000,
+        "Maximum number of partitions in all fetch sessions together, each of about 400 bytes. A consumer beyond that"
+        " fetches without a session; followers always have theirs.",
+        0,
+    )
     max_request_partition_size_limit: int = _int(
         2000, "Maximum number of partitions in a DescribeTopicPartitions response.", 1
     )

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.timer_queue import TimerKey
+from triokafka.coordinator.transaction.final_refusals import confirm, final_refusals
 from triokafka.coordinator.transaction.metadata import (
     EPOCH_BUMP_SINCE,
     LAST_CLIENT_EPOCH,
@@ -66,6 +67,8 @@ def end(
 ) -> None:
     """Decide the transaction. Answers with the next producer id and epoch once the decision is stored.
 
+    Final errors are answers as well; see `final_refusals`.
+
     Args:
         version: the transaction version of the client: 2 for EndTxn v5.
         new_producer_id: an unused id, should one be needed.
@@ -81,6 +84,31 @@ def end(
     """
     if not transactional_id:
         raise InvalidRequestError("a transactional id may not be empty")
+    with final_refusals(shard, transactional_id, reply, effects):
+        _decide(
+            shard,
+            transactional_id,
+            ProducerIdAndEpoch(producer_id, producer_epoch),
+            commits=commits,
+            version=version,
+            new_producer_id=new_producer_id,
+            reply=reply,
+            effects=effects,
+        )
+
+
+def _decide(
+    shard: TransactionShard,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    *,
+    commits: bool,
+    version: int,
+    new_producer_id: int | None,
+    reply: Reply[ProducerIdAndEpoch],
+    effects: TransactionEffects,
+) -> None:
+    producer_id, producer_epoch = producer
     bumps = version >= EPOCH_BUMP_SINCE
     current = shard.transactions.get(transactional_id)
     if current is None:
@@ -106,6 +134,8 @@ def end(
         raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: the transaction is being ended")
     if current.state in COMPLETE and current.commits == commits and (is_retry or not bumps):
         done = ProducerIdAndEpoch(current.producer_id, current.producer_epoch) if bumps else UNCHANGED
+        if not bumps:  # all transactions have one epoch: a later one may have begun at a newer coordinator
+            confirm(shard, transactional_id, effects)
         effects.answer(reply, done)
         return
     aborts_nothing = bumps and not commits and not is_retry and current.state in IDLE

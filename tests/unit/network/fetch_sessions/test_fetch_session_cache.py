@@ -26,9 +26,9 @@ from triokafka.world.system import RealWorld
 A, B, C = (("a", number) for number in range(3))
 
 
-def cache(slots: int = 10) -> FetchSessionCache:
-    """Return a cache with room for so many sessions."""
-    return FetchSessionCache(slots, RealWorld())
+def cache(slots: int = 10, max_partitions: int = 500_000) -> FetchSessionCache:
+    """Return a cache with room for so many sessions, of so many partitions together."""
+    return FetchSessionCache(slots, RealWorld(), max_partitions=max_partitions)
 
 
 def want(key: PartitionKey, offset: int = 0) -> WantedPartition:
@@ -321,14 +321,8 @@ def test_session_ids_are_positive_and_unique(monkeypatch: pytest.MonkeyPatch) ->
     assert [open_session(sessions, A), open_session(sessions, B)] == [5, 9]
 
 
-@pytest.fixture
-def room_for_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session_cache, "MAX_PARTITIONS", 3)
-
-
-@pytest.mark.usefixtures("room_for_three")
 def test_session_with_more_partitions_than_there_is_room_for_is_not_created() -> None:
-    sessions = cache()
+    sessions = cache(max_partitions=3)
     assert open_session(sessions, A, B)
     refused = answer(context(sessions, 0, INITIAL_EPOCH, A, B))
     assert (refused.session_id, list(refused.outcomes)) == (0, [A, B])  # a full response, as without sessions
@@ -337,9 +331,8 @@ def test_session_with_more_partitions_than_there_is_room_for_is_not_created() ->
     assert open_session(sessions, A, B, C, privileged=True)  # a follower always gets its session
 
 
-@pytest.mark.usefixtures("room_for_three")
 def test_session_that_outgrows_the_room_ends_and_its_client_starts_over() -> None:
-    sessions = cache()
+    sessions = cache(max_partitions=3)
     session_id = open_session(sessions, A, B)
     other = open_session(sessions, A)
     grown = answer(context(sessions, session_id, 1, C))
@@ -348,9 +341,8 @@ def test_session_that_outgrows_the_room_ends_and_its_client_starts_over() -> Non
     assert answer(context(sessions, other, 1, B)).session_id == other
 
 
-@pytest.mark.usefixtures("room_for_three")
 def test_idle_session_is_evicted() -> None:
-    sessions = cache()
+    sessions = cache(max_partitions=3)
     open_session(sessions, A, B, C)
     assert not open_session(sessions, A, now=EVICTION_SECONDS)
     assert open_session(sessions, A, now=EVICTION_SECONDS + 1)
