@@ -28,6 +28,7 @@ TABLES: Final = (
     "cluster",
     "topics",
     "groups",
+    "transactions",
     "assignors",
     "rebalance",
     "spark",

@@ -175,7 +175,9 @@ def _figures_of_blocking(found: Sequence[Any]) -> dict[str, Figure]:
 def _figures_of_asyncio(found: Sequence[Any]) -> dict[str, Figure]:
     return {
         f"{_ASYNCIO[row.scenario]}{'_uvloop' if row.loop == 'uvloop' else ''}": Figure(
-            row.ratio, f"{row.scenario}, {row.loop}: aiokafka over ours, {row.unit}"
+            row.ratio,
+            f"{row.scenario}, {row.loop}: aiokafka over ours,"
+            f" {'time until acknowledged' if row.unit == 'microseconds' else 'processor time'}",
         )
         for row in found
     }
@@ -192,12 +194,19 @@ def _measure_spark(rounds: int) -> Any:
     )
 
 
+_SPARK: Final = {
+    "connector": "Spark's own connector",
+    "kafka_python_tuples": "a data source that yields kafka-python's records",
+}
+
+
 def _figures_of_spark(found: Any) -> dict[str, Figure]:
     figures = {}
     for ratio in found.ratios:
         name = "connector" if ratio.against == "connector" else "kafka_python_tuples"
-        figures[name] = Figure(ratio.ratio, f"our reader over {ratio.against}, rows a second")
-        figures[f"{name}_processor"] = Figure(ratio.cpu_ratio, f"our reader over {ratio.against}, rows a CPU second")
+        what = f"our reader over {_SPARK[name]}, rows a second"
+        figures[name] = Figure(ratio.ratio, what)
+        figures[f"{name}_processor"] = Figure(ratio.cpu_ratio, f"{what} of processor time")
     return figures
 
 
@@ -238,6 +247,26 @@ def _figures_of_cluster(found: Any) -> dict[str, Figure]:
         figures[name] = Figure(row.ours, f"{row.measurement}, {row.unit}")
         figures[f"kafka_{name}"] = Figure(row.kafka, f"{row.measurement}, {row.unit}, of Apache Kafka")
         figures[f"{name}_ratio"] = Figure(row.better, f"{row.measurement}: how many times better than Apache Kafka")
+    return figures
+
+
+def _measure_transactions(rounds: int) -> Any:
+    transactions = _module("transactions")
+    clients = ("triokafka", "confluent-kafka", "aiokafka", "kafka-python", transactions.JAVA)
+    return transactions.run(transactions.Plan(rounds, sizes=(1, 100), clients=clients))
+
+
+def _figures_of_transactions(found: Any) -> dict[str, Figure]:
+    brokers = {"triokafka": "ours", "Apache Kafka": "kafka"}
+    figures = {}
+    for row in found.rows:
+        name, case = f"{brokers[row.broker]}.{row.client}", f"{row.client} on {row.broker}"
+        figures[f"{name}.{row.records}"] = Figure(row.commit_ms, f"{case}: ms a transaction of {row.records}")
+        figures[f"{name}.{row.records}.flush"] = Figure(row.flush_ms, f"{case}: ms for {row.records} without it")
+    for row in found.copies:
+        name, case = f"{brokers[row.broker]}.{row.client}", f"{row.client} on {row.broker}"
+        figures[f"{name}.copy_p50"] = Figure(row.p50_ms, f"{case}: ms until a record is copied, p50")
+        figures[f"{name}.copy_p99"] = Figure(row.p99_ms, f"{case}: ms until a record is copied, p99")
     return figures
 
 
@@ -376,8 +405,18 @@ SOURCES: Final[dict[str, Source]] = {
         _figures_of_cluster,
         _rows_of_parts,
     ),
+    "transactions": Source(
+        "transactions of 1 and 100 records of 100 bytes, one after the other, and transactional copies; one partition",
+        3,
+        _measure_transactions,
+        _figures_of_transactions,
+        _rows_of_parts,
+    ),
     "silence": Source(
-        "one broker behind a proxy; clients with default options, whose connections all go silent at the same time",
+        "one broker behind a proxy; clients with default options, whose connections all go silent at the same time."
+        " Half-open: both directions lose everything, new connections work. Requests lost, answers lost: one direction"
+        " does. Black hole: everything is lost for five seconds, and the time counts from then on. Drip: three bytes a"
+        " second pass",
         1,
         _measure_silence,
         _figures_of_silence,

@@ -1,16 +1,22 @@
-"""Transactions per second with 1, 100 and 10,000 records: triokafka, confluent-kafka and aiokafka in turn.
+"""Transactions of triokafka, other Python clients and Kafka's Java client, on our broker and on Apache Kafka.
 
-Each measurement runs in its own process, against one broker: ours in a process, or the one that ``--bootstrap`` names,
-such as Apache Kafka. Values have 100 bytes, topics one partition; clients have their defaults except 0 ms of linger
-where they have that option (a commit flushes anyway). A transaction is complete when the commit returns.
+Three measurements, with values of 100 bytes, topics of one partition, and the clients' defaults except 0 ms of linger
+where a client has that option (a commit flushes anyway):
 
-``python -m benchmarks.transactions --rounds 3 [--bootstrap HOST:PORT]``
+- ``commit``: transactions of 1, 100 and 10,000 records, one after the other; each ends when the commit returns.
+- ``flush``: as many records from an idempotent producer without transactions; a round ends when all are acknowledged.
+- ``copy``: a client copies a topic, with its offsets in the transaction. A probe writes a record to the source and
+  waits for it at the end of the target, reading only committed records; then it writes the next.
+
+Each measurement runs in its own process. Brokers and clients take turns, round after round, and the medians are
+compared. Apache Kafka and the Java client need the jars that ``make interop`` fetches.
+
+``python -m benchmarks.transactions --quick``, or ``--rounds 3 --client triokafka --client aiokafka``.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import statistics
 import subprocess
@@ -18,174 +24,262 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-SIZES: Final = (1, 100, 10_000)
-CLIENTS: Final = ("triokafka", "triokafka.blocking", "confluent-kafka", "aiokafka")
-_VALUE: Final = b"x" * 100
-_SECONDS: Final = 3.0
-_WARM_UP: Final = 3
+import trio
+
+import triokafka
+from benchmarks import plots
+from benchmarks.broker_kinds import KINDS, Instance
+from benchmarks.report import save
+from benchmarks.transaction_clients import RATES, CopyJob, RateJob
+from triokafka.cli.load.brokers import MeasurementError
+
+JAVA: Final = "Java"
+CLIENTS: Final = (*RATES, JAVA)
+BROKERS: Final = ("triokafka", "Apache Kafka")
+_SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
+_TIMEOUT: Final = 120
+
+
+class Plan(NamedTuple):
+    """The measurements and their sizes."""
+
+    rounds: int = 3
+    sizes: tuple[int, ...] = (1, 100, 10_000)
+    clients: tuple[str, ...] = CLIENTS
+    seconds: float = 3.0
+    warm_up: int = 30
+    copies: int = 300
+
+
+QUICK: Final = Plan(rounds=1, sizes=(1, 100), seconds=1.0, copies=100)
+"""A plan of about two minutes."""
 
 
 class Row(NamedTuple):
-    """The medians of one client: transactions of ``records`` records per second, and milliseconds for each."""
+    """The medians of one client on one broker, in milliseconds: a transaction, and a flush without one."""
 
+    broker: str
     client: str
     records: int
     transactions_per_second: float
-    milliseconds: float
+    commit_ms: float
+    flush_ms: float
 
 
-class _Clock:
-    """Counts transactions for a few seconds, after a few for warm-up."""
+class CopyRow(NamedTuple):
+    """Milliseconds from the write of a record to its committed copy."""
 
-    def __init__(self) -> None:
-        self._count = 0
-        self._began = 0.0
-
-    def continues(self) -> bool:
-        """Whether another transaction is wanted."""
-        if self._count == _WARM_UP:
-            self._began = time.perf_counter()
-        self._count += 1
-        return self._count <= _WARM_UP + 1 or time.perf_counter() - self._began < _SECONDS
-
-    @property
-    def rate(self) -> float:
-        """Transactions per second."""
-        return (self._count - 1 - _WARM_UP) / (time.perf_counter() - self._began)
+    broker: str
+    client: str
+    p50_ms: float
+    p99_ms: float
 
 
-def _triokafka(bootstrap: str, topic: str, records: int) -> float:
-    import trio
+class Findings(NamedTuple):
+    """The results of a run."""
 
-    import triokafka
-
-    async def main() -> float:
-        clock = _Clock()
-        async with triokafka.Producer(
-            bootstrap_servers=bootstrap, transactional_id=uuid.uuid4().hex, linger_ms=0
-        ) as producer:
-            values = [_VALUE] * records
-            while clock.continues():
-                async with producer.transaction():
-                    if records == 1:
-                        await producer.send(topic, _VALUE)
-                    else:
-                        await producer.send_many(topic, values)
-        return clock.rate
-
-    return trio.run(main)
+    rows: list[Row]
+    copies: list[CopyRow]
+    failures: list[str]
 
 
-def _blocking(bootstrap: str, topic: str, records: int) -> float:
-    from triokafka.blocking import KafkaProducer
-
-    clock = _Clock()
-    with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=uuid.uuid4().hex) as producer:
-        producer.init_transactions()
-        while clock.continues():
-            producer.begin_transaction()
-            for _ in range(records):
-                producer.send(topic, _VALUE)
-            producer.commit_transaction()
-        return clock.rate
-
-
-def _confluent(bootstrap: str, topic: str, records: int) -> float:
-    from confluent_kafka import Producer
-
-    clock = _Clock()
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": uuid.uuid4().hex, "linger.ms": 0})
-    producer.init_transactions(30)
-    while clock.continues():
-        producer.begin_transaction()
-        for _ in range(records):
-            producer.produce(topic, _VALUE)
-        producer.commit_transaction(30)
-    return clock.rate
-
-
-def _aiokafka(bootstrap: str, topic: str, records: int) -> float:
-    from aiokafka import AIOKafkaProducer
-
-    async def main() -> float:
-        clock = _Clock()
-        async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=uuid.uuid4().hex) as producer:
-            while clock.continues():
-                async with producer.transaction():
-                    for _ in range(records):
-                        await producer.send(topic, _VALUE)
-        return clock.rate
-
-    return asyncio.run(main())
+def run(plan: Plan | None = None) -> Findings:
+    """Measure. Without a plan, measure everything."""
+    plan = plan or Plan()
+    failures: list[str] = []
+    rates: dict[tuple[str, str, int, bool], list[float]] = {}
+    copies: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    with ExitStack() as stack:
+        brokers = _brokers(stack, failures)
+        clients = [client for client in plan.clients if client != JAVA or "Apache Kafka" in brokers]
+        for bootstrap in brokers.values():  # let the JVM of Apache Kafka compile
+            _rate("triokafka", bootstrap, 1, plan._replace(seconds=5.0), commits=True)
+        for number in range(plan.rounds):
+            print(f"  round {number + 1} of {plan.rounds}", flush=True)
+            for client in clients:
+                for broker, bootstrap in brokers.items():
+                    try:
+                        for records in plan.sizes:
+                            for commits in (True, False):
+                                found = _rate(client, bootstrap, records, plan, commits=commits)
+                                rates.setdefault((broker, client, records, commits), []).append(found)
+                        copies.setdefault((broker, client), []).append(_copy(client, bootstrap, plan.copies))
+                    except (MeasurementError, subprocess.SubprocessError, AssertionError) as error:
+                        failures.append(f"{client} on {broker}: {error}")
+    medians = {key: statistics.median(found) for key, found in rates.items()}
+    rows = [
+        Row(broker, client, records, rate, 1000 / rate, 1000 / medians[broker, client, records, False])
+        for (broker, client, records, commits), rate in medians.items()
+        if commits and (broker, client, records, False) in medians
+    ]
+    copied = [
+        CopyRow(broker, client, *(statistics.median(column) for column in zip(*found, strict=True)))
+        for (broker, client), found in copies.items()
+    ]
+    return Findings(rows, copied, failures)
 
 
-_WORK: Final = {
-    "triokafka": _triokafka,
-    "triokafka.blocking": _blocking,
-    "confluent-kafka": _confluent,
-    "aiokafka": _aiokafka,
-}
+def _brokers(stack: ExitStack, failures: list[str]) -> dict[str, str]:
+    """Start the brokers for the length of the stack; return their addresses."""
+    addresses = {}
+    for name in BROKERS:
+        missing = KINDS[name].missing()
+        if missing:
+            failures.append(f"{name} is not measured: {missing}")
+            continue
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        instance = Instance(KINDS[name], Path(directory), _SETTINGS)
+        stack.callback(instance.kill)
+        addresses[name] = instance.start().broker.bootstrap
+    return addresses
 
 
-def _measure(client: str, bootstrap: str, records: int) -> float:
-    """Run one client in its own process. Return transactions per second."""
-    topic = f"bench-{uuid.uuid4().hex[:8]}"
-    command = [sys.executable, "-m", "benchmarks.transactions", "--one", client, str(records), bootstrap, topic]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+def _rate(client: str, bootstrap: str, records: int, plan: Plan, *, commits: bool) -> float:
+    """Run one client in its own process. Return transactions or flushes per second."""
+    job = RateJob(client, bootstrap, f"bench-{uuid.uuid4().hex[:8]}", records, commits, plan.warm_up, plan.seconds)
+    if records > 1_000:
+        job = job._replace(warm_up=min(3, plan.warm_up))
+    trio.run(_create, bootstrap, job.topic)
+    if client == JAVA:
+        from tests.interop import jvm
+
+        # The Java client's rate grows for seconds until its code is compiled.
+        warm_up = job.warm_up if records > 1_000 else 20 * job.warm_up
+        kind = "commit" if commits else "flush"
+        arguments = [kind, bootstrap, job.topic, str(records), str(warm_up), str(job.seconds)]
+        return float(jvm.run_java("TransactionRate", *arguments, timeout=_TIMEOUT))
+    done = subprocess.run(_command("rate", job), capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        raise MeasurementError(lines[-1] if lines else f"exit status {done.returncode}")
     return float(json.loads(done.stdout))
 
 
-@contextmanager
-def _our_broker() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as data:
-        command = [sys.executable, "-m", "triokafka", "broker", "--listen", "127.0.0.1:0", "--data-dir", data]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().split()[1]
-        finally:
-            process.terminate()
-            process.wait(30)
+def _command(work: str, job: RateJob | CopyJob) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.transaction_clients", work, json.dumps(job._asdict())]
 
 
-def run(rounds: int, bootstrap: str | None = None) -> list[Row]:
-    """All clients and sizes, round after round."""
-    if bootstrap is None:
-        with _our_broker() as ours:
-            return run(rounds, ours)
-    rates: dict[tuple[str, int], list[float]] = {}
-    for _ in range(rounds):
-        for records in SIZES:
-            for client in CLIENTS:
-                rates.setdefault((client, records), []).append(_measure(client, bootstrap, records))
-    medians = {key: statistics.median(found) for key, found in rates.items()}
-    return [Row(client, records, rate, 1000 / rate) for (client, records), rate in medians.items()]
+def _copy(client: str, bootstrap: str, count: int) -> tuple[float, float]:
+    """Measure the latency of copies by one client. Return the median and the 99th percentile in milliseconds."""
+    name = uuid.uuid4().hex[:8]
+    job = CopyJob(client, bootstrap, f"source-{name}", f"target-{name}", f"copiers-{name}")
+    for topic in (job.source, job.target):
+        trio.run(_create, bootstrap, topic)
+    if client == JAVA:
+        from tests.interop import jvm
+
+        java = ["java", *jvm.QUICK_START, "-cp", jvm.compiled(), "TransactionalCopier"]
+        command = [*java, bootstrap, job.source, job.target, job.group, uuid.uuid4().hex, "500"]
+    else:
+        command = _command("copy", job)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        times = sorted(trio.run(_probe, job, count))
+    except trio.TooSlowError:
+        raise MeasurementError(f"no copy within {_TIMEOUT} s") from None
+    finally:
+        process.kill()
+        process.wait()
+    return statistics.median(times), times[int(len(times) * 0.99)]
+
+
+async def _create(bootstrap: str, topic: str) -> None:
+    async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+        await admin.create_topics([triokafka.NewTopic(topic, 1, 1)])
+
+
+async def _probe(job: CopyJob, count: int) -> list[float]:
+    """Return the milliseconds of ``count`` copies, after some for warm-up."""
+    options: dict[str, Any] = {"bootstrap_servers": job.bootstrap}
+    warm_up = max(20, count // 3)
+    times = []
+    with trio.fail_after(_TIMEOUT):
+        async with (
+            triokafka.Producer(**options, linger_ms=0) as producer,
+            triokafka.Consumer(**options, isolation_level="read_committed") as consumer,
+        ):
+            target = triokafka.TopicPartition(job.target, 0)
+            consumer.assign([target])
+            consumer.seek_to_beginning(target)
+            for _ in range(warm_up + count):
+                began = time.perf_counter()
+                await producer.send(job.source, b"x" * 100)
+                while not await consumer.poll(timeout_ms=1000):
+                    pass
+                times.append((time.perf_counter() - began) * 1000)
+    return times[warm_up:]
+
+
+def show(found: Findings) -> None:
+    """Print the tables."""
+    print(f"  {'broker':14} {'client':20} {'records':>8} {'transactions/s':>15} {'commit ms':>10} {'flush ms':>9}")
+    for row in sorted(found.rows, key=lambda row: (row.records, row.broker != BROKERS[0], row.commit_ms)):
+        print(
+            f"  {row.broker:14} {row.client:20} {row.records:8,} {row.transactions_per_second:15,.1f}"
+            f" {row.commit_ms:10.2f} {row.flush_ms:9.2f}"
+        )
+    print(f"\n  {'broker':14} {'copied by':20} {'p50 ms':>8} {'p99 ms':>8}")
+    for copied in sorted(found.copies, key=lambda row: (row.broker != BROKERS[0], row.p50_ms)):
+        print(f"  {copied.broker:14} {copied.client:20} {copied.p50_ms:8.2f} {copied.p99_ms:8.2f}")
+    for failure in found.failures:
+        print(f"  {failure}")
+
+
+def as_document(found: Findings) -> dict[str, Any]:
+    """Return the findings for JSON."""
+    return {
+        "rows": [row._asdict() for row in found.rows],
+        "copies": [row._asdict() for row in found.copies],
+        "failures": found.failures,
+    }
+
+
+def draw(found: Findings) -> Any:
+    """Plot the time of a transaction of one record, by client and broker."""
+    rows = sorted((row for row in found.rows if row.records == 1), key=lambda row: row.commit_ms)
+    return plots.bars(
+        _claim(rows),
+        "milliseconds for a transaction of one record (shorter is better)",
+        lambda row: (f"{row.client} on {row.broker}", row.commit_ms),
+        rows,
+    )
+
+
+def _claim(rows: Iterable[Row]) -> str:
+    ms = {(row.broker, row.client): row.commit_ms for row in rows}
+    ours = ms.get(("triokafka", "triokafka"))
+    others = [value for (broker, client), value in ms.items() if broker == "triokafka" and "triokafka" not in client]
+    if ours is None or not others:
+        return "Transactions, by client and broker"
+    return (
+        f"A transaction with triokafka takes {plots.shown(ours)} ms; the fastest other client needs {min(others):.2f}"
+    )
+
+
+def plan_of(arguments: Sequence[str] | None = None) -> Plan:
+    """Return the plan that the command line requests."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.transactions", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float, help="for each measurement of a rate")
+    parser.add_argument("--client", action="append", choices=CLIENTS, help="may be given more than once")
+    given = parser.parse_args(arguments)
+    plan = QUICK if given.quick else Plan()
+    chosen = {"rounds": given.rounds, "seconds": given.seconds, "clients": given.client and tuple(given.client)}
+    return plan._replace(**{name: value for name, value in chosen.items() if value is not None})
 
 
 def main() -> int:
-    """Measure, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.transactions", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--bootstrap", help="HOST:PORT of another broker; ours by default")
-    parser.add_argument("--json", type=Path, help="write the rows there, too")
-    parser.add_argument("--one", nargs=4, metavar=("CLIENT", "RECORDS", "BOOTSTRAP", "TOPIC"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        client, records, bootstrap, topic = given.one
-        print(json.dumps(_WORK[client](bootstrap, topic, int(records))))
-        return 0
-    rows = run(given.rounds, given.bootstrap)
-    print(f"{'client':20} {'records':>8} {'transactions/s':>15} {'ms each':>9}")
-    for row in rows:
-        print(f"{row.client:20} {row.records:8} {row.transactions_per_second:15.1f} {row.milliseconds:9.2f}")
-    if given.json:
-        given.json.write_text(json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8")
-    return 0
+    """Measure, print, and write JSON and a picture. Return 1 if a measurement failed."""
+    found = run(plan_of())
+    show(found)
+    save("transactions", as_document(found), draw(found))
+    return 1 if found.failures else 0
 
 
 if __name__ == "__main__":

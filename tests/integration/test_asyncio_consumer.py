@@ -81,6 +81,49 @@ def test_seek_drops_records_that_are_buffered_or_on_their_way(bootstrap: str, to
     run(program())
 
 
+def test_position_and_commit_after_a_change_of_the_subscription_are_those_of_the_new_one(
+    bootstrap: str, topic: str
+) -> None:
+    async def program() -> None:
+        await fill(bootstrap, topic, 10)
+        partition = TopicPartition(topic, 0)
+        for number in range(3):
+            group = f"{topic}-{number}"
+            async with consumer_of(bootstrap, topic, group_id=group, enable_auto_commit=False) as consumer:
+                consumer.unsubscribe()
+                consumer.assign([partition])
+                assert [(await consumer.getone()).offset for _ in range(10)] == list(range(10))
+                assert await consumer.position(partition) == 10
+                await consumer.commit()
+                assert await consumer.committed(partition) == 10
+
+    run(program())
+
+
+def test_partitions_that_are_assigned_again_begin_again(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        await fill(bootstrap, topic, 10)
+        partition = TopicPartition(topic, 0)
+        async with consumer_of(bootstrap) as consumer:
+            consumer.assign([partition])
+            assert [(await consumer.getone()).offset for _ in range(3)] == [0, 1, 2]
+            consumer.pause(partition)
+            consumer.assign([partition])
+            assert consumer.paused() == set()
+            assert (await consumer.getone()).offset == 0
+            consumer.assign([partition])
+            consumer.seek(partition, 5)
+            assert (await consumer.getone()).offset == 5
+        for group in (None, topic):
+            async with consumer_of(bootstrap, topic, group_id=group, enable_auto_commit=False) as consumer:
+                assert [(await consumer.getone()).offset for _ in range(3)] == [0, 1, 2]
+                consumer.subscribe([topic])
+                assert await consumer.getmany(timeout_ms=0) == {}
+                assert [(await consumer.getone()).offset for _ in range(3)] == [0, 1, 2]
+
+    run(program())
+
+
 def test_paused_partition_returns_nothing_until_resumed(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         for number in (0, 1):

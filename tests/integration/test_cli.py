@@ -306,7 +306,7 @@ class TestConfigs:
         assert "both set and deleted" in tool.fails(*alter, "--add-config", "a=1", "--delete-config", "a", status=2)
         assert "brackets" in tool.fails(*alter, "--add-config", "a=[1,b", status=2)
         assert "did you mean retention.ms" in tool.fails(*alter, "--add-config", "retention.m=1")
-        assert "not a long" in tool.fails(*alter, "--add-config", "retention.ms=soon")
+        assert "Not a number of type LONG" in tool.fails(*alter, "--add-config", "retention.ms=soon")
         assert "is not a configuration of" in tool.fails(*alter, "--delete-config", "nope")
         assert "No entity" in tool.fails("configs", "describe", status=2)
         assert "More than one entity" in tool.fails(*alter, "--broker", "1", "--add-config", "a=1", status=2)

@@ -207,12 +207,17 @@ class TransactionLife(Life):
         self.log = ScriptedLog()
         self.queue = MarkerQueue(lambda partition: 1)
         kind = transaction_coordinator_type(
-            TransactionCoordinatorConfig(transactional_id_expiration_ms=10**12), self.queue, lambda: VERSION
+            TransactionCoordinatorConfig(transactional_id_expiration_ms=10**12),
+            self.queue,
+            lambda: VERSION,
+            lambda partition, name: self.exhausted.append(name),
         )
         self.runtime: CoordinatorRuntime[TransactionShard, TransactionChange] = CoordinatorRuntime(
             self.world, self.log, kind, partitions=1, wake=lambda: None
         )
         self.epoch = 0
+        self.exhausted: list[str] = []
+        """Ids that wait for a new producer id to end their transaction with."""
         self.logs = {partition: Log() for partition in TOPIC_PARTITIONS}
         self.next_id = 100
         self.next_value = 0
@@ -469,7 +474,16 @@ class TransactionLife(Life):
         while (due := self.runtime.next_deadline()) <= end:
             self.world.clock = max(self.world.clock, due)
             self.runtime.fire_due()
+            self._abort_exhausted()
         self.world.clock = end
+
+    def _abort_exhausted(self) -> None:
+        while self.exhausted:
+            name, self.next_id = self.exhausted.pop(), self.next_id + 1
+            try:
+                self._write(partial(ending.abort_with_new_id, transactional_id=name, new_producer_id=self.next_id))
+            except KafkaError:
+                pass
 
     def epochs_run_out(self, draw: Draw) -> None:
         """An id that is not in use gets the last epochs of its producer id, as after 32,000 transactions."""
@@ -491,11 +505,15 @@ class TransactionLife(Life):
         """The outcomes in the coordinator's log, by producer id and the epoch of the records."""
         found: dict[tuple[int, int], bool] = {}
         epochs: dict[str, tuple[int, int]] = {}
+        newest: dict[str, TransactionMetadata] = {}
         for record in self.log.records.get(PARTITION, [])[:end]:
             change = decode(record.key, record.value)
             if change is None or change.value is None:
                 continue
             value, name = change.value, change.transactional_id
+            if newest.get(name) == value:
+                continue  # stored once more, before a final refusal
+            newest[name] = value
             if value.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
                 commits = value.state is TransactionState.PREPARE_COMMIT
                 before = epochs[name]

@@ -21,6 +21,8 @@ from triokafka.protocol.api.assign_replicas_to_dirs import (
     TopicData,
 )
 from triokafka.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
+from triokafka.protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest
 from triokafka.protocol.api.describe_quorum import PartitionData as QuorumPartition
@@ -278,6 +280,41 @@ def test_envelope_is_checked(request_data: bytes, principal: bytes | None, addre
             nursery.cancel_scope.cancel()
 
     run()
+
+
+@simulated
+async def test_request_in_an_envelope_is_decoded_in_bounded_memory() -> None:
+    """As a large request that comes directly: fifty thousand small elements of 500 kB would take 9 MB or more."""
+    one = DeleteAclsRequest(filters=[DeleteAclsFilter(resource_type_filter=2, operation=3, permission_type=3)])
+    settings = {"socket_request_max_bytes": 1 << 20, "queued_max_request_bytes": 1 << 20}
+    async with running_nodes(current_simulation(), (BOTH,), **settings) as cluster, trio.open_nursery() as nursery:
+        channel = await controller_channel(cluster, cluster.nodes[0], nursery)
+        inside = b"".join(encode_request(one, version=1, correlation_id=1, client_id="a"))[4:]
+        body = len(one.encode(1)) - 4
+        for count, code in ((10_000, 0), (50_000, 42)):
+            data = inside[: -body - 4] + count.to_bytes(4, "big") + inside[-body:] * count
+            assert len(data) < 1 << 20
+            envelope = EnvelopeRequest(request_data=data, request_principal=None, client_host_address=b"\x7f\0\0\1")
+            answer = await channel.send(envelope)
+            assert answer.error_code == code, count
+        nursery.cancel_scope.cancel()
+
+
+@simulated
+async def test_large_request_is_forwarded() -> None:
+    async with running_nodes(current_simulation(), LAYOUTS["one controller and one broker"]) as cluster:
+        names = [f"{number:0249}" for number in range(550)]
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=5_000)
+        assert len(request.encode(6)) > 131_072
+        async with trio.open_nursery() as nursery:
+            host, _, port = cluster.nodes[1].running_node.addresses.rpartition(":")
+            address = Address(cluster.nodes[1].number, host, int(port))
+            world = cluster.simulation.host("client").world
+            channel = NodeChannel(address, world=world, client_id="client")
+            nursery.start_soon(channel.run)
+            answer = await channel.send(request)
+            assert [(one.name, one.error_code) for one in answer.responses] == [(name, 3) for name in names]
+            nursery.cancel_scope.cancel()
 
 
 @simulated

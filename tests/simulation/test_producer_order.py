@@ -18,7 +18,7 @@ import pytest
 import triokafka
 from tests.support.producer_ledger import Ledger, Promise
 from tests.support.producer_workload import Workload
-from tests.support.replicated_cluster import ReplicatedCluster, Trouble
+from tests.support.replicated_cluster import ClusterFaults, ReplicatedCluster
 from tests.support.simulated import run_seeds
 from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
 from triokafka.testing import Simulation, run_simulation
@@ -84,7 +84,7 @@ async def _schedule(simulation: Simulation, *, promise: Promise, given: dict[str
     cluster = ReplicatedCluster(max_batch_bytes=560 if too_large else 1 << 20, **TOPICS)
     address = await cluster.start_on(simulation)
     denials = chance.random() < 0.2
-    trouble = Trouble(
+    trouble = ClusterFaults(
         simulation,
         cluster,
         chance,

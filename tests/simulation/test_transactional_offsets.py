@@ -274,6 +274,36 @@ def test_every_call_ends_in_many_schedules() -> None:
     run_seeds("transactional offsets in clusters", range(2, 300), functools.partial(replay, nodes=3))
 
 
+def test_producer_goes_on_after_a_transaction_that_took_too_long() -> None:
+    """Under transaction version 2: it is aborted, the block says why, and the next one needs no new producer."""
+
+    async def play(simulation: Simulation) -> None:
+        cluster = SimulatedCluster(simulation, 1, **ONE_REPLICA)
+        cluster.start()
+        async with triokafka.Producer(
+            bootstrap_servers=cluster.bootstrap,
+            world=cluster.client_world(),
+            transactional_id="copier",
+            transaction_timeout_ms=5_000,
+        ) as producer:
+            for half_open in (False, True):
+                with pytest.raises(TransactionAbortedError, match="longer than transaction_timeout_ms=5000"):
+                    async with producer.transaction() as transaction:
+                        await (await producer.send("output", b"late"))
+                        await trio.sleep(30)
+                        if half_open:
+                            assert simulation.network.half_open("client-1", "node-1")
+                assert transaction.committed is False
+            async with producer.transaction():
+                await producer.send("output", b"next")
+        world = cluster.client_world("auditor")
+        found = await read_all(cluster.bootstrap, {"output": 1}, world=world, isolation_level="read_committed")
+        assert [value for _, value in found[TopicPartition("output", 0)]] == [b"next"]
+        await cluster.stop()
+
+    run_simulation(play, 1)
+
+
 def test_commit_fails_if_cancelled_offsets_get_no_answer() -> None:
     async def play(simulation: Simulation) -> None:
         cluster = SimulatedCluster(simulation, 1, **ONE_REPLICA)

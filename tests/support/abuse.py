@@ -143,7 +143,7 @@ class Abuse:
                 await self._closed(stream)
 
     async def pipelined(self) -> None:
-        """Many valid requests at once: the responses must come in their order."""
+        """Many valid requests at once: the responses must arrive in the order of the requests."""
         count = self._random.randrange(1, 200)
         async with await self._connect() as stream, trio.open_nursery() as nursery:
             nursery.start_soon(stream.send_all, self._good(count))

@@ -1,11 +1,11 @@
-"""Every API under every kind of permission: the same requests of many users to a broker, and what each of them learns.
+"""Requests to every API under every kind of permission, and a broker's response to each user.
 
 `scenarios` are users with their ACLs: one permission alone, the usual pairs, and everything but one permission.
 `REQUESTS` are sent in the name of each of them. A response is reduced to what depends on permissions: its error codes
-and the resources that it names. Two brokers with the same ACLs must give equal answers.
+and the resources that it names. Two brokers with the same ACLs must give equal responses.
 
-Requests change nothing, or something that only the same user's later requests can see: topics
-``dN-t`` belong to user N.
+Requests change nothing, or something that only the same user's later requests can see: topics ``dN-t`` belong to user
+N.
 """
 
 from __future__ import annotations
@@ -368,7 +368,7 @@ REQUESTS: Final = (
         "voter_directory_id": _UNKNOWN, "listeners": [{"name": "CONTROLLER", "host": "h", "port": 9}]}),
     Asked("remove a voter", "remove_raft_voter", 0, {
         "cluster_id": "other", "voter_id": 9, "voter_directory_id": _UNKNOWN}),
-    # Last, because they change what the user's other requests would find.
+    # Last, because they change the results of the user's other requests.
     Asked("metadata by name, creating", "metadata", 9, {
         "topics": [{"name": name} for name in ("dN-u", "in!valid")], "allow_auto_topic_creation": True,
         "include_topic_authorized_operations": True}),
@@ -532,8 +532,8 @@ async def prepare(bootstrap: str, all_scenarios: Sequence[Scenario]) -> dict[str
 
 async def _until_known(admin: User, wanted: Sequence[Mapping[str, Any]]) -> None:
     while True:
-        told = await admin.call("describe_acls", _EVERY_ACL, 3)
-        if sum(len(resource.acls) for resource in told.resources) == len(wanted):
+        described = await admin.call("describe_acls", _EVERY_ACL, 3)
+        if sum(len(resource.acls) for resource in described.resources) == len(wanted):
             return
         await trio.sleep(0.1)
 
@@ -563,8 +563,8 @@ async def answers(
         for one in asked:
             values = _filled(one.values, known, scenario.number)
             answer = await user.call(one.api, values, one.version)
-            told = "closed" if answer is None else repr(_reduced(answer, names, f"d{scenario.number}-"))
-            found[one.case, scenario.name] = told
+            summary = "closed" if answer is None else repr(_reduced(answer, names, f"d{scenario.number}-"))
+            found[one.case, scenario.name] = summary
         user.close()
     return found
 
@@ -597,15 +597,17 @@ _SIGNS: Final = {
 def _reduced(value: Any, topics: Mapping[UUID, str], own: str) -> Any:
     """Return error codes and names of a response; lists as sets, because brokers order by hashes."""
     if isinstance(value, Struct):
-        told: dict[str, Any] = {}
+        reduced: dict[str, Any] = {}
         for field in type(value).__fields__:
             name, item = field.name, getattr(value, field.name)
             if name == "configs" and item is not None:
-                told[name] = bool(item)
+                reduced[name] = bool(item)
             if name in _LEFT_OUT:
                 continue
-            told[name] = (item > 0) - (item < 0) if name in _SIGNS and item is not None else _reduced(item, topics, own)
-        return told
+            reduced[name] = (
+                (item > 0) - (item < 0) if name in _SIGNS and item is not None else _reduced(item, topics, own)
+            )
+        return reduced
     if isinstance(value, list):
         return sorted({repr(_reduced(item, topics, own)) for item in value if not _is_foreign(item, topics, own)})
     if isinstance(value, UUID):

@@ -62,7 +62,7 @@ def _looked_up(names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def expected() -> dict[str, str]:
-    """The answers of Apache Kafka 4.3."""
+    """Return the responses of Apache Kafka 4.3."""
     found: dict[str, str] = json.loads((Path(__file__).parents[1] / "data" / "admin_timeouts.json").read_text())
     return found
 

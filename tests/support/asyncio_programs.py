@@ -32,9 +32,9 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def cancelled_at(suspension: int, program: Coroutine[Any, Any, Any]) -> bool:
-    """Run the program in a task that is cancelled when it waits for the ``suspension``-th time, from 1.
+    """Run the program in a task that is cancelled at its ``suspension``-th wait, counted from 1.
 
-    Return whether it waited so often. Errors other than the cancellation are raised.
+    Return whether it reached that wait. Errors other than the cancellation are raised.
     """
     reached = False
 

@@ -1,7 +1,7 @@
 """A headless Chromium, driven by the DevTools protocol over a websocket.
 
 Tests use it through `browser`; without a Chromium on the machine `CHROMIUM` is None, and they are skipped. A page
-notes errors of its console and the address of every request.
+records the errors on its console and the address of every request.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Page:
         return await self._connection.call(method, params, self._session)
 
     async def open(self, url: str) -> None:
-        """Load an address anew, also if only its fragment differs."""
+        """Load an address again, even if only its fragment differs."""
         await self.call("Page.navigate", url="about:blank")
         await self.call("Page.navigate", url=url)
 
@@ -58,7 +58,7 @@ class Page:
         return found["result"].get("value")
 
     async def wait_for(self, condition: str) -> Any:
-        """Return the first value of an expression that is true in JavaScript, and raises nothing."""
+        """Wait until an expression of JavaScript is true and raises nothing; return its value."""
         script = f"""new Promise((done) => {{
             const look = () => {{
                 let found = null;
@@ -71,7 +71,7 @@ class Page:
             while True:
                 try:
                     return await self.run(script)
-                except BrowserError:  # the page was loaded anew meanwhile
+                except BrowserError:  # the page was reloaded meanwhile
                     await trio.sleep(0.05)
         text = await self.run("document.body.innerText")
         raise AssertionError(f"{condition} did not become true; the page shows {text[:2000]!r}")
@@ -81,11 +81,11 @@ class Page:
         await self.wait_for(f"document.body.innerText.includes({json.dumps(text)})")
 
     async def click(self, selector: str) -> None:
-        """Click what a CSS selector finds, once it is there."""
+        """Wait for the element that a CSS selector matches, and click it."""
         await self.wait_for(f"((one) => (one.click(), true))(document.querySelector({json.dumps(selector)}))")
 
     async def fill(self, selector: str, text: str) -> None:
-        """Put a text in a field, as if it was typed."""
+        """Put a text into a field, as if it were typed."""
         found = f"document.querySelector({json.dumps(selector)})"
         await self.wait_for(f"((one) => (one.focus(), one.select(), document.activeElement === one))({found})")
         await self.call("Input.insertText", text=text)
@@ -115,7 +115,7 @@ class Page:
         path.write_bytes(base64.b64decode(found["data"]))
 
     def hear(self, method: str, params: dict[str, Any]) -> None:
-        """Note an event of the DevTools protocol."""
+        """Record an event of the DevTools protocol."""
         if method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
         elif method == "Runtime.exceptionThrown":

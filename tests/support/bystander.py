@@ -1,4 +1,4 @@
-"""Another task on the event loop, which counts how often it runs."""
+"""A second task on the event loop that counts how often it runs."""
 
 from __future__ import annotations
 

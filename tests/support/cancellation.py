@@ -44,4 +44,4 @@ async def cancelled_at_each_checkpoint(
         if done:
             return result[0], step - 1
         await check()
-    raise AssertionError(f"not done after {limit} checkpoints")
+    raise AssertionError(f"not complete after {limit} checkpoints")

@@ -1,4 +1,4 @@
-"""A service's work with our client, step by step; the same steps for every broker that the client supports."""
+"""A service's work with our client, step by step: the same steps for every broker that the client supports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST_TIMESTAMP = 1_700_000_000_000
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Repeat a question until the answer is yes: a change on one node reaches the others a moment later."""
+    """Repeat a check until it is true: a change on one node reaches the others a moment later."""
     while not await condition():
         await trio.sleep(0.05)
 

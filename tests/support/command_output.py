@@ -1,4 +1,4 @@
-"""What a command printed, without the lines that depend on how busy the machine is."""
+"""A command's output without the lines that depend on the load of the machine."""
 
 from __future__ import annotations
 

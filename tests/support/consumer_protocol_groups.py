@@ -111,13 +111,13 @@ class Group:
         return [0 if offset is None else offset.offset for offset in found.values()]
 
 
-async def until(condition: Callable[[], object], what: str) -> None:
+async def until(condition: Callable[[], object], failure: str) -> None:
     """Wait for a condition that several programs must reach."""
     with trio.move_on_after(TIMEOUT):
         while not condition():
             await trio.sleep(0.05)
         return
-    raise AssertionError(what)
+    raise AssertionError(failure)
 
 
 class Librdkafka(threading.Thread):
@@ -167,9 +167,9 @@ async def beside_librdkafka(bootstrap: str, topic: str, name: str) -> None:
         try:
             await until(lambda: group.sizes() == [2, 2] and peer.assigned == 2, "all have a third")
             await group.produce()
-            await until(lambda: len(group.seen) + len(peer.seen) == 2 * RECORDS, "the rest is read by all")
+            await until(lambda: len(group.seen) + len(peer.seen) == 2 * RECORDS, "both read the rest")
             await group.stop("a")
-            await until(lambda: group.sizes() == [3] and peer.assigned == 3, "what it had goes to the others")
+            await until(lambda: group.sizes() == [3] and peer.assigned == 3, "the others take over its partitions")
         finally:
             await trio.to_thread.run_sync(peer.stop)
         await until(lambda: group.sizes() == [PARTITIONS], "the last has everything")
@@ -192,7 +192,7 @@ async def upgraded_and_back(bootstrap: str, topic: str, name: str, strategy: str
         await until(lambda: group.sizes() == sizes, f"the partitions are assigned as {sizes}, not {group.sizes()}")
         await group.produce()
         total += RECORDS
-        await until(lambda: len(group.seen) == total, "what was written is read")
+        await until(lambda: len(group.seen) == total, "all written records are read")
         now = await group.committed()
         assert all(earlier <= later for earlier, later in zip(before, now, strict=True)), (before, now)
         before = now
@@ -215,11 +215,11 @@ async def with_a_pattern(bootstrap: str, topic: str, name: str) -> None:
     async with group.running():
         await group.produce()
         await group.start("a", triokafka.SubscriptionPattern(f"{topic}.*"), **CONSUMER)
-        await until(lambda: len(group.seen) == RECORDS, "it reads what there is")
+        await until(lambda: len(group.seen) == RECORDS, "it reads all existing records")
         assert group.members["a"].subscription() == {topic}
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
             await admin.create_topics([triokafka.NewTopic(f"{topic}-more", 2, 1)])
-        await until(lambda: group.sizes() == [PARTITIONS + 2], "it has what came later")
+        await until(lambda: group.sizes() == [PARTITIONS + 2], "it also owns the topics created later")
 
 
 async def with_static_members(bootstrap: str, topic: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Control batches of a quorum of one, written by hand: the opening of an epoch, and the header of a snapshot."""
+"""Control batches of a quorum of one, encoded by hand: the start of an epoch, and the header of a snapshot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def encode_leader_change(
     kraft_version: int = 0,
     endpoints: Sequence[tuple[str, str, int]] = (),
 ) -> bytes:
-    """Encode the control batch that opens an epoch: its leader; with ``kraft_version`` also that and the voters."""
+    """Encode the control batch that starts an epoch: its leader and, with ``kraft_version``, that version and the
+    voters.
+    """
     voter = Voter(voter_id=node_id)
     change = LeaderChangeMessage(leader_id=node_id, voters=[voter], granting_voters=[voter])
     controls = [(ControlRecordType.LEADER_CHANGE, change.encode(_CONTROL_VERSION))]
@@ -51,9 +53,9 @@ def encode_snapshot_header(
     kraft_version: int = 0,
     endpoints: Sequence[tuple[str, str, int]] = (),
 ) -> bytes:
-    """Encode the control batch that opens a snapshot; with ``kraft_version`` also that and the voters.
+    """Encode the control batch at the start of a snapshot; with ``kraft_version`` also that version and the voters.
 
-    ``timestamp_ms`` is the time of the last change that the snapshot has in it.
+    ``timestamp_ms`` is the time of the last change in the snapshot.
     """
     header = SnapshotHeaderRecord(last_contained_log_timestamp=timestamp_ms)
     controls = [(ControlRecordType.SNAPSHOT_HEADER, header.encode(_CONTROL_VERSION))]

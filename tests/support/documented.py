@@ -110,7 +110,7 @@ def starts_spark(page: Path) -> bool:
 
 
 def run_page(page: Path, directory: Path) -> None:
-    """Run all blocks of a page, apart from those that say why they are not run. Fails at the first that fails."""
+    """Run all blocks of a page, apart from those that give a reason for not being run. Fails at the first failure."""
     with Reader(page, directory) as reader:
         for block in blocks_of(page):
             if not block.not_run:
@@ -118,7 +118,7 @@ def run_page(page: Path, directory: Path) -> None:
 
 
 def _install(text: str, position: int) -> tuple[str, ...]:
-    """Return the packages that a reader has installed at this place; by default only triokafka."""
+    """Return the packages that a reader has installed at this point; by default only triokafka."""
     section = text.rfind("\n## ", 0, position)
     commands = _INSTALL.findall(text[section + 1 : position])[-1:] or _INSTALL.findall(text[:position])[:1]
     return tuple(shlex.split(commands[0])) if commands else ("triokafka",)
@@ -216,8 +216,8 @@ class Reader:
         """Run a block in the page's interpreter, after the earlier blocks."""
         if self._session is None:
             # Read the pipe, or it fills: Spark prints a lot.
-            self._complaints = self._ends.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
-            self._session = self._start([self._python, "-c", _INTERPRETER], stderr=self._complaints)
+            self._errors = self._ends.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
+            self._session = self._start([self._python, "-c", _INTERPRETER], stderr=self._errors)
         process = self._session
         assert process.stdin is not None
         process.stdin.write(f"{program}\n")
@@ -227,8 +227,8 @@ class Reader:
             if line == "the block is done\n":
                 return
             printed.append(line)
-        self._complaints.seek(0)
-        raise AssertionError(f"{block}: it failed\n{''.join(printed)}\n{self._complaints.read()[-20_000:]}")
+        self._errors.seek(0)
+        raise AssertionError(f"{block}: it failed\n{''.join(printed)}\n{self._errors.read()[-20_000:]}")
 
     def _finish(self, block: Block, command: list[str]) -> None:
         done = subprocess.run(
@@ -305,7 +305,7 @@ def _commands(code: str) -> Iterator[tuple[str, str]]:
 
 
 def _pattern(expected: str) -> re.Pattern[str]:
-    """Ignore blanks at the ends of lines; a line of ``…`` alone stands for any number of lines."""
+    """Return a pattern that ignores trailing blanks; a line of ``…`` alone stands for any number of lines."""
     lines = []
     for line in _trimmed(expected).split("\n"):
         whole = r"(?:.*\n)*?.*" if line.strip() == "…" else ".*".join(map(re.escape, line.split("…")))

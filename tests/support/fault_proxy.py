@@ -60,8 +60,6 @@ class Direction:
 
 
 class _Link:
-    """One connection through the proxy: both of its sockets."""
-
     def __init__(self, client: trio.SocketStream, broker: trio.SocketStream) -> None:
         self.client = client
         self.broker = broker

@@ -1,6 +1,6 @@
-"""Other implementations of brokers in their own processes: the mock cluster in librdkafka, and noida-db.
+"""Broker implementations of other projects in their own processes: the mock cluster in librdkafka, and noida-db.
 
-Both listen on free ports of loopback, and are always ended.
+Both listen on free ports of loopback, and are always stopped at the end.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def noida_db(data_directory: Path) -> Iterator[str]:
                 break
             except OSError:
                 assert process.poll() is None, "noida-db ended"
-                assert time.monotonic() < give_up_at, "noida-db did not come up"
+                assert time.monotonic() < give_up_at, "noida-db did not start"
                 time.sleep(0.05)
         yield f"127.0.0.1:{port}"
     finally:
@@ -75,7 +75,7 @@ def _first_line(process: subprocess.Popen[bytes], timeout: float = 30) -> str:
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        assert selector.select(timeout), "the broker did not come up"
+        assert selector.select(timeout), "the broker did not start"
     return process.stdout.readline().decode().strip()
 
 

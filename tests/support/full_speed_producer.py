@@ -1,10 +1,9 @@
 """``python -m tests.support.full_speed_producer`` produces at full speed until standard input ends.
 
 Its argument is a JSON object: ``bootstrap``, ``topic``, ``partitions``, ``size`` of a value, ``many`` (send_many
-instead of send), and ``options`` of the producer. Prints ``connected`` once the first record is acknowledged. At the
-end it prints
-a JSON object: the number of records sent to each partition, and the total numbers acknowledged and failed. Values begin
-with a number that counts up per partition.
+instead of send), and ``options`` of the producer. It prints ``connected`` once the first record is acknowledged. At the
+end it prints a JSON object: the number of records sent to each partition, and the total numbers acknowledged and
+failed. Values begin with a number that counts up per partition.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Ledger:
         self.committed = [0] * PARTITIONS
 
     def handled(self, partition: int, offset: int) -> None:
-        """Note that the user has processed a record."""
+        """Record that the user has processed a record."""
         ahead = self._ahead[partition]
         if offset >= self._next[partition]:
             ahead.add(offset)
@@ -74,7 +74,7 @@ class Ledger:
         return self.committed == self.written
 
     def sees(self, partition: int, committed: int) -> None:
-        """Note a response of the coordinator."""
+        """Check and record the committed offset that the coordinator returned."""
         before, handled = self.committed[partition], self._next[partition]
         assert committed >= before, f"the position of partition {partition} moved back from {before} to {committed}"
         assert committed <= handled, f"partition {partition} is committed at {committed}, handled below {handled} only"
@@ -107,7 +107,7 @@ class Group:
         return [name for name in ("m0", "m1", "m2", "m3") if self.simulation.host(name)._scope is None]
 
     def start(self, name: str) -> None:
-        """Start a member on a host that is down."""
+        """Start a member on a host that has none."""
         reads = self._chance.choice([self._iterate, self._poll_and_commit, self._in_parallel])
 
         async def process(world: SimulatedWorld) -> None:
@@ -152,7 +152,7 @@ class Group:
         self.ledger.handled(record.partition, record.offset)
 
     async def kill(self, name: str) -> None:
-        """SIGKILL."""
+        """End the member's process as SIGKILL does."""
         self.frozen.pop(name, None)
         await self.simulation.host(name).kill()
 
@@ -184,7 +184,7 @@ class Group:
 
 
 def start_broker(simulation: Simulation) -> None:
-    """Run the broker's process on its host."""
+    """Start the broker's process on its host."""
 
     async def process(world: SimulatedWorld) -> None:
         async with running_broker(
@@ -204,7 +204,7 @@ def start_broker(simulation: Simulation) -> None:
 
 
 async def produce(simulation: Simulation, ledger: Ledger, count: int) -> None:
-    """Write records, and note the acknowledged ones; in the end all are."""
+    """Write records until all are acknowledged, and record them in the ledger."""
     async with triokafka.Producer(
         bootstrap_servers=f"broker:{PORT}",
         world=simulation.host("producer").world,
@@ -241,45 +241,45 @@ async def watch(simulation: Simulation, ledger: Ledger) -> None:
             await trio.sleep(0.25)
 
 
-async def until(condition: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
-    """Wait for a condition; fail with ``what`` if it is not true in time."""
+async def until(condition: Callable[[], bool], seconds: float, describe: Callable[[], str]) -> None:
+    """Wait for a condition; if it is not true in time, fail with the text that ``describe`` returns."""
     with trio.move_on_after(seconds):
         while not condition():
             await trio.sleep(0.05)
         return
-    raise AssertionError(f"not within {seconds:.0f} s: {what()}")
+    raise AssertionError(f"not within {seconds:.0f} s: {describe()}")
 
 
 async def _fault(simulation: Simulation, group: Group, chance: random.Random) -> None:
     """Inject one fault for a while."""
     members = sorted(group.members)
-    what = chance.choice(
+    kind = chance.choice(
         ["die", "die", "freeze", "stop", "cut off", "restart", "stall", "break", "join", "join", "leave"]
     )
-    if what == "die" and members:
+    if kind == "die" and members:
         await group.kill(chance.choice(members))
-    elif what in ("freeze", "stop") and members:
-        group.freeze(chance.choice(members), process=what == "stop")
+    elif kind in ("freeze", "stop") and members:
+        group.freeze(chance.choice(members), process=kind == "stop")
         await trio.sleep(chance.choice([1, 4, 9, 25]))
-        if chance.random() < 0.7:  # else the fault lasts during the next one
+        if chance.random() < 0.7:  # otherwise the fault lasts during the next one
             group.thaw()
-    elif what == "cut off" and members:
+    elif kind == "cut off" and members:
         simulation.network.partition(chance.choice(members), "broker")
         await trio.sleep(chance.uniform(0, 9))
         if chance.random() < 0.7:
             simulation.network.heal()
-    elif what == "restart":
+    elif kind == "restart":
         await simulation.host("broker").kill()
         await trio.sleep(chance.choice([0, 1, 4, 12]))
         start_broker(simulation)
-    elif what == "stall":
+    elif kind == "stall":
         world = simulation.host("broker").world
         world.pause()
         await trio.sleep(chance.choice([0.5, 2, 5, 9]))
         world.resume()
-    elif what == "break":
+    elif kind == "break":
         simulation.network.cut("broker")
-    elif what == "leave" and len(members) > 1:
+    elif kind == "leave" and len(members) > 1:
         name = chance.choice(members)
         del group.members[name]
         leaver = simulation.host(name)._scope
@@ -315,7 +315,7 @@ async def faults(simulation: Simulation, protocol: Protocol) -> None:
         if not group.members:
             await until(lambda: bool(group.down), 60, group.describe)
             group.start(group.down[0])
-        # The last fault is over, a member's own start included.
+        # The last fault is over, including a member's own start.
         await trio.sleep(REBALANCE_TIMEOUT_MS / 1000)
         assert group.stable, group.describe()
     await until(lambda: ledger.all_handled, 60, group.describe)

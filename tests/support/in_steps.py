@@ -1,4 +1,4 @@
-"""Work in steps that yields to other tasks, for callers without other tasks."""
+"""Run a stepwise operation to its end, for callers that have no other tasks to yield to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def done(steps: Generator[object, None, T]) -> T:
-    """Do all steps, and return the result."""
+    """Run all steps, and return the result."""
     while True:
         try:
             next(steps)

@@ -1,7 +1,7 @@
-"""Signals that the caller of the tests ignores, and that every started process would therefore ignore, too.
+"""Signals that the caller of the tests ignores, and that every started process would inherit as ignored.
 
 A shell script starts ``make test &`` with SIGINT and SIGQUIT ignored, and ``nohup`` ignores SIGHUP. An ignored signal
-stays ignored over ``exec``, while one with a handler gets its default action back.
+stays ignored across ``exec``; one with a handler gets its default action back.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ _INHERITED: Final = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTER
 
 
 def heed_signals() -> None:
-    """Let child processes react to the ending signals, even if this process ignores them.
+    """Make child processes react to the terminating signals, even if this process ignores them.
 
-    In this process, SIGINT raises `KeyboardInterrupt` again, which tests send to themselves; the others have no effect.
+    In this process, SIGINT raises `KeyboardInterrupt` again, because tests send it to themselves; the others have no
+    effect.
     """
     for number in _INHERITED:
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -24,4 +25,4 @@ def heed_signals() -> None:
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
-    """Handle a signal without effect."""
+    """Handle a signal without any effect."""

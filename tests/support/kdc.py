@@ -21,7 +21,7 @@ _SECONDS_TO_START: Final = 60
 
 
 def needs_kerberos() -> None:
-    """Skip the test where the KDC or the package gssapi is missing, with the reason of the set-up."""
+    """Skip the test if the KDC or the package gssapi is missing, and give the reason that the set-up reported."""
     if missing := kerberos_setup.missing_tools():
         pytest.skip(f"Kerberos: {', '.join(missing)} not found: {kerberos_setup.reason()}")
     reason = f"Kerberos: gssapi cannot be imported: {kerberos_setup.reason()}"
@@ -29,7 +29,7 @@ def needs_kerberos() -> None:
 
 
 class Kdc:
-    """A realm. ``config`` is its krb5.conf, for Java, too."""
+    """A realm. ``config`` is its krb5.conf, which Java reads too."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -53,7 +53,7 @@ class Kdc:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables with which the Kerberos libraries use this realm."""
+        """The environment variables that make the Kerberos libraries use this realm."""
         return {
             "KRB5_CONFIG": str(self.config),
             "KRB5_KDC_PROFILE": str(self._profile),
@@ -85,14 +85,14 @@ class Kdc:
 
 @contextmanager
 def running_kdc(directory: Path) -> Iterator[Kdc]:
-    """Make a realm in ``directory`` and run its KDC; the environment of this process names it meanwhile."""
+    """Create a realm in ``directory`` and run its KDC; meanwhile this process's environment names the realm."""
     needs_kerberos()
     kdc = Kdc(directory)
     kdc.run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
     before = {name: os.environ.get(name) for name in kdc.environment}
     process = subprocess.Popen(["krb5kdc", "-n"], env=kdc.tool_environment)
     try:
-        # Another program's start cannot be waited for with an event.
+        # There is no event for the start of another program.
         deadline = time.monotonic() + _SECONDS_TO_START
         while True:
             with socket.socket() as probe:

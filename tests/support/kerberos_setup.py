@@ -1,9 +1,9 @@
 """Kerberos for the tests, without root: MIT's KDC and tools from Debian's packages, and the package gssapi.
 
-``python -m tests.support.kerberos_setup`` makes what is missing. It unpacks the packages below ``.interop/kerberos`` of
-the checkout, and builds gssapi, which has no wheels for Linux, into the environment of its interpreter. What the system
-has already is left alone and used. When something cannot be had, such as without a network, the reason is printed, the
-status is 1, and the tests that need Kerberos skip and give the reason.
+``python -m tests.support.kerberos_setup`` installs whatever is missing. It unpacks the packages below
+``.interop/kerberos`` of the checkout, and builds gssapi, which has no wheels for Linux, into the environment of its
+interpreter. It uses what the system already has, unchanged. If something is not available, for example without a
+network, it prints the reason and exits with status 1; the tests that need Kerberos are then skipped with that reason.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _BRIEF: Final = ("-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=10", 
 
 
 class SetupError(Exception):
-    """Something cannot be had; the message says what and why."""
+    """Something is not available; the message names it and gives the reason."""
 
 
 def search_path() -> str:
-    """Return the path for commands: the system's, and behind it that of the unpacked tools."""
+    """Return the search path for commands: the system's, then that of the unpacked tools."""
     given = os.environ.get("PATH", "")
     return os.pathsep.join((given, "/usr/sbin", "/usr/local/sbin", f"{_UNPACKED}/usr/sbin", f"{_UNPACKED}/usr/bin"))
 
 
 def missing_tools() -> list[str]:
-    """Return the names of the tools that neither the system nor the directory has."""
+    """Return the names of the tools that are neither on the system nor unpacked."""
     return [tool for tool in TOOLS if shutil.which(tool, path=search_path()) is None]
 
 
@@ -56,13 +56,13 @@ def library_directories() -> list[str]:
 
 
 def tool_environment() -> dict[str, str]:
-    """Return the variables that the unpacked tools need to find their libraries; empty for those of the system."""
+    """Return the variables that unpacked tools need to find their libraries; empty for the system's tools."""
     found = library_directories()
     return {"LD_LIBRARY_PATH": os.pathsep.join(found)} if found else {}
 
 
 def database_modules() -> str | None:
-    """Return the directory with the KDC's modules for databases, if the KDC is an unpacked one."""
+    """Return the directory of the KDC's database modules, if the KDC is an unpacked one."""
     kdc = shutil.which("krb5kdc", path=search_path())
     if kdc is None or not Path(kdc).is_relative_to(_UNPACKED):
         return None
@@ -70,14 +70,14 @@ def database_modules() -> str | None:
 
 
 def reason() -> str:
-    """Return why the last set-up failed, or what to do when there was none."""
+    """Return why the last set-up failed, or what to do if none has run."""
     if _REASON.exists():
         return _REASON.read_text().strip()
     return "run python -m tests.support.kerberos_setup"
 
 
 def main() -> int:
-    """Make what is missing. Return the status."""
+    """Install what is missing, and return the exit status."""
     if _is_complete():
         return 0
     with _alone():
@@ -123,7 +123,7 @@ def _alone() -> Iterator[None]:
 
 
 def _unpack_packages() -> None:
-    """Unpack the packages and those that they need and the system has not, as apt-get chooses them."""
+    """Unpack the packages and their missing dependencies, as apt-get resolves them."""
     for tool in ("apt-get", "dpkg"):
         if shutil.which(tool) is None:
             raise SetupError(f"{tool} was not found: install a KDC (krb5kdc), kinit and the headers of Kerberos")
@@ -146,19 +146,19 @@ def _unpack_packages() -> None:
 
 def _download_by_new_lists(archives: Path) -> None:
     private = _private_lists()
-    trouble: SetupError | None = None
+    first_error: SetupError | None = None
     try:
         _apt(archives, (*private, "-o", "APT::Update::Error-Mode=any"), "update")
     except SetupError as error:
-        trouble = error  # it may concern other packages
+        first_error = error  # it may concern other packages
     try:
         _download(archives, private)
     except SetupError as error:
-        raise trouble or error from None
+        raise first_error or error from None
 
 
 def _private_lists() -> tuple[str, ...]:
-    """Return apt-get's options for lists of packages in a directory of ours, so that it needs no right to write."""
+    """Return apt-get's options for package lists in a directory of ours, which need no write access to the system's."""
     state, cache = DIRECTORY / "apt" / "lists", DIRECTORY / "apt" / "cache"
     for directory in (state, cache):
         (directory / "partial").mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ def _run(command: list[str], directory: Path, seconds: float, **variables: str) 
 
 
 def _mend_links(root: Path) -> None:
-    """Let links of the development packages lead to the system's libraries where those were not unpacked."""
+    """Redirect links of the development packages to the system's libraries where those were not unpacked."""
     for link in root.glob("usr/lib/*/**/*.so"):
         if link.is_symlink() and not link.exists():
             target = os.path.normpath(link.parent / link.readlink())
@@ -214,7 +214,7 @@ def _build_gssapi() -> None:
     variables = {"CFLAGS": "-O0 -g0"}  # half a minute of compiling
     if not _HEADER.exists():
         own = [directory for directory in library_directories() if (Path(directory) / _LIBRARY).exists()]
-        if own:  # a wheel that names this directory must not be found in pip's cache by another checkout
+        if own:  # Another checkout must not find a wheel that names this directory in pip's cache.
             command.append("--no-cache-dir")
         headers = _UNPACKED / "usr" / "include"
         variables |= {

@@ -1,10 +1,9 @@
 """The running parts of this process: threads, tasks of the loops for blocking code, and child processes.
 
 Everything that a test starts must end with it, above all clients: a client without a broker would retry forever, and
-log it during the next tests. Fixtures of more than one test may keep their parts. One loop lives as long as the
-process, in
-its own thread, but runs nothing between tests: clients that Spark's code caches are closed after each test. Trio's own
-worker threads end after a while without work.
+log its attempts during the next tests. Fixtures that several tests share may keep their parts running. One loop lives
+as long as the process, in its own thread, but runs nothing between tests: clients that Spark's code caches are closed
+after each test. Trio's own worker threads end after a while without work.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class LeftBehind:
 
     def __init__(self) -> None:
         self._before: set[Any] = set()
-        self._kept: set[Any] = set()
+        self._fixture_parts: set[Any] = set()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
@@ -50,7 +49,7 @@ class LeftBehind:
         try:
             return (yield)
         finally:
-            self._kept |= set(_running()) - before
+            self._fixture_parts |= set(_running()) - before
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -63,8 +62,10 @@ class LeftBehind:
         return result
 
     def _left(self, *, may_hang: bool) -> list[str]:
-        """Wait for parts that are ending. Hanging threads of other clients count only in tests where they must not
-        hang."""
+        """Wait for parts that are ending, and return the rest.
+
+        Hanging threads of other clients count only in tests in which they must not hang.
+        """
         if not self._new():
             return []
         gc.collect()  # abandoned clients end themselves
@@ -74,7 +75,7 @@ class LeftBehind:
         return sorted(str(one) for one in new if not (may_hang and isinstance(one, threading.Thread)))
 
     def _new(self) -> set[Any]:
-        return set(_running()) - self._before - self._kept
+        return set(_running()) - self._before - self._fixture_parts
 
 
 def _running() -> Iterator[Any]:
@@ -120,12 +121,12 @@ def _end_what_spark_keeps() -> None:
 
 
 def _let_begin() -> None:
-    """Return the tasks in the loop for blocking code."""
+    """Wait until the loop for blocking code has run the callbacks that are scheduled now."""
     beside_blocking = sys.modules.get("triokafka.loop_thread")
     loop = None if beside_blocking is None else beside_blocking._process.loop
-    told = threading.Event()
-    if loop is not None and loop.soon(told.set):
-        told.wait(_SECONDS_TO_END)
+    scheduled = threading.Event()
+    if loop is not None and loop.soon(scheduled.set):
+        scheduled.wait(_SECONDS_TO_END)
 
 
 def _tasks(nursery: Any) -> set[Any]:
@@ -137,8 +138,10 @@ def _tasks(nursery: Any) -> set[Any]:
 
 
 def _children() -> Iterator[str]:
-    """Yield the commands of the running child processes, as Linux reports them, without their ids: a server of a
-    longer-lived fixture may be restarted by a test."""
+    """Yield the commands of the running child processes, as Linux reports them, without their process ids.
+
+    A test may restart a server of a longer-lived fixture, which changes the id.
+    """
     threads = Path("/proc/self/task")
     for thread in os.listdir(threads) if threads.exists() else ():
         try:
@@ -152,8 +155,11 @@ def _children() -> Iterator[str]:
 
 
 def _command(process: Path) -> bytes:
-    """Return the command of a process, empty once it has ended. A new process has none yet: ``Popen`` returns before
-    the system has set it, and a server of a longer-lived fixture would count as left by a test."""
+    """Return the command of a process, empty once it has ended.
+
+    A new process has none yet: ``Popen`` returns before the system has set it, and a server of a longer-lived fixture
+    would count as left by a test.
+    """
     try:
         while not (command := Path(process, "cmdline").read_bytes()):
             state = Path(process, "stat").read_bytes().rpartition(b")")[2].split()[0]

@@ -1,4 +1,4 @@
-"""The log messages of certain loggers: other code of the process may log during a test."""
+"""The log messages of selected loggers, because other code of the process may log during a test."""
 
 from __future__ import annotations
 

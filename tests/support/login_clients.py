@@ -1,7 +1,7 @@
-"""Producers of ours and of other libraries for Python that log in and send one record, for tests of logins.
+"""Producers of ours and of other Python libraries that log in and send one record, for tests of logins.
 
-Each takes an `Address`, the mechanism, and the login in the words of its own library. A refused login is
-`PermissionError`, whatever the library calls it.
+Each takes an `Address`, the mechanism, and the credentials under the option names of its own library. A refused login
+raises `PermissionError`, whatever the library's own exception is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NotBuiltError(Exception):
 
 
 class Address(NamedTuple):
-    """A listener with SASL, and the file with the authority of its certificate."""
+    """A listener with SASL, and the file with the authority that signed its certificate."""
 
     bootstrap_servers: str
     protocol: str
@@ -41,7 +41,7 @@ Use = Callable[[Address, str, str], None]
 
 
 def triokafka(address: Address, mechanism: str, **login: Any) -> None:
-    """Our blocking producer."""
+    """Send with our blocking producer."""
     from triokafka.blocking import KafkaProducer
     from triokafka.errors import SaslAuthenticationFailedError
 
@@ -61,7 +61,7 @@ def triokafka(address: Address, mechanism: str, **login: Any) -> None:
 
 
 def confluent(address: Address, mechanism: str, **login: Any) -> None:
-    """confluent-kafka's producer."""
+    """Send with confluent-kafka's producer."""
     from confluent_kafka import KafkaException, Producer
 
     failures: list[str] = []
@@ -92,7 +92,7 @@ def confluent(address: Address, mechanism: str, **login: Any) -> None:
 
 
 def kafka_python(address: Address, mechanism: str, *, patience_ms: int = _PATIENCE_MS, **login: Any) -> None:
-    """kafka-python's producer. Where it tries again until ``patience_ms``, that counts as a refusal."""
+    """Send with kafka-python's producer. If it still retries after ``patience_ms``, the login counts as refused."""
     from kafka import KafkaProducer
     from kafka.errors import KafkaTimeoutError, SaslAuthenticationFailedError
 
@@ -112,7 +112,7 @@ def kafka_python(address: Address, mechanism: str, *, patience_ms: int = _PATIEN
 
 
 def aiokafka(address: Address, mechanism: str, **login: Any) -> None:
-    """aiokafka's producer."""
+    """Send with aiokafka's producer."""
     from aiokafka import AIOKafkaProducer
     from aiokafka.errors import KafkaConnectionError
 

@@ -1,4 +1,4 @@
-"""Scripts of recorded values, and what this package's statistics measure in them."""
+"""Scripts of recorded values, and the results of this package's statistics for them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Mutation(NamedTuple):
-    """One rule broken. ``rule`` is the row of the specification, or a name for what has no row."""
+    """One broken rule, and the test that must fail. ``rule`` names the rule in test ids and reports."""
 
     rule: str
     file: str
@@ -20,7 +20,7 @@ class Mutation(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For test ids and reports."""
+        """Return the name for test ids and reports."""
         return f"{self.rule}: {self.test.rpartition('::')[2]}"
 
 
@@ -641,20 +641,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         _CONNECTION,
         "        for entry in reversed(failed):\n",
         "        for entry in failed:\n",
-        _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_first",
+        _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_request_first",
     ),
     Mutation(
         "silence ends the connection and fails the newest first",
         _CONNECTION,
         "                self.close(self._overdue_error(overdue, now))\n                return\n",
         "                return\n",
-        _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_first",
+        _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_request_first",
     ),
     Mutation(
         "the oldest counts",
         _CONNECTION,
         "due = min((entry.deadline for entry in waiting)",
         "due = max((entry.deadline for entry in waiting)",
-        _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_first",
+        _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_request_first",
     ),
 )

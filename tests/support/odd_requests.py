@@ -36,7 +36,7 @@ _PATIENCE: Final = 10
 
 
 def build(cls: Any, values: Mapping[str, Any]) -> Any:
-    """A structure whose parts are written as dicts."""
+    """Return a structure whose nested parts are given as dicts."""
     made = cls()
     fields = {field.name: field for field in cls.__fields__}
     for name, value in values.items():
@@ -90,7 +90,7 @@ def _parts(struct: Any, label: str, topic_ids: Mapping[UUID, str]) -> Iterator[s
 
 
 class Asker:
-    """A connection that is made again after the broker has closed it."""
+    """A connection that is opened again after the broker has closed it."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.partition(":")
@@ -230,9 +230,11 @@ async def _prepare(asker: Asker) -> dict[str, UUID]:
 
 
 async def _until_done(asker: Asker, api: str, version: int, values: Mapping[str, Any]) -> None:
-    """Wait: Kafka's brokers learn of new topics, and of the groups that they coordinate, after a while."""
+    """Repeat a request until it succeeds: Kafka's brokers learn of new topics, and of the groups that they coordinate,
+    after a while.
+    """
     while True:
-        told = summary(await asker.call(request(api, values), version), {})
-        if all(part.rpartition(":")[2].partition(",")[0] == "0" for part in told.split() if ":" in part):
+        summarized = summary(await asker.call(request(api, values), version), {})
+        if all(part.rpartition(":")[2].partition(",")[0] == "0" for part in summarized.split() if ":" in part):
             return
         await trio.sleep(0.1)

@@ -70,7 +70,7 @@ class Case:
 
 
 def batch(now_ms: int, *values: bytes, key: bytes | None = b"k", **options: Any) -> bytearray:
-    """Records of now."""
+    """Return a batch of records with the given timestamp."""
     return bytearray(encode_batch([(now_ms, key, value, ()) for value in values], **options))
 
 

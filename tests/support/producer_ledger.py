@@ -1,7 +1,7 @@
 """The calls of a producer, their results, and a check of each partition's log against the producer's guarantees.
 
-Every record has its number in its value, so that a log read by any client can be compared. Nothing here waits or
-depends on a certain broker.
+Every record has its number in its value, so that a log read by any client can be compared. Nothing here waits, or
+depends on a particular broker.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Call:
         return (b"%d|" % (self.first + number)).ljust(size, b"x")
 
     def accept(self, deliveries: Delivery | Deliveries) -> None:
-        """Note that the producer accepted all records."""
+        """Record that the producer accepted all records of the call."""
         self.fate = "accepted"
         self.ended = self._ledger.tick()
         if isinstance(deliveries, Delivery):
@@ -59,11 +59,11 @@ class Call:
             self.deliveries = deliveries
 
     def refuse(self) -> None:
-        """Note that the producer accepted none: the call raised, or was cancelled."""
+        """Record that the producer accepted none of them: the call raised, or was cancelled."""
         self.fate = "refused"
 
     def cut_off(self) -> None:
-        """Note that a send_many raised or was cancelled midway: the first few were accepted."""
+        """Record that a send_many raised or was cancelled midway: it accepted only the first records."""
         self.fate = "cut off"
         self.ended = self._ledger.tick()
 
@@ -86,7 +86,7 @@ class Ledger:
         self.filtered: set[int] = set()
 
     def tick(self) -> int:
-        """The next moment."""
+        """Advance the logical clock, and return its value."""
         self._clock += 1
         return self._clock
 
@@ -103,14 +103,14 @@ class Ledger:
     # ---------------------------------------------------------------- once the producer's block is left
 
     def settle(
-        self, metrics: Mapping[str, Any], complaint: BaseException | None, *, all_are_told: bool = False
+        self, metrics: Mapping[str, Any], exit_error: BaseException | None, *, failures_are_reported: bool = False
     ) -> None:
         """Check that every record is acknowledged or failed, and that the numbers add up.
 
-        ``metrics`` are the producer's, ``complaint`` is the error on leaving its block. ``all_are_told``: a callback of
-        the producer received every failure.
+        ``metrics`` are the producer's, ``exit_error`` is the error on leaving its block. ``failures_are_reported``: a
+        callback of the producer received every failure.
         """
-        unseen = 0
+        unreported = 0
         for call in self.calls:
             assert call.fate != "open"
             if call.fate != "accepted":
@@ -126,7 +126,7 @@ class Ledger:
                     self.acknowledged[number] = delivery.result()
                 except KafkaError as error:
                     self.failed[number] = error
-                    unseen += not (all_are_told or call.expects_callback or number in call.awaited)
+                    unreported += not (failures_are_reported or call.expects_callback or number in call.awaited)
             if call.expects_callback and call.first not in self.filtered:
                 assert len(call.called_back) == 1, f"{len(call.called_back)} callbacks for record {call.first}"
                 metadata, reported = call.called_back[0]
@@ -138,8 +138,10 @@ class Ledger:
         assert accepted <= settled <= accepted + unknown, f"{settled} settled of {accepted} (and up to {unknown})"
         assert metrics["buffer_available_bytes"] == metrics["buffer_total_bytes"]
         if not unknown:
-            said = int(str(complaint).split(" ", 1)[0]) if complaint is not None else 0
-            assert said == unseen, f"{unseen} failures that nobody had seen, but leaving the block spoke of {said}"
+            stated = int(str(exit_error).split(" ", 1)[0]) if exit_error is not None else 0
+            assert stated == unreported, (
+                f"{unreported} unreported failures, but the error on leaving the block says {stated}"
+            )
 
     # ---------------------------------------------------------------- the log
 
@@ -167,9 +169,9 @@ class Ledger:
         return repeats
 
     def _number_of(self, value: bytes | None, partition: TopicPartition) -> int:
-        assert value is not None, f"{partition} has a record that nobody sent"
+        assert value is not None, f"{partition} has a record that was never sent"
         number = int(value.split(b"|", 1)[0])
-        assert number < len(self._by_number), f"{partition} has a record that nobody sent: {value!r}"
+        assert number < len(self._by_number), f"{partition} has a record that was never sent: {value!r}"
         return number
 
     def _check_order(self, partition: TopicPartition, numbers: Iterable[int]) -> None:
@@ -198,7 +200,7 @@ class Ledger:
             tp = TopicPartition(metadata.topic, metadata.partition)
             assert all(partition == tp for partition, _ in found)
             if metadata.offset >= 0:
-                assert (tp, metadata.offset) in found, f"record {number} is said to be at {metadata.offset}: {found}"
+                assert (tp, metadata.offset) in found, f"record {number} was acknowledged at {metadata.offset}: {found}"
         for number, error in self.failed.items():
             if isinstance(error, _REFUSED_FOR_GOOD):
                 assert number not in where, f"record {number} was refused with {error!r}, but is in the log"
@@ -212,19 +214,19 @@ class Ledger:
 
 
 def without_adjacent_repeats(numbers: Sequence[int], most_in_batch: int, name: str = "the log") -> list[int]:
-    """Return the log without batches that were written again right behind themselves; other repetitions fail."""
-    kept: list[int] = []
+    """Return the log without batches that are repeated directly after themselves; fail on any other repetition."""
+    distinct: list[int] = []
     positions: dict[int, int] = {}
     next_position = 0
     for number in numbers:
         position = positions.get(number)
         if position is None:
-            assert next_position == len(kept), f"{name} goes on with {number} before the repeat of a batch is over"
-            position = positions[number] = len(kept)
-            kept.append(number)
+            assert next_position == len(distinct), f"{name} goes on with {number} before the repeat of a batch is over"
+            position = positions[number] = len(distinct)
+            distinct.append(number)
         elif position != next_position:
             back = next_position - position
             assert 0 < back <= most_in_batch, f"{name} repeats {number}, {back} records later"
         next_position = position + 1
-    assert next_position == len(kept), f"{name} ends within the repeat of a batch"
-    return kept
+    assert next_position == len(distinct), f"{name} ends within the repeat of a batch"
+    return distinct

@@ -47,7 +47,7 @@ class Peer:
     options: dict[str, Any] = field(default_factory=dict)
 
     def producer(self, **options: Any) -> triokafka.Producer:
-        """A producer for it."""
+        """Return a producer for it."""
         return triokafka.Producer(
             bootstrap_servers=self.bootstrap, **{"max_block_ms": 30_000, **self.options, **options}
         )
@@ -76,7 +76,7 @@ _SCENARIOS: dict[str, tuple[Scenario, frozenset[str]]] = {}
 
 
 def needs(*features: str) -> Callable[[Scenario], Scenario]:
-    """A scenario, and the features that a broker needs for it."""
+    """Register a scenario with the features that it needs from a broker."""
 
     def register(scenario: Scenario) -> Scenario:
         _SCENARIOS[scenario.__name__] = scenario, frozenset(features)
@@ -91,7 +91,7 @@ def scenarios_for(features: frozenset[str] = EVERYTHING) -> list[str]:
 
 
 def lacking(features: frozenset[str]) -> dict[str, frozenset[str]]:
-    """Return the other ones, each with the missing feature."""
+    """Return the remaining scenarios, each with the missing features."""
     return {name: needed - features for name, (_, needed) in _SCENARIOS.items() if not needed <= features}
 
 
@@ -103,15 +103,14 @@ async def run(name: str, peer: Peer, topic: str) -> None:
 
 
 async def _both_readings(peer: Peer, topics: dict[str, int]) -> Entries:
-    """Read with our consumer; the result must equal that of kafka-python, or of librdkafka if kafka-python cannot
-    read."""
+    """Read with our consumer; kafka-python, or librdkafka if kafka-python cannot read, must read the same."""
     ours = await read_all(peer.bootstrap, topics)
     read_theirs = read_all_with_kafka_python if KAFKA_PYTHON in peer.features else read_all_with_confluent
     assert await read_theirs(peer.bootstrap, topics) == ours
     return ours
 
 
-# -------------------------------------------------------------------- one way of sending after the other
+# -------------------------------------------------------------------- one way of sending at a time
 
 
 @needs()
@@ -136,7 +135,7 @@ async def every_setting_of_acks_works(peer: Peer, topic: str) -> None:
         async with peer.producer(acks=acks, enable_idempotence=False) as producer:
             metadata = await (await producer.send(topic, b"value", partition=0))
             if acks == 0:
-                # Its outcome is unknown; leave only when the broker has it.
+                # The outcome is unknown; leave only once the broker has the record.
                 assert metadata.offset == -1
                 await eventually_written(peer, topic)
             else:
@@ -240,7 +239,7 @@ async def _through_broken_connections(peer: Peer, topic: str, promise: Promise, 
         workload = Workload(chance, topics, records=400, pause=0.02)
         async with proxied_world() as world, trio.open_nursery() as nursery:
             stale = promise is Promise.EXACTLY_ONCE
-            trouble = ProxyTrouble(world, chance, count=12, pause=0.05, stale=stale, longest=0.6)
+            faults = ProxyTrouble(world, chance, count=12, pause=0.05, stale=stale, longest=0.6)
             producer = peer.producer(
                 world=world,
                 batch_size=400,
@@ -253,7 +252,7 @@ async def _through_broken_connections(peer: Peer, topic: str, promise: Promise, 
                 reconnect_backoff_max_ms=100,
                 **options,
             )
-            await workload.run(producer, during=lambda: nursery.start_soon(trouble.run))
+            await workload.run(producer, during=lambda: nursery.start_soon(faults.run))
             nursery.cancel_scope.cancel()
         assert not workload.ledger.failed
         repeats += workload.ledger.check(await read_all(peer.bootstrap, topics), promise, most_in_batch=200)
@@ -266,7 +265,7 @@ async def _through_broken_connections(peer: Peer, topic: str, promise: Promise, 
 
 @needs(DROPS_REPEATS)
 async def broken_connections_repeat_nothing_with_idempotence(peer: Peer, topic: str) -> None:
-    """Mostly responses that are lost after the records were written."""
+    """Most faults are responses lost after the records were written."""
     await _through_broken_connections(peer, topic, Promise.EXACTLY_ONCE)
 
 
@@ -277,7 +276,8 @@ async def broken_connections_repeat_nothing_with_one_request_in_flight(peer: Pee
 
 @needs()
 async def broken_connections_lose_nothing_without_idempotence(peer: Peer, topic: str) -> None:
-    # It is random whether a response is lost after its records were written: few runs have none, a dozen always some.
+    # It is random whether a response is lost after its records were written: few runs lose none, a dozen always lose
+    # some.
     for attempt in range(4):
         name = f"{topic}-{attempt}"
         if await _through_broken_connections(peer, name, Promise.AT_LEAST_ONCE, enable_idempotence=False):
@@ -299,34 +299,34 @@ KINDS: Final[dict[str, tuple[Promise, dict[str, Any]]]] = {
 
 
 class Progress:
-    """Counts the callbacks of all producers, so that a thread can wait until some more records were settled."""
+    """Counts the callbacks of all producers, so that a thread can wait until more records are settled."""
 
     def __init__(self) -> None:
         self.callbacks = 0
         self._more = trio.Event()
 
     def count(self) -> None:
-        """One more callback."""
+        """Count one more callback."""
         self.callbacks += 1
         self._more.set()
 
     async def wait_for(self, callbacks: int) -> None:
-        """Wait until there are ``callbacks`` more than now."""
+        """Wait until there have been ``callbacks`` more than now."""
         goal = self.callbacks + callbacks
         while self.callbacks < goal:
             self._more = trio.Event()
             await self._more.wait()
 
     def wait_in_thread(self, callbacks: int) -> None:
-        """`wait_for`, for a thread that trio started."""
+        """Do the same as `wait_for`, in a thread that trio started."""
         trio.from_thread.run(self.wait_for, callbacks)
 
 
-async def through_trouble(peer: Peer, trouble: Callable[[Callable[[int], None]], object]) -> None:
-    """Run producers of all `KINDS` until ``trouble``, which runs in a thread, is over.
+async def through_trouble(peer: Peer, disrupt: Callable[[Callable[[int], None]], object]) -> None:
+    """Run producers of all `KINDS` until ``disrupt``, which runs in a thread, is over.
 
-    ``trouble`` is called with a function that waits until this many more records were settled. At the end all logs meet
-    their guarantees, according to three readers.
+    ``disrupt`` is called with a function that waits until this many more records are settled. At the end all logs must
+    meet their guarantees, according to three readers.
     """
     progress = Progress()
     workloads = {name: Workload(random.Random(name), {name: 3}, records=2_000, pause=0.05) for name in KINDS}
@@ -351,7 +351,7 @@ async def through_trouble(peer: Peer, trouble: Callable[[Callable[[int], None]],
     async with trio.open_nursery() as nursery:
         for name in KINDS:
             nursery.start_soon(produce, name)
-        await trio.to_thread.run_sync(trouble, progress.wait_in_thread)
+        await trio.to_thread.run_sync(disrupt, progress.wait_in_thread)
         over.set()
     for name, (promise, _) in KINDS.items():
         ledger = workloads[name].ledger

@@ -1,6 +1,6 @@
 """Callers that use a producer in every possible way, at random: the same seed makes the same calls.
 
-Runs anywhere: in the simulated world, on real sockets, against any broker. The calls and their results are in the
+It runs in the simulated world, on real sockets, and against any broker. The calls and their results are recorded in the
 `Ledger`.
 """
 
@@ -64,7 +64,7 @@ class Workload:
 
         ``during`` is called inside the block, before the first send.
         """
-        complaint: BaseException | None = None
+        exit_error: BaseException | None = None
         try:
             async with producer:
                 if during is not None:
@@ -75,9 +75,9 @@ class Workload:
         except ExceptionGroup as group:
             if not group.message.endswith("no task awaited their deliveries"):
                 raise
-            complaint = group
-        told = producer.options.on_delivery is not None
-        self.ledger.settle(producer.metrics(), complaint, all_are_told=told)
+            exit_error = group
+        reported = producer.options.on_delivery is not None
+        self.ledger.settle(producer.metrics(), exit_error, failures_are_reported=reported)
 
     async def _call_again_and_again(self, producer: triokafka.Producer) -> None:
         chance = self._chance
@@ -114,7 +114,7 @@ class Workload:
         return trio.move_on_after(self._chance.uniform(0, self._pause))
 
     def _how(self, call: Call, partition: int) -> dict[str, Any]:
-        """Arguments of a single send besides topic and value."""
+        """Return the arguments of a single send besides topic and value."""
         chance = self._chance
         how: dict[str, Any] = {}
         draw = chance.random()

@@ -1,4 +1,4 @@
-"""Several `RaftClient` in one simulated world: real files, virtual time, and a network of method calls."""
+"""Several `RaftClient` instances in one simulated world: real files, virtual time, and method calls for a network."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RecordingListener:
 
 
 class Member:
-    """One node: its machine, and while it runs its client."""
+    """One node: its machine and, while it runs, its client."""
 
     def __init__(self, cluster: RaftCluster, node_id: int, host: Host) -> None:
         self.node_id = node_id
@@ -115,7 +115,7 @@ class Member:
         return self.client.append(records, self.client.leader.epoch, metadata_version=1)
 
     def committed(self) -> list[str]:
-        """Return the names of the committed topic records."""
+        """Return the names of the topics in the committed records."""
         batches = self.client.read_committed(0)
         return [record.name for batch in batches for record in batch.records if isinstance(record, TopicRecord)]
 
@@ -150,20 +150,20 @@ class RaftCluster:
 
     @property
     def leaders(self) -> list[Member]:
-        """The nodes that consider themselves leaders, that of the newest epoch first."""
+        """The nodes that consider themselves leaders, the one of the newest epoch first."""
         return sorted(
             (member for member in self.up if member.client.is_leader), key=lambda member: -member.client.leader.epoch
         )
 
     async def until(self, condition: Callable[[], bool], *, within: float = 30.0) -> None:
-        """Wait until something holds."""
+        """Wait until the condition holds."""
         with trio.move_on_after(within):
             while not condition():
                 await trio.sleep(0.005)
         assert condition(), f"not within {within} s"
 
     async def until_committed(self, end: int, *members: Member) -> None:
-        """Wait until these members, or else all that are up, know that everything below an offset is committed."""
+        """Wait until these members, or all running ones, know that everything below an offset is committed."""
         await self.until(lambda: all(member.listener.high_watermark >= end for member in members or self.up))
 
     async def leader(self, *, other_than: Member | None = None) -> Member:

@@ -1,4 +1,4 @@
-"""What must be true of a quorum at every moment."""
+"""The invariants of a quorum, which hold at every moment."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RaftInvariants:
         self._checked: dict[int, int] = {}
 
     def started(self, node: SimulatedNode) -> None:
-        """A node has started from its disk: only what was stored counts."""
+        """A node has started from its disk: forget everything that was not stored."""
         self._checked[node.node_id] = 0
         self._leaders.pop(node.node_id, None)
         self._epochs[node.node_id] = 0 if node.election is None else node.election.epoch
@@ -51,13 +51,13 @@ class RaftInvariants:
         self._epochs.pop(node.node_id, None)
 
     def stored(self, node: SimulatedNode, state: ElectionState) -> None:
-        """The disk of a node has a new election state."""
+        """A node has stored a new election state on its disk."""
         if state.voted is not None:
             before = self.votes.setdefault((node.key, state.epoch), state.voted)
             assert before == state.voted, f"node {node.node_id} votes twice in epoch {state.epoch}"
 
     def answered(self, node: SimulatedNode, request: Any, response: Any) -> None:
-        """A node's response is on its way."""
+        """Check a vote that a node is about to send."""
         if not isinstance(request, VoteRequest) or not isinstance(response, VoteResponse) or not response.topics:
             return
         asked = request.topics[0].partitions[0]
@@ -153,11 +153,11 @@ class RaftInvariants:
             self._check_has(node, start, end, f"node {node.node_id}")
             self._checked[node.node_id] = end
 
-    def _check_has(self, node: SimulatedNode, start: int, end: int, who: str) -> None:
-        assert node.log.end_offset >= end, f"{who} lacks committed records from {node.log.end_offset} to {end}"
+    def _check_has(self, node: SimulatedNode, start: int, end: int, label: str) -> None:
+        assert node.log.end_offset >= end, f"{label} lacks committed records from {node.log.end_offset} to {end}"
         for batch in reversed(node.log.batches):
             if batch.last_offset < start:
                 break
             if batch.last_offset < end:
                 expected = self.committed[batch.last_offset]
-                assert (batch.epoch, batch.data) == expected, f"{who} has another record at {batch.last_offset}"
+                assert (batch.epoch, batch.data) == expected, f"{label} has another record at {batch.last_offset}"

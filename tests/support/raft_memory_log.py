@@ -1,4 +1,4 @@
-"""A metadata log in memory, which loses what was not flushed when its node crashes."""
+"""A metadata log in memory, which loses everything that was not flushed when its node crashes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MemoryFlushJob:
         self.cuts = cuts
 
     def run(self) -> None:
-        """Take no time."""
+        """Do nothing."""
 
 
 class MemorySnapshotWriter:
@@ -53,14 +53,14 @@ class MemorySnapshotWriter:
         self._data += data
 
     def check(self) -> None:
-        """Take it as it is."""
+        """Accept the parts without a check."""
 
     def finish(self) -> None:
         """Make it readable."""
         self._log.snapshots[self._snapshot_id] = bytes(self._data)
 
     def abandon(self) -> None:
-        """Forget it."""
+        """Discard it."""
         self._data.clear()
 
 
@@ -204,7 +204,7 @@ class MemoryRaftLog:
     # Crashes
 
     def after_crash(self) -> MemoryRaftLog:
-        """Return what the disk has after a crash: only what was flushed."""
+        """Return the contents of the disk after a crash: only flushed data."""
         log = MemoryRaftLog()
         log.batches = [batch for batch in self.batches if batch.last_offset < self.flushed_offset]
         log.snapshots = dict(self.snapshots)

@@ -46,7 +46,7 @@ def leader_fails(seed: int) -> None:
 
 
 def all_fail(seed: int) -> None:
-    """All nodes are killed; a majority comes back and has everything that was committed."""
+    """All nodes are killed; a majority comes back, with everything that was committed."""
     voters = _voters(seed)
     simulation = RaftSimulation(seed, voters=voters)
     simulation.settle()
@@ -92,7 +92,7 @@ def minority_partitioned(seed: int) -> None:
     others = [node for node in simulation.nodes.values() if node is not leader]
     simulation.random.shuffle(others)
     minority = others[:count]
-    # Without new records the nodes that were away have logs as long as the others.
+    # Without new records, the logs of the nodes that were away are as long as the others.
     simulation.is_appending = seed % 2 == 0
     simulation.run(1.0)
     simulation.isolate(*(node.node_id for node in minority))
@@ -104,7 +104,7 @@ def minority_partitioned(seed: int) -> None:
     simulation.run(3)
     simulation.is_appending = True
     simulation.settle()
-    assert simulation.leader() is leader, "nodes that were away have ended the epoch of a working leader"
+    assert simulation.leader() is leader, "nodes that came back have ended the epoch of a working leader"
     assert leader.running.quorum.epoch == epoch
 
 
@@ -148,7 +148,7 @@ def lossy_network(seed: int) -> None:
 
 
 def chaos(seed: int) -> None:
-    """Nodes crash and come back, networks break and heal, at any moment; at the end all is well."""
+    """Nodes crash and come back, networks break and heal, at any moment; at the end the quorum works."""
     dynamic, snapshots = seed % 2 == 1, seed % 3 == 0
     simulation = RaftSimulation(
         seed, voters=_voters(seed), observers=seed % 2, loss=0.02, duplication=0.03, latency=0.08, dynamic=dynamic,
@@ -206,7 +206,7 @@ def contested_elections(seed: int) -> None:
 
 
 def snapshots(seed: int) -> None:
-    """A node that was away finds its records only in snapshots, which arrive in parts; leaders change meanwhile."""
+    """A node that was away finds its records only in snapshots, which arrive in parts, while leaders change."""
     simulation = RaftSimulation(
         seed, voters=3, observers=seed % 2, dynamic=seed % 4 > 1, snapshots=True, append_every=0.08
     )
@@ -299,7 +299,7 @@ def removal_interrupted(seed: int) -> None:
 
 
 def isolated_leader_changes_voters(seed: int) -> None:
-    """A leader that is cut off changes the voters again and again; the others do not, and win."""
+    """A leader that is cut off changes the voters again and again; the others do not, and prevail."""
     simulation = RaftSimulation(seed, voters=3 + 2 * (seed % 2), dynamic=True, append_every=0.3)
     simulation.run_until(simulation.agree, within=60)
     simulation.run(1)

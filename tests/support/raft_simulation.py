@@ -1,4 +1,5 @@
-"""A quorum in virtual time: nodes over the pure state machine, a network that loses, and disks that forget.
+"""A quorum in virtual time: nodes over the pure state machine, a network that loses messages, and disks that lose
+unsynced data.
 
 One seed gives one run. After every step of a node the invariants of `RaftInvariants` are checked.
 """
@@ -82,7 +83,7 @@ class SimulatedNode:
         self.leader = leader
 
     def advanced(self, high_watermark: int) -> None:
-        """Remember what is committed; it never decreases."""
+        """Check that the high watermark never decreases, and store it."""
         assert high_watermark > self.high_watermark, "the high watermark of a node goes back"
         self.high_watermark = high_watermark
 
@@ -151,12 +152,12 @@ class RaftSimulation:
     # Time
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Do something at a point in time."""
+        """Run an action at a point in time."""
         self._sequence += 1
         heapq.heappush(self._events, (time, self._sequence, action))
 
     def after(self, delay: float, action: Callable[[], None]) -> None:
-        """Do something after a random delay of at most ``delay`` seconds."""
+        """Run an action after a random delay of at most ``delay`` seconds."""
         self.at(self.now + self.random.random() * delay, action)
 
     def _every(self, interval: float, action: Callable[[], None]) -> None:
@@ -202,7 +203,7 @@ class RaftSimulation:
         return Voter(node.key, (self._endpoint(node.node_id),), 0, 1)
 
     def format(self, node: SimulatedNode) -> None:
-        """Write the snapshot with which a directory of a dynamic quorum begins."""
+        """Write the snapshot at the start of a dynamic quorum's directory."""
         voters = VoterSet(self._voter(self.nodes[address.node_id]) for address in self.first_voters)
         controls = [
             (ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(kraft_version=1).encode(0)),
@@ -249,7 +250,7 @@ class RaftSimulation:
         self.step(node)
 
     def crash(self, node: SimulatedNode) -> None:
-        """Kill a node; its disk keeps what was synced."""
+        """Kill a node; its disk retains what was synced."""
         if node.core is not None:
             node.core = None
             node.starts += 1
@@ -284,7 +285,7 @@ class RaftSimulation:
     # The driver of one node
 
     def step(self, node: SimulatedNode) -> None:
-        """Do what `RaftCore` demands of its driver."""
+        """Carry out the effects of `RaftCore`, as its driver does."""
         core = node.running
         due_at = core.poll(self.now)
         state = core.unsaved
@@ -396,7 +397,7 @@ class RaftSimulation:
         self.step(destination)
 
     def handle(self, node: SimulatedNode, request: Request[Any]) -> PendingResponse[Any]:
-        """Give a request to a node."""
+        """Pass a request to a node."""
         core, now = node.running, self.now
         match request:
             case FetchRequest():
@@ -451,7 +452,7 @@ class RaftSimulation:
                 self.take_snapshot(node)
 
     def take_snapshot(self, node: SimulatedNode) -> None:
-        """Write a snapshot of what is committed on a node, and drop the log before it."""
+        """Write a snapshot of a node's committed records, and drop the log before it."""
         end = next(
             (batch for batch in reversed(node.log.batches) if batch.last_offset < node.high_watermark),
             None,

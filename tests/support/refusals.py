@@ -1,4 +1,4 @@
-"""A command of `triokafka`, and a Spark read, with a client's options in Java's names, for tests of refusals."""
+"""A `triokafka` command and a Spark read with a client's options under Java's names, for tests of refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Refused(NamedTuple):
 
 
 def java_properties(options: dict[str, Any], directory: Path) -> dict[str, str]:
-    """Return a client's options with Java's names. A token goes through a file, as programs of others pass one."""
+    """Return a client's options under Java's names. A token goes through a file, as other programs pass one."""
     texts = {"security.protocol": options["security_protocol"]}
     if "ssl_cafile" in options:
         texts |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": options["ssl_cafile"]}
@@ -58,19 +58,19 @@ def refused_command(options: dict[str, Any]) -> Refused:
     return Refused(status, out.getvalue(), err.getvalue(), seconds)
 
 
-def check_command(options: dict[str, Any], words: str) -> None:
-    """Check that the command fails in one sentence with ``words``, and shows no secret."""
+def check_command(options: dict[str, Any], text: str) -> None:
+    """Check that the command fails with one sentence that contains ``text``, and shows no secret."""
     done = refused_command(options)
     assert done.status == 1 and done.out == "", done
-    # On a busy machine the command says after a second what it tries.
+    # On a busy machine the command reports after a second that it is still trying.
     lines = [line for line in done.err.splitlines() if "; trying for another" not in line]
     assert len(lines) == 1 and lines[0].startswith("triokafka: "), done
-    assert words in done.err and "no broker has responded" not in done.err, done
+    assert text in done.err and "no broker has responded" not in done.err, done
     assert "Traceback" not in done.err and options.get("sasl_password", "secret") not in done.err
 
 
 def read_with_spark(options: dict[str, Any]) -> None:
-    """Plan a read of a topic, as Spark's Python worker does it, without a JVM."""
+    """Plan a read of a topic as Spark's Python worker does, without a JVM."""
     from triokafka.spark.planning.read_options import ReadOptions
     from triokafka.spark.reading.topic_reader import TopicReader
 

@@ -49,7 +49,7 @@ _CONVERGE_ROUNDS = 400
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens how often. Weights are relative."""
+    """How often each event happens. Weights are relative."""
 
     produce: int = 15
     fetch: int = 50
@@ -92,7 +92,7 @@ class Violation(AssertionError):
 
 @dataclass
 class _Checkpoint:
-    """What a node has on disk besides its log."""
+    """The files of a node besides its log."""
 
     recovery_point: int = 0
     high_watermark: int = 0
@@ -144,7 +144,7 @@ class Node:
         self.apply(len(self.world.images) - 1)
 
     def end(self, *, power: bool) -> None:
-        """End the process, and with ``power`` lose what was not synced."""
+        """End the process and, with ``power``, lose what was not synced."""
         self.alive = False
         self.storage.crash(self.world.random) if power else self.storage.kill()
         self.partition = None
@@ -254,7 +254,7 @@ class Node:
 
 @dataclass
 class _History:
-    """What was promised, by topic id."""
+    """The acknowledged and committed records, by topic id."""
 
     committed: dict[UUID, dict[int, bytes]] = field(default_factory=dict)
     acknowledged: dict[UUID, dict[int, bytes]] = field(default_factory=dict)
@@ -306,7 +306,7 @@ class ReplicaWorld:
             self.images.append(replayed(records, self.image))
 
     def fence(self, node: Node) -> None:
-        """End the session of a broker that is dead."""
+        """End the session of a dead broker."""
         known = self.image.brokers[node.node_id]
         if known.fenced:
             return
@@ -314,7 +314,7 @@ class ReplicaWorld:
         self.commit([change, *elections.broker_fenced(self.image, node.node_id, self.config)])
 
     def register(self, node: Node) -> None:
-        """Register a new process, and let it in."""
+        """Register a new process, and unfence it."""
         if node.dirty:
             self.commit(list(elections.broker_ended_unclean(self.image, node.node_id, self.config)))
         record = broker(node.node_id, fenced=True)
@@ -356,7 +356,7 @@ class ReplicaWorld:
         self.heal()
 
     def pass_time(self, seconds: float) -> None:
-        """Put the clocks forward."""
+        """Advance the clocks."""
         self.now += seconds
         self.wall_ms = NOW_MS + int(self.now * 1000)
 
@@ -368,7 +368,7 @@ class ReplicaWorld:
         return self.random.choice(alive) if alive else None
 
     def produce(self) -> None:
-        """A client writes to a broker that believes to lead."""
+        """A client writes to a broker that considers itself the leader."""
         leaders = [node for node in self._alive() if node.partition is not None and node.partition.is_leader]
         if not leaders:
             return
@@ -475,12 +475,12 @@ class ReplicaWorld:
             node.data.begin_at_leader_start(position, there.log.log_start_offset)
 
     def deliver(self) -> None:
-        """A message arrives."""
+        """Deliver a message."""
         if self.messages:
             self.messages.pop(self.random.randrange(min(len(self.messages), 4)))()
 
     def metadata(self) -> None:
-        """A broker sees later metadata, at times several changes at once."""
+        """A broker receives later metadata, sometimes several changes at once."""
         node = self._one()
         if node is not None and node.applied < len(self.images) - 1:
             node.apply(self.random.randint(node.applied + 1, min(node.applied + 3, len(self.images) - 1)))
@@ -540,10 +540,10 @@ class ReplicaWorld:
             node.end(power=False)
 
     def cut_power(self) -> None:
-        """A machine loses what was not synced, while another replica in sync is up, and stays in sync.
+        """A machine loses unsynced data while another in-sync replica is up and stays in sync.
 
-        A proposal on its way may leave the node alone in the in-sync set. Its unsynced records would be lost
-        then, also in Kafka: these topics have no eligible leader replicas (KIP-966).
+        A proposal in flight may leave the node alone in the in-sync set. Its unsynced records would then be lost, as in
+        Kafka: these topics have no eligible leader replicas (KIP-966).
         """
         node = self._one()
         if node is None or node.altering or any(other.dirty for other in self.nodes.values()):
@@ -599,7 +599,7 @@ class ReplicaWorld:
     # Invariants
 
     def check(self) -> None:
-        """Check what must hold at any time."""
+        """Check the invariants that hold at any time."""
         history = self.history
         for node in self._alive():
             partition = node.partition
@@ -669,7 +669,7 @@ class ReplicaWorld:
         return [f"{node.partition!r} {node.partition.log!r}" for node in self.nodes.values() if node.partition]
 
     def check_end(self) -> None:
-        """Check what must hold when everything is well again."""
+        """Check the invariants that hold after all faults have ended."""
         partitions = [node.partition for node in self.nodes.values() if node.partition is not None]
         start = max(partition.log.log_start_offset for partition in partitions)
         contents = [dict(batches_of(partition.log, start)) for partition in partitions]
@@ -687,7 +687,7 @@ class ReplicaWorld:
 
 
 def batches_of(log: PartitionLog, start: int) -> list[tuple[int, bytes]]:
-    """All batches from an offset on, by base offset."""
+    """Return all batches from an offset on, by base offset."""
     found: list[tuple[int, bytes]] = []
     offset = start
     while offset < log.log_end_offset:

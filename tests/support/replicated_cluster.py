@@ -43,7 +43,7 @@ class ReplicatedCluster(ScriptedCluster):
         self.producers: dict[tuple[TopicPartition, int], tuple[int, deque[_Known]]] = {}
         self.refused_sequences = 0
         self.dropped_repeats = 0
-        self.told: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        self.known_leaders: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
 
     async def start_on(self, simulation: Simulation) -> str:
         """Start three nodes, each on its own host; return their addresses."""
@@ -53,16 +53,18 @@ class ReplicatedCluster(ScriptedCluster):
         partitions = [TopicPartition(name, p) for name, count in self.topics.items() for p in range(count)]
         for position, tp in enumerate(partitions):
             self.leaders[tp] = 1 + position % 3
-        self.tell_all()
+        self.update_all()
         return ",".join(broker.address for broker in self.brokers.values())
 
-    def tell_all(self) -> None:
+    def update_all(self) -> None:
         """Update the leaders that every node knows."""
         for node_id in self.brokers:
-            self.told[node_id] = dict(self.leaders)
+            self.known_leaders[node_id] = dict(self.leaders)
 
     def append(self, tp: TopicPartition, records: Any) -> tuple[int, int]:
-        """As Kafka: remember the last five batches of a producer, so that repetitions get the offset of the first."""
+        """Append as Kafka does: remember a producer's last five batches, so that repetitions get the offset of the
+        first.
+        """
         log = self.log[tp]
         if len(records) > self.max_batch_bytes:
             return _TOO_LARGE, -1
@@ -110,10 +112,10 @@ class ReplicatedBroker(ScriptedBroker):
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
         response = super().metadata(request)
-        told = self.cluster.told[self.node_id]
+        known_leaders = self.cluster.known_leaders[self.node_id]
         for topic in response.topics:
             for partition in topic.partitions:
-                leader = told.get(TopicPartition(topic.name or "", partition.partition_index), -1)
+                leader = known_leaders.get(TopicPartition(topic.name or "", partition.partition_index), -1)
                 if leader != partition.leader_id:
                     partition.leader_epoch = max(0, partition.leader_epoch - 1)
                 partition.leader_id = leader
@@ -143,10 +145,10 @@ class ReplicatedBroker(ScriptedBroker):
         return response
 
 
-class Trouble:
+class ClusterFaults:
     """Inject ``count`` random faults, on average ``pause`` seconds apart; then the cluster works again.
 
-    ``stale`` allows the execution of a request after its client has given it up and sent it again elsewhere: only
+    ``stale`` allows a request to be executed after its client has given it up and sent it again elsewhere: only
     sequence numbers protect from that. ``denials`` are final refusals. ``request_timeout`` is the client's, in seconds.
     """
 
@@ -190,7 +192,7 @@ class Trouble:
         ]
 
     async def run(self) -> None:
-        """Let them happen."""
+        """Inject the faults."""
         conditions = self._simulation.network.conditions
         conditions.max_delay = self._chance.choice([0.001, 0.002, 0.03])
         conditions.loss = self._chance.choice([0, 0, 0.02])
@@ -202,7 +204,7 @@ class Trouble:
                 await self._chance.choice(self._kinds)()
         conditions.loss = conditions.cut = 0
         self._simulation.network.heal()
-        self._cluster.tell_all()
+        self._cluster.update_all()
 
     def _broker(self) -> ReplicatedBroker:
         broker = self._cluster.brokers[self._chance.choice(list(self._cluster.brokers))]
@@ -276,12 +278,12 @@ class Trouble:
         tp, leader = self._partition(), self._chance.choice(list(self._cluster.brokers))
         self._cluster.move(*tp, leader)
         self._broker().names_leaders = self._chance.random() < 0.5
-        self._later(self._chance.uniform(0, 0.3), self._cluster.tell_all)
+        self._later(self._chance.uniform(0, 0.3), self._cluster.update_all)
 
     async def _leaderless(self) -> None:
         tp = self._partition()
         self._cluster.move(*tp, -1)
-        self._cluster.tell_all()
+        self._cluster.update_all()
         self._later(self._chance.uniform(0, 0.5), self._cluster.move, *tp, self._chance.choice([1, 2, 3]))
 
     async def _restart(self) -> None:
@@ -293,7 +295,7 @@ class Trouble:
         for tp in [tp for tp, leader in self._cluster.leaders.items() if leader == broker.node_id]:
             if self._chance.random() < 0.7:
                 self._cluster.move(*tp, self._chance.choice(others))
-        self._later(self._chance.uniform(0, 0.3), self._cluster.tell_all)
+        self._later(self._chance.uniform(0, 0.3), self._cluster.update_all)
         self._later(self._chance.uniform(0, 0.6), broker.start, self._simulation.nursery, port)
 
     async def _slow_answer(self) -> None:

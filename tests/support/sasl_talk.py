@@ -1,4 +1,4 @@
-"""Speak SASL with a broker byte by byte, to break its rules."""
+"""A SASL connection to a broker, written byte by byte, for clients that break the protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from triokafka.protocol.message import Request
 
 
 class SaslTalk:
-    """One connection. Answers are None when the broker has closed it."""
+    """One connection. Responses are None once the broker has closed it."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 @dataclass
 class StubRegistry:
-    """The contents of the registry, and the received requests."""
+    """The contents of the registry, and the requests received."""
 
     url: str = ""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def schema_registry() -> Iterator[StubRegistry]:
             self.wfile.write(data)
 
         def do_POST(self) -> None:
-            """Register a schema, or return the id that it has."""
+            """Register a schema, or return the id of a registered one."""
             subject = unquote(self.path.split("/")[2])
             document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             known = [n for n in stub.subjects.get(subject, ()) if stub.schemas[n]["schema"] == document["schema"]]

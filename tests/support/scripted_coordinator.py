@@ -1,4 +1,4 @@
-"""A transaction coordinator for a `ScriptedCluster`: strict about what producers may send, and without storage."""
+"""A transaction coordinator for a `ScriptedCluster`: it checks strictly what producers send, and has no storage."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class _Producer:
 class ScriptedCoordinator:
     """The coordinator of every transactional id, under transaction version ``level``.
 
-    ``committed`` are the values of committed transactions by partition, ``offsets`` the committed ones by group,
-    ``ends`` whether each ended transaction was committed.
+    ``committed`` are the values of committed transactions by partition, ``offsets`` the committed ones by group.
+    ``ends`` has one item per ended transaction: whether it was committed.
     """
 
     def __init__(self, cluster: ScriptedCluster, level: int = 2) -> None:
@@ -67,12 +67,12 @@ class ScriptedCoordinator:
             self.serve(broker)
 
     def serve(self, broker: Any) -> None:
-        """Let a broker announce the transactional APIs."""
+        """Make a broker announce the transactional APIs."""
         broker.api_versions |= {24: (0, 5), 25: (0, 4), 26: (0, 5), 28: (0, 5)}
         broker.finalized_features = {"transaction.version": self.level}
 
     def identity(self, transactional_id: str) -> tuple[int, int]:
-        """Producer id and epoch."""
+        """Return the producer id and epoch."""
         producer = self._producers[transactional_id]
         return producer.producer_id, producer.epoch
 
@@ -83,7 +83,7 @@ class ScriptedCoordinator:
     # ---------------------------------------------------------------- requests
 
     def answer(self, request: Any, version: int) -> Any:
-        """The answer to one of `REQUESTS`."""
+        """Return the response to one of `REQUESTS`."""
         if isinstance(request, InitProducerIdRequest):
             return self._initialize(request)
         if isinstance(request, AddPartitionsToTxnRequest):
@@ -171,7 +171,7 @@ class ScriptedCoordinator:
         if not last.open and last.last_end == (
             request.producer_epoch,
             request.committed,
-        ):  # it was answered, but the answer was lost
+        ):  # it was executed, but the response was lost
             return EndTxnResponse(producer_id=last.producer_id, producer_epoch=last.epoch)
         producer, code = self._known(request.transactional_id, request.producer_id, request.producer_epoch)
         if producer is None:
@@ -199,7 +199,7 @@ class ScriptedCoordinator:
     # ---------------------------------------------------------------- appends
 
     def check_append(self, partition: TopicPartition, records: Any, version: int) -> int:
-        """The error code for a Produce request's batch; 0 when it may be appended."""
+        """Return the error code for a Produce request's batch; 0 if it may be appended."""
         for batch in iter_batches(records):
             transactional_id = self._by_id.get(batch.producer_id)
             if transactional_id is None:

@@ -1,4 +1,4 @@
-"""A scripted coordinator under the consumer protocol (KIP-848): a group of one member, whose target the test sets."""
+"""A scripted group of one member under the consumer protocol (KIP-848); the test sets its target assignment."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ STALE_MEMBER_EPOCH = 113
 
 
 class GroupCluster(ReadableCluster):
-    """A cluster whose group has one member; ``generation`` is its epoch, ``interval_ms`` that of its heartbeats."""
+    """A cluster whose group has one member; ``generation`` is its epoch, ``interval_ms`` its heartbeat interval."""
 
     def __init__(self, **topics: int) -> None:
         super().__init__(**topics)
         self.target = {TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)}
         self.acknowledged: list[set[TopicPartition]] = []
         self.interval_ms = 1_000
-        self._told: set[TopicPartition] | None = None
+        self._sent_assignment: set[TopicPartition] | None = None
         self._names: dict[UUID, str] = {}
 
     async def start(self, nursery: trio.Nursery, world: World, *, nodes: int = 1) -> str:
@@ -49,7 +49,7 @@ class GroupCluster(ReadableCluster):
     def beat(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         """Return the response to a heartbeat, with the assignment and a new epoch if it has changed."""
         if request.member_epoch < 0:
-            self._told = None
+            self._sent_assignment = None
             return ConsumerGroupHeartbeatResponse(member_epoch=request.member_epoch, heartbeat_interval_ms=0)
         self._names.update((topic_id, name) for name, topic_id in self.topic_ids.items())
         if request.topic_partitions is not None and request.member_epoch:
@@ -57,10 +57,10 @@ class GroupCluster(ReadableCluster):
                 {TopicPartition(self._names[t.topic_id], n) for t in request.topic_partitions for n in t.partitions}
             )
         everything = request.rebalance_timeout_ms >= 0
-        tells = everything or self._told != self.target
-        if not request.member_epoch or self._told != self.target:
+        sends_assignment = everything or self._sent_assignment != self.target
+        if not request.member_epoch or self._sent_assignment != self.target:
             self.generation += 1
-        self._told = set(self.target)
+        self._sent_assignment = set(self.target)
         by_id: dict[UUID, list[int]] = {}
         for topic, number in sorted(self.target):
             by_id.setdefault(self.topic_ids[topic], []).append(number)
@@ -69,7 +69,7 @@ class GroupCluster(ReadableCluster):
             member_id=request.member_id,
             member_epoch=self.generation,
             heartbeat_interval_ms=self.interval_ms,
-            assignment=Assignment(topic_partitions=topics) if tells else None,
+            assignment=Assignment(topic_partitions=topics) if sends_assignment else None,
         )
 
 
@@ -86,7 +86,7 @@ class GroupBroker(ReadableBroker):
 
     @property
     def beats(self) -> list[ConsumerGroupHeartbeatRequest]:
-        """Return the heartbeats so far."""
+        """The heartbeats so far."""
         return self.seen(ConsumerGroupHeartbeatRequest)
 
     async def beats_until(self, condition: Callable[[ConsumerGroupHeartbeatRequest], bool]) -> None:
@@ -98,7 +98,7 @@ class GroupBroker(ReadableBroker):
                 return
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
-        """Respond like any broker to the id of a deleted topic."""
+        """Fetch; respond to the id of a deleted topic as any broker does."""
         with suppress(KeyError):
             return await super().fetch(request)
         return FetchResponse(
@@ -124,7 +124,7 @@ class GroupBroker(ReadableBroker):
         return response
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        """Topics by id too."""
+        """Return metadata, also for topics requested by id."""
         names = {topic_id: name for name, topic_id in self.cluster.topic_ids.items()}
         unknown: list[Any] = []
         known: list[Any] = []

@@ -1,7 +1,7 @@
-"""A quorum whose elections and replication a test decides: clients like `RaftClient`, without a network.
+"""A quorum whose elections and replication are controlled by the test: clients like `RaftClient`, without a network.
 
-The records are in real metadata logs. A leader's records reach a follower in one piece when the test, or a client that
-runs, replicates; the leader's log then overwrites what differs.
+The records are in real metadata logs. A leader's records reach a follower in one piece when the test, or a running
+client, replicates; differing records of the follower are overwritten.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _READ_BYTES = 1 << 20
 
 
 class ScriptedRaftClient:
-    """One node of a `ScriptedQuorum`. See `RaftClient` for its members."""
+    """One node of a `ScriptedQuorum`. `RaftClient` documents the members."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class ScriptedRaftClient:
             self._quorum.replicate()
             await self.appended.wait()
 
-    # What the quorum does
+    # Changes that the quorum makes
 
     def change_leader(self, leader_id: int | None, epoch: int) -> None:
         self.epoch = epoch
@@ -196,7 +196,7 @@ class ScriptedQuorum:
         quorum_state: QuorumStateStore,
         listener: RaftListener,
     ) -> Any:
-        """Make the client of a node, as a `NewRaftClient`; it replaces an earlier client of the node."""
+        """Create the client of a node, as a `NewRaftClient`; it replaces an earlier client of the node."""
         client = ScriptedRaftClient(self, world, config, log, quorum_state, listener)
         self.clients[config.node_id] = client
         return client
@@ -238,7 +238,7 @@ class ScriptedQuorum:
         return found
 
     def replicate(self, *, to: Iterable[int] | None = None) -> None:
-        """Copy the leader's log to reachable followers, and commit what a majority has."""
+        """Copy the leader's log to reachable followers, and commit the records that a majority has."""
         leader = self.leader()
         if leader is None:
             return

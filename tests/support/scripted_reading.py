@@ -71,7 +71,7 @@ class ReadableCluster(ScriptedCluster):
         self.grew()
 
     def grew(self) -> None:
-        """Wake fetches that wait."""
+        """Wake waiting fetches."""
         self._grown.set()
         self._grown = trio.Event()
 
@@ -98,7 +98,7 @@ class ReadableCluster(ScriptedCluster):
 
 
 class ReadableBroker(ScriptedBroker):
-    """One broker of a `ReadableCluster`; it answers the requests of consumers."""
+    """One broker of a `ReadableCluster`; it serves the requests of consumers."""
 
     cluster: ReadableCluster
 
@@ -124,7 +124,7 @@ class ReadableBroker(ScriptedBroker):
         return answer(request) if answer is not None else super()._behave(request, header)
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
-        """Fetch without session: every response is full, once there is data or the time limit has passed."""
+        """Fetch without a session: every response is full, once there is data or the time limit has passed."""
         response, found = self.fetch_now(request)
         if not found:
             await self.cluster.changed(request.max_wait_ms / 1000)
@@ -176,7 +176,7 @@ class ReadableBroker(ScriptedBroker):
         return answer
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """First, last, or by the rule that the record at offset n has timestamp 1000 + n."""
+        """Return the first or last offset, or look up a time: the record at offset n has timestamp 1000 + n."""
         topics = []
         for topic in request.topics:
             answers = []
@@ -237,7 +237,7 @@ class ReadableBroker(ScriptedBroker):
         return OffsetCommitResponse(topics=topics)
 
     def join_group(self, request: JoinGroupRequest) -> JoinGroupResponse:
-        """Join: the only member leads."""
+        """Join: the only member is the leader."""
         if not request.member_id:
             self.cluster.members += 1
             return JoinGroupResponse(error_code=79, member_id=f"member-{self.cluster.members}", protocol_name="")
@@ -258,7 +258,7 @@ class ReadableBroker(ScriptedBroker):
         return SyncGroupResponse(protocol_type="consumer", protocol_name=request.protocol_name, assignment=plan)
 
     def leader_epochs(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-        """Return the values in ``epoch_ends``, else the end of the log."""
+        """Return the values in ``epoch_ends``, or else the end of the log."""
         topics = []
         for topic in request.topics:
             answers = []
@@ -271,7 +271,7 @@ class ReadableBroker(ScriptedBroker):
 
 
 async def client_of(cluster: ScriptedCluster, *, nodes: int = 1, **options: Any) -> dict[str, Any]:
-    """Start a cluster in the test's simulation; return the options of a client: where it is, and ``options``."""
+    """Start a cluster in the test's simulation; return a client's options: the cluster's address, and ``options``."""
     simulation = current_simulation()
     address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
     return {"bootstrap_servers": address, "world": simulation.host("client").world, **options}
@@ -291,5 +291,5 @@ async def started(
 async def started_for_consumer(
     partitions: int = 1, *, nodes: int = 1
 ) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
-    """As `started`, for a consumer that reads from the beginning."""
+    """Do the same as `started`, for a consumer that reads from the beginning."""
     return await started(partitions, nodes=nodes, auto_offset_reset="earliest")

@@ -25,7 +25,10 @@ _LISTENERS: Final = ("CLIENT", "INTERNAL", "CONTROLLER")
 
 
 class SecuredCluster:
-    """Use: `format`, then `start` of every node. ``trust`` is the file with the authorities that everybody trusts."""
+    """Three nodes: call `format`, then `start` every node.
+
+    ``trust`` is the file with the authorities that every node trusts.
+    """
 
     def __init__(self, directory: Path, users: dict[str, str], broker_user: str) -> None:
         self._directory = directory
@@ -119,7 +122,7 @@ class SecuredCluster:
             assert done.returncode == 0, done
 
     def log_of(self, number: int) -> str:
-        """Return what the last process of a node has logged."""
+        """Return the log of a node's last process."""
         return (self._folder(number) / "log").read_text()
 
     def close(self) -> None:
@@ -144,7 +147,7 @@ class SecuredCluster:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file so that no reader finds a part of it."""
+    """Replace a file so that no reader ever sees a part of it."""
     written = path.with_suffix(".new")
     written.write_bytes(content)
     written.rename(path)

@@ -60,7 +60,7 @@ async def produce_through_faults(
     timeout_ms: int,
     acknowledge: Callable[[int, int, bytes], None],
 ) -> None:
-    """Send records of their own names at random intervals to a broker that may fail, until all are acknowledged.
+    """Send records with unique values at random intervals to a broker that may fail, until all are acknowledged.
 
     ``acknowledge`` gets partition, offset and value of each. It takes at most ``timeout_ms``.
     """

@@ -204,7 +204,7 @@ class SimulatedCluster:
         with trio.fail_after(60):
             while True:
                 active = [one for one in self.nodes if one.node is not None and one.node.is_active_controller]
-                if len(active) == 1:  # a former one may not know yet that it is none
+                if len(active) == 1:  # a former active controller may not know of the new one yet
                     return active[0]
                 await trio.sleep(0.05)
 
@@ -298,7 +298,7 @@ class SimulatedCluster:
         self.assert_replicas_equal(topics)
 
     def assert_replicas_equal(self, topics: Mapping[str, int]) -> None:
-        """All disks have the same bytes of every partition."""
+        """Check that all disks have the same bytes of every partition."""
         for name, count in topics.items():
             for number in range(count):
                 logs = {node.name: node.log_bytes(TopicPartition(name, number)) for node in self.nodes}
@@ -319,5 +319,5 @@ async def running_nodes(
 
 
 def _passes(error: Exception) -> bool:
-    """Whether an error passes with time: also a missing broker, which has not registered yet."""
+    """Whether an error passes with time, such as a missing broker that has not registered yet."""
     return isinstance(error, KafkaError) and (error.retriable or isinstance(error, InvalidReplicationFactorError))

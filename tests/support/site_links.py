@@ -1,4 +1,4 @@
-"""Finds links of the built site that lead nowhere."""
+"""A search for dead links in the built site."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def spark_session(name: str, home: str, **settings: str) -> Iterator[Any]:
         **triokafka.spark.session_conf(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # A session as short as this one never earns back what the optimising compiler costs.
+        # A session as short as this one never recovers the cost of the optimising compiler.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -48,7 +48,7 @@ class TokenServer:
         return f"{self.url}/jwks"
 
     def publish(self, kid: str, kind: type[RSAKey] | type[ECKey] = RSAKey) -> None:
-        """Replace the signing key, and publish the new one only."""
+        """Replace the signing key, and publish only the new one."""
         self.key = (
             RSAKey.generate_key(2048, {"kid": kid}) if kind is RSAKey else ECKey.generate_key("P-256", {"kid": kid})
         )
@@ -66,7 +66,7 @@ class TokenServer:
         return jwt.encode(header, {k: v for k, v in given.items() if v is not None}, self.key, [algorithm])
 
     def grant(self, authorization: str, form: dict[str, str]) -> tuple[int, Any]:
-        """Answer a token request: the status and the JSON."""
+        """Return the status and the JSON of the response to a token request."""
         if "client_assertion" in form or form.get("grant_type", "").endswith(":jwt-bearer"):
             text = form.get("client_assertion") or form["assertion"]
             for key in self.assertion_keys:

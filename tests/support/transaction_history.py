@@ -1,13 +1,14 @@
-"""The history of transactions, and what must hold whatever happened: a checker after Jepsen's for Kafka. Pure.
+"""The history of transactions, and the guarantees that hold in every run: a pure checker, modelled on Jepsen's for
+Kafka.
 
-Every record of a run has a value of its own. A run notes what writers did and what readers with ``read_committed`` saw,
-and the checker finds:
+Every record of a run has a unique value. A run records the actions of writers and the records that readers with
+``read_committed`` received. The checker finds:
 
-- *aborted read*: a reader saw a record of an aborted transaction;
-- *precommitted read*: a reader saw a record before its transaction's commit began, or although it never began;
+- *aborted read*: a reader received a record of an aborted transaction;
+- *precommitted read*: a reader received a record before its transaction's commit began, or although it never began;
 - *lost write*: a record of a committed transaction is missing at the end;
-- *duplicate*: a record is there twice;
-- *torn transaction*: a transaction is there in part;
+- *duplicate*: the log has a record twice;
+- *torn transaction*: the log has only a part of a transaction;
 - *disorder*: a writer's records in one partition are not in the order of sending.
 """
 
@@ -36,7 +37,7 @@ class Attempt:
 
 
 class TransactionHistory:
-    """What happened in one run. Times are seconds on one clock."""
+    """The events of one run. Times are seconds on one clock."""
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
@@ -44,23 +45,25 @@ class TransactionHistory:
         self._seen: dict[bytes, float] = {}
 
     def begin(self, writer: str) -> Attempt:
-        """A writer begins a transaction."""
+        """Record that a writer begins a transaction."""
         attempt = Attempt(writer, sum(one.writer == writer for one in self.attempts))
         self.attempts.append(attempt)
         return attempt
 
     def sent(self, attempt: Attempt, value: bytes, partition: TopicPartition) -> None:
-        """It is about to send a record."""
-        assert value not in self._by_value, "every record has a value of its own"
+        """Record that the writer is about to send a record."""
+        assert value not in self._by_value, "every record has a unique value"
         attempt.records[value] = partition
         self._by_value[value] = attempt
 
     def saw(self, value: bytes, at: float) -> None:
-        """A reader with ``read_committed`` saw a record."""
+        """Record that a reader with ``read_committed`` received a record."""
         self._seen.setdefault(value, at)
 
     def check(self, final: Mapping[TopicPartition, Sequence[bytes]]) -> None:
-        """Raise `AssertionError` with all anomalies; ``final`` is what a last reader with ``read_committed`` saw."""
+        """Raise `AssertionError` with all anomalies; ``final`` are the records that a last ``read_committed`` reader
+        received.
+        """
         found = [
             *self._check_reads(),
             *self._check_final(final),
@@ -90,11 +93,11 @@ class TransactionHistory:
                 yield f"duplicate: {value!r} is there {count} times"
         for value in self._seen:
             if value not in counts:
-                yield f"lost write: {value!r} was read, and is gone"
+                yield f"lost write: {value!r} was read, and is missing at the end"
         for attempt in self.attempts:
             there = sum(value in counts for value in attempt.records)
             if attempt.committed and there < len(attempt.records):
-                yield f"lost write: {_name(attempt)} was committed, and has {there} of {len(attempt.records)} records"
+                yield f"lost write: {_name(attempt)} was committed, but has {there} of {len(attempt.records)} records"
             elif attempt.committed is None and attempt.commit_began is None and there:
                 yield f"precommitted read: {_name(attempt)} is there, and its commit was never requested"
             elif attempt.committed is None and 0 < there < len(attempt.records):

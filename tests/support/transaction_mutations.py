@@ -108,9 +108,23 @@ _MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "a transaction that is open for too long is aborted",
             _C + "ending.py",
-            "        fence(shard, transactional_id, current, effects)\n        aborted += 1\n",
-            "        aborted += 1\n",
+            "    fence(shard, transactional_id, current, new_producer_id=new_producer_id, effects=effects)\n",
+            "",
             _UNIT + "test_open_transaction_is_aborted_after_its_timeout",
+        ),
+        (
+            "a transaction that took too long leaves an epoch to fence with",
+            _C + "ending.py",
+            "            shard.needs_producer_id(shard.partition, transactional_id)\n",
+            "            pass\n",
+            _UNIT + "test_timeout_of_the_last_epoch_gives_a_new_producer_id",
+        ),
+        (
+            "a producer with a new producer id is no stranger before the markers are written",
+            _C + "metadata.py",
+            "        return producer_id == self.next_producer_id != NO_PRODUCER_ID\n",
+            "        return False\n",
+            _UNIT + "test_producer_that_got_a_new_id_waits_for_the_markers_of_its_last_transaction",
         ),
         (
             "a completion is stored in the end",

@@ -1,6 +1,6 @@
-"""Transactional producers of four clients behind one interface, and the consumer that judges them.
+"""Transactional producers of four clients behind one interface, and the consumer that reads the results.
 
-Errors of every client become `Refused`; ``fatal`` says that this producer cannot continue. Otherwise its transaction
+Errors of every client become `Refused`; ``fatal`` means that this producer cannot continue. Otherwise its transaction
 must be aborted.
 """
 
@@ -60,7 +60,7 @@ class TransactionalDriver:
         self.timeout_ms = timeout_ms
 
     def init(self) -> None:
-        """Get the producer id."""
+        """Initialize the producer id."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -76,7 +76,7 @@ class TransactionalDriver:
         raise NotImplementedError
 
     def send_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Make offsets part of the transaction."""
+        """Add offsets to the transaction."""
         raise NotImplementedError
 
     def commit(self) -> None:
@@ -88,7 +88,7 @@ class TransactionalDriver:
         raise NotImplementedError
 
     def close(self) -> None:
-        """End in order."""
+        """Close the producer gracefully."""
 
 
 class BlockingDriver(TransactionalDriver):
@@ -261,7 +261,7 @@ class _LoopThread:
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run in the loop; wait."""
+        """Run a coroutine in the loop, and wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(TIMEOUT * 2)
 
 
@@ -337,7 +337,7 @@ DRIVERS: Final[tuple[type[TransactionalDriver], ...]] = (
 )
 
 
-# ---------------------------------------------------------------- judges
+# ---------------------------------------------------------------- reading the results
 
 
 def wait_until_complete(bootstrap: str, transactional_id: str) -> None:
@@ -347,7 +347,7 @@ def wait_until_complete(bootstrap: str, transactional_id: str) -> None:
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
             with trio.fail_after(TIMEOUT):
                 while (await admin.describe_transactions([transactional_id]))[transactional_id].state in _BEING_ENDED:
-                    await trio.sleep(0.002)  # no broker tells when a transaction is complete
+                    await trio.sleep(0.002)  # no broker reports when a transaction is complete
 
     trio.run(wait)
 
@@ -364,7 +364,9 @@ def wait_until_stable(bootstrap: str, topic: str, partitions: int = 1) -> None:
     latest = {ck.TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
 
     def ends(isolation_level: ck.IsolationLevel) -> list[int] | None:
-        """The partitions' ends; None while one has no leader, or one that does not know its high watermark yet."""
+        """Return the partitions' end offsets; None while a partition has no leader, or its leader no high watermark
+        yet.
+        """
         found = admin.list_offsets(latest, isolation_level=isolation_level, request_timeout=TIMEOUT)
         try:
             return [found[partition].result().offset for partition in latest]
@@ -383,9 +385,10 @@ def wait_until_stable(bootstrap: str, topic: str, partitions: int = 1) -> None:
 def read(
     bootstrap: str, topic: str, partitions: int = 1, isolation_level: str = "read_committed", *, stable: bool = True
 ) -> list[bytes]:
-    """What librdkafka's consumer sees, in the order of partitions, up to the end that it is told.
+    """Return the records that librdkafka's consumer receives, by partition, up to the end offset that the broker
+    reports.
 
-    The end of a ``read_committed`` reader is the first open transaction: without ``stable`` it is read up to there.
+    A ``read_committed`` reader reports the first open transaction as the end: without ``stable``, the read stops there.
     """
     if stable and isolation_level == "read_committed":
         wait_until_stable(bootstrap, topic, partitions)
@@ -406,7 +409,7 @@ def read(
         consumer.assign([ck.TopicPartition(topic, number, 0) for number in range(partitions)])
         while len(at_end) < partitions:
             message = consumer.poll(TIMEOUT)
-            assert message is not None, f"nothing came within {TIMEOUT} s"
+            assert message is not None, f"no message arrived within {TIMEOUT} s"
             error = message.error()
             if error is None:
                 found[message.partition()].append(message.value())
@@ -420,7 +423,7 @@ def read(
 
 
 def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int | None:
-    """The group's offset, None for none. Waits until no transaction may still change it."""
+    """Return the group's committed offset, if any. Waits until no open transaction can change it."""
     consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     try:
         (found,) = consumer.committed([ck.TopicPartition(topic, partition)], TIMEOUT)

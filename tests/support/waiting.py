@@ -1,4 +1,4 @@
-"""Waiting for what another program does, for which no event exists."""
+"""Waiting for other programs that offer no event."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 TIMEOUT = 60.0
 
 
-def until(holds: Callable[[], bool], what: str, timeout: float = TIMEOUT) -> None:
-    """Ask again until it holds; ``what`` says after ``timeout`` seconds what did not come to be."""
+def until(holds: Callable[[], bool], failure: str, timeout: float = TIMEOUT) -> None:
+    """Repeat a check until it holds; fail with the message ``failure`` after ``timeout`` seconds."""
     give_up_at = time.monotonic() + timeout
     while not holds():
-        assert time.monotonic() < give_up_at, what
+        assert time.monotonic() < give_up_at, failure
         time.sleep(0.05)

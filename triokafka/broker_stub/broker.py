@@ -305,7 +305,11 @@ class Broker:
         """The fetch sessions of clients (KIP-227); imported with the first Fetch."""
         from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
 
-        return FetchSessionCache(self.config.max_incremental_fetch_session_cache_slots, self.world)
+        return FetchSessionCache(
+            self.config.max_incremental_fetch_session_cache_slots,
+            self.world,
+            max_partitions=self.config.max_incremental_fetch_session_cache_partitions,
+        )
 
     @property
     def group_coordinator(self) -> GroupCoordinator:

@@ -45,7 +45,7 @@ def check(name: str, level: str | None) -> None:
     elif level not in _LEVELS:
         raise errors.InvalidConfigurationError(
             f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
-            f"Valid log levels are {', '.join(_LEVELS)}"
+            f"Valid log levels are {', '.join(sorted(_LEVELS))}"
         )
 
 

@@ -65,10 +65,11 @@ class StandardAuthorizer(Authorizer):
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply the changes of a delta to the ACLs."""
+        records_before, records_after = delta.base.security_records, image.security_records
         for key in delta.changed_security:
             if key[0] != "acl":
                 continue
-            before, after = delta.base.security_records.get(key), image.security_records.get(key)
+            before, after = records_before.get(key), records_after.get(key)
             if isinstance(before, AccessControlEntryRecord):
                 self._acls.remove(acl_of(before))
             if isinstance(after, AccessControlEntryRecord):

@@ -64,8 +64,9 @@ async def process_transactions(
 
     Raises:
         IllegalStateError: the consumer commits by itself, or the producer has no ``transactional_id``.
-        ProducerFencedError: another instance has the same ``transactional_id``, or ``handle`` took longer than
-            ``transaction_timeout_ms``. Start the program again: it continues from the committed offsets.
+        ProducerFencedError: another instance has the same ``transactional_id``, or, before transaction version 2,
+            ``handle`` took longer than ``transaction_timeout_ms``. Start the program again: it continues from the
+            committed offsets.
         TransactionAbortedError: ``max_attempts`` transactions in a row were aborted; the cause is the last reason.
         KafkaError: as `Consumer.poll`.
     """

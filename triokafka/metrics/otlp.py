@@ -86,10 +86,10 @@ def encode_metrics(points: Iterable[Point], resource: Mapping[str, str]) -> byte
 class _Budget:
     """Counts the fields that are read of one message."""
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "most")
 
-    def __init__(self) -> None:
-        self.left = MAX_FIELDS
+    def __init__(self, fields: int) -> None:
+        self.most = self.left = fields
 
 
 def _fields(data: memoryview, budget: _Budget) -> Iterator[tuple[int, int, int, memoryview]]:
@@ -116,7 +116,7 @@ def _fields(data: memoryview, budget: _Budget) -> Iterator[tuple[int, int, int, 
     while at < size:
         budget.left -= 1
         if budget.left < 0:
-            raise ValueError(f"OTLP metrics have more than {MAX_FIELDS} fields")
+            raise ValueError(f"OTLP metrics have more than {budget.most} fields")
         number, kind = divmod(varint(), 8)
         value, length = 0, 0
         if kind == _VARINT:
@@ -189,14 +189,14 @@ def _read_metric(data: memoryview, budget: _Budget) -> Iterator[Point]:
             yield _read_point(name, point, monotonic, delta, budget)
 
 
-def decode_metrics(data: bytes | memoryview) -> list[Point]:
+def decode_metrics(data: bytes | memoryview, *, max_fields: int = MAX_FIELDS) -> list[Point]:
     """Return every gauge and sum of a ``MetricsData`` message, without the attributes of resources.
 
     Raises:
-        ValueError: the bytes are malformed, or have more than `MAX_FIELDS` fields.
+        ValueError: the bytes are malformed, or have more than ``max_fields`` fields.
     """
     found: list[Point] = []
-    budget = _Budget()
+    budget = _Budget(max_fields)
     for number, kind, _, resource in _fields(memoryview(data), budget):
         if number == 1 and kind == _LENGTH:
             for part, part_kind, _, scope in _fields(resource, budget):

@@ -6,9 +6,9 @@ into ``ProtocolError`` and ``UnsupportedVersionError``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID, SafeUUID
 
 from triokafka.protocol.composites import pack_tags
@@ -142,6 +142,33 @@ class ArrayPackers:
 
 
 ARRAYS: Final = {code: ArrayPackers(code) for code in "bhiqHId?"}
+
+
+FEW_ELEMENTS: Final = 32
+"""Encoders iterate over longer arrays with `in_portions`."""
+MIN_PART_BYTES: Final = 1024
+"""Smaller records are copied: that costs less than one more buffer."""
+_MOST_PIECES: Final = 4096
+"""Small pieces of a message after which they are joined. Each takes 50 bytes or more beside its content."""
+_T = TypeVar("_T")
+
+
+def in_portions(elements: Sequence[_T], out: list[Buffer], marks: list[int]) -> Iterator[_T]:
+    """Iterate over the elements that an encoder appends to ``out``, and join the pieces whenever there are many.
+
+    A joined piece is marked, like records, and never joined again.
+    """
+    limit = len(out) + _MOST_PIECES
+    for element in elements:
+        yield element
+        if len(out) >= limit:
+            while marks and len(out[marks[-1]]) < MIN_PART_BYTES:
+                marks.pop()
+            start = marks[-1] + 1 if marks else 1  # the first piece may be replaced by a header
+            if len(out) - start >= _MOST_PIECES:
+                out[start:] = [b"".join(out[start:])]
+                marks.append(start)
+            limit = len(out) + _MOST_PIECES
 
 
 def read_unknown_tags(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:

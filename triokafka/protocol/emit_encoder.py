@@ -1,8 +1,9 @@
 """Writes the Python source of an encoder from a construct tree.
 
 The encoder of a message is one function that appends pieces of bytes to a list. Runs of fixed-size fields, with the
-length that follows them and the empty tagged section that ends a structure, become one ``struct`` call. Fields that the
-version lacks are checked first: an encoder never loses a value silently.
+length that follows them and the empty tagged section that ends a structure, become one ``struct`` call. A small piece
+takes many times its size in memory, so long arrays join their pieces every few thousand. Fields that the version lacks
+are checked first: an encoder never loses a value silently.
 """
 
 from __future__ import annotations
@@ -174,7 +175,8 @@ class EncoderWriter(SourceWriter):
                 self.line(f"if {data}: w(({pack}_pget({n}) or {pack}.make_pack({n}))(*{data}))", path)
             else:
                 item = self.name("i")
-                self.line(f"for {item} in {data}:", path)
+                portions = f"{data} if len({data}) <= FEW_ELEMENTS else in_portions({data}, out, marks)"
+                self.line(f"for {item} in {portions}:", path)
                 with self.indented():
                     if isinstance(element, Structure):
                         self.structure(element, item, path)

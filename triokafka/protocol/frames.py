@@ -115,7 +115,8 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Response]]:
 
 
 def encode_response(response: Response, *, version: int, correlation_id: int) -> list[Buffer]:
-    """A response as buffers to be sent in order: size prefix, header, body. Larger records are passed on uncopied.
+    """A response as buffers to be sent in order: size prefix, header, body. Larger records are passed on uncopied, and
+    a response of very many elements is not joined.
 
     Raises the same as `encode_request`.
     """

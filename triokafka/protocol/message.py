@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast
 
 from triokafka.errors import UnsupportedVersionError
 from triokafka.protocol import compiler
+from triokafka.protocol.codec_runtime import MIN_PART_BYTES
 from triokafka.protocol.composites import Structure
 from triokafka.protocol.declaration import (
     Field,
@@ -157,7 +158,8 @@ class Message(Struct):
         return b"".join(out)
 
     def encode_parts(self, version: int) -> list[Buffer]:
-        """The message as buffers to be sent in order; larger records are passed on without a copy.
+        """The message as buffers to be sent in order; larger records are passed on without a copy. A message of very
+        many elements has several buffers.
 
         Raises the same as `encode`.
         """
@@ -167,7 +169,7 @@ class Message(Struct):
         return join_parts(out, marks)
 
     def encode_into(self, out: list[Buffer], marks: list[int], version: int) -> None:
-        """Append the message in pieces to ``out``, and the positions in ``out`` of records to ``marks``.
+        """Append the message in pieces to ``out``, and the positions of records and of large pieces to ``marks``.
 
         Raises the same as `encode`; ``out`` is then of no use.
         """
@@ -181,15 +183,12 @@ class Message(Struct):
             compiler.raise_encode_error(type(self), version, error)
 
 
-_MIN_PART_BYTES: Final = 1024
-
-
 def join_parts(out: list[Buffer], marks: list[int]) -> list[Buffer]:
     """Join small pieces; keep those at ``marks`` as they are unless copying them is cheaper than one more buffer."""
     parts: list[Buffer] = []
     start = 0
     for mark in marks:
-        if len(out[mark]) < _MIN_PART_BYTES:
+        if len(out[mark]) < MIN_PART_BYTES:
             continue
         if mark > start:
             parts.append(b"".join(out[start:mark]))

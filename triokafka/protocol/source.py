@@ -99,8 +99,9 @@ class SourceWriter:
 
 
 _RUNTIME = (
-    "Malformed", "NotInVersion", "ONE_BYTE", "check_size", "read_string_length", "read_unknown_tags", "read_uvarint",
-    "read_zigzag", "tag_section", "too_much_memory", "uuid_of", "write_string_length", "write_uvarint", "write_zigzag",
+    "FEW_ELEMENTS", "Malformed", "NotInVersion", "ONE_BYTE", "check_size", "in_portions", "read_string_length",
+    "read_unknown_tags", "read_uvarint", "read_zigzag", "tag_section", "too_much_memory", "uuid_of",
+    "write_string_length", "write_uvarint", "write_zigzag",
 )  # fmt: skip
 
 

@@ -51,6 +51,16 @@ class Decision(NamedTuple):
         return bool((self.allowed & ~self.denied) >> operation & 1)
 
 
+def _bits(entry: Entry) -> tuple[int, int]:
+    """Return the operations that an entry allows, and those that it denies."""
+    operation, permission = entry
+    if permission is AclPermissionType.ALLOW:
+        return 1 << operation | _IMPLIED.get(operation, 0), 0
+    if permission is AclPermissionType.DENY:
+        return 0, _EVERY_OPERATION if operation is AclOperation.ALL else 1 << operation
+    return 0, 0
+
+
 class _Principal:
     """The entries of one pattern for one principal: per host the ACLs, and what they allow and deny as bits."""
 
@@ -60,19 +70,36 @@ class _Principal:
         self.acls: dict[str, set[Entry]] = {}
         self.bits: dict[str, tuple[int, int]] = {}
 
-    def changed(self, host: str) -> None:
-        """Compute the bits of a host again; forget a host without entries."""
-        entries = self.acls[host]
+    def add(self, host: str, entry: Entry) -> bool:
+        """Add an entry of a host. Return whether it is new."""
+        entries = self.acls.get(host)
+        if entries is None:
+            self.acls[host] = {entry}
+            self.bits[host] = _bits(entry)
+            return True
+        if entry in entries:
+            return False
+        entries.add(entry)
+        (allowed, denied), (allows, denies) = self.bits[host], _bits(entry)
+        self.bits[host] = allowed | allows, denied | denies
+        return True
+
+    def remove(self, host: str, entry: Entry) -> bool:
+        """Remove an entry of a host, and a host without entries. Return whether it was there."""
+        entries = self.acls.get(host)
+        if entries is None or entry not in entries:
+            return False
+        entries.remove(entry)
         if not entries:
             del self.acls[host], self.bits[host]
-            return
+            return True
         allowed = denied = 0
-        for operation, permission in entries:
-            if permission is AclPermissionType.ALLOW:
-                allowed |= 1 << operation | _IMPLIED.get(operation, 0)
-            elif permission is AclPermissionType.DENY:
-                denied |= _EVERY_OPERATION if operation is AclOperation.ALL else 1 << operation
+        for other in entries:
+            allows, denies = _bits(other)
+            allowed |= allows
+            denied |= denies
         self.bits[host] = allowed, denied
+        return True
 
 
 _Pattern = dict[str, _Principal]
@@ -117,7 +144,9 @@ class AclIndex:
 
     def add(self, acl: AclBinding) -> None:
         """Add an ACL."""
-        of_type = self._types.setdefault(acl.resource_type, _Type())
+        of_type = self._types.get(acl.resource_type)
+        if of_type is None:
+            of_type = self._types[acl.resource_type] = _Type()
         key = acl.pattern_type, acl.resource_name
         pattern = of_type.patterns.get(key)
         if pattern is None:
@@ -128,14 +157,9 @@ class AclIndex:
         if principal is None:
             principal = pattern[acl.principal] = _Principal()
             of_type.by_principal.setdefault(acl.principal, {})[key] = None
-        entries = principal.acls.setdefault(acl.host, set())
-        entry = acl.operation, acl.permission_type
-        if entry in entries:
-            return
-        entries.add(entry)
-        principal.changed(acl.host)
-        self._count += 1
-        self._decisions.clear()
+        if principal.add(acl.host, (acl.operation, acl.permission_type)):
+            self._count += 1
+            self._decisions.clear()
 
     def remove(self, acl: AclBinding) -> None:
         """Remove an ACL; do nothing if it is not in the set."""
@@ -143,12 +167,10 @@ class AclIndex:
         key = acl.pattern_type, acl.resource_name
         pattern = None if of_type is None else of_type.patterns.get(key)
         principal = None if pattern is None else pattern.get(acl.principal)
-        entries = None if principal is None else principal.acls.get(acl.host)
-        entry = acl.operation, acl.permission_type
-        if of_type is None or pattern is None or principal is None or entries is None or entry not in entries:
+        if of_type is None or pattern is None or principal is None:
             return
-        entries.remove(entry)
-        principal.changed(acl.host)
+        if not principal.remove(acl.host, (acl.operation, acl.permission_type)):
+            return
         if not principal.acls:
             del pattern[acl.principal]
             patterns = of_type.by_principal[acl.principal]

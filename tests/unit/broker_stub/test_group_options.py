@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from tests.unit.broker_stub.clusters import cluster
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.coordinators.group_coordinator import group_settings
 from triokafka.broker_stub.node import Node
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
+from triokafka.protocol.configuration import ConfigResourceType
+from triokafka.protocol.stored.cluster_metadata import ConfigRecord
 from triokafka.world.system import RealWorld
 
 CLASSES = "org.apache.kafka.coordinator.group.assignor"
@@ -41,3 +45,24 @@ async def test_options_of_the_consumer_protocol_are_passed_on() -> None:
     assert config.group_consumer_session_timeout_ms == 50_000
     assert config.group_consumer_heartbeat_interval_ms == 6_000
     assert config.group_consumer_max_size == 7
+
+
+def test_assignment_interval_changes_while_the_broker_runs_and_a_groups_own_is_stronger() -> None:
+    broker, group = ConfigResourceType.BROKER, ConfigResourceType.GROUP
+    name = "consumer.assignment.interval.ms"
+    records = [
+        ConfigRecord(resource_type=broker, resource_name="", name=f"group.{name}", value="1"),
+        ConfigRecord(resource_type=broker, resource_name="2", name=f"group.{name}", value="2"),
+        ConfigRecord(resource_type=group, resource_name="g", name=name, value="3"),
+        ConfigRecord(resource_type=group, resource_name="h", name="consumer.session.timeout.ms", value="46000"),
+    ]
+    image = cluster(*records)
+
+    def settings(node_id: int, group_id: str) -> dict[str, str]:
+        return dict(group_settings(node_id, lambda: image, group_id))
+
+    assert settings(1, "other") == {name: "1"}
+    assert settings(2, "other") == {name: "2"}
+    assert settings(2, "g") == {name: "3"}
+    assert settings(1, "h") == {"consumer.session.timeout.ms": "46000", name: "1"}
+    assert dict(group_settings(1, cluster, "other")) == {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -28,10 +30,12 @@ from triokafka.coordinator.transaction.transaction_shard import TransactionShard
 from triokafka.errors import (
     ConcurrentTransactionsError,
     ConfigurationError,
+    CoordinatorNotAvailableError,
     IllegalStateError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
+    KafkaError,
     NotCoordinatorError,
     NotEnoughReplicasError,
     NotLeaderForPartitionError,
@@ -53,8 +57,11 @@ class Rig:
         self.log = ScriptedLog()
         self.completions: list[Completion] = []
         self.forgotten = 0
+        self.exhausted: list[str] = []
         self.version = transaction_version
-        kind = transaction_coordinator_type(TransactionCoordinatorConfig(**config), self, lambda: self.version)
+        kind = transaction_coordinator_type(
+            TransactionCoordinatorConfig(**config), self, lambda: self.version, self.abort_with_new_id
+        )
         self.runtime: CoordinatorRuntime[TransactionShard, TransactionChange] = CoordinatorRuntime(
             self.world, self.log, kind, partitions=1, wake=lambda: None
         )
@@ -69,6 +76,10 @@ class Rig:
     def forget(self, partition: int) -> None:
         """As the marker writer."""
         self.forgotten += 1
+
+    def abort_with_new_id(self, partition: int, name: str) -> None:
+        """As the coordinator's task, at the next opportunity."""
+        self.exhausted.append(name)
 
     def load(self) -> None:
         """Lead the partition in a new epoch, with what the log has."""
@@ -86,6 +97,9 @@ class Rig:
         while (due := self.runtime.next_deadline()) <= end:
             self.world.clock = max(self.world.clock, due)
             self.runtime.fire_due()
+            while self.exhausted:
+                name, self.next_id = self.exhausted.pop(), self.next_id + 1
+                self.write(partial(ending.abort_with_new_id, transactional_id=name, new_producer_id=self.next_id - 1))
         self.world.clock = end
 
     def __getitem__(self, name: str) -> TransactionMetadata:
@@ -228,6 +242,22 @@ def test_loaded_decision_is_handed_over_again_under_the_new_epoch() -> None:
     assert rig["tx"].state is STATE.COMPLETE_ABORT
 
 
+def test_log_of_large_transactions_is_loaded_in_steps() -> None:
+    rig = Rig()
+    producer = rig.init()
+    rig.add_partitions(producer, *(TopicPartition("t", number) for number in range(5_000)))
+    for number in range(30):
+        rig.add_partitions(producer, TopicPartition("u", number))
+    rig.runtime.unload(0)
+    rig.runtime.load(0, rig.epoch + 1)
+    steps = 0
+    while rig.runtime.is_loading:
+        rig.runtime.load_step()
+        steps += 1
+    assert steps >= 3, "150,000 partitions are no single step"
+    assert len(rig["tx"].partitions) == 5_030
+
+
 def test_open_transaction_is_aborted_after_its_timeout() -> None:
     rig = Rig()
     producer = rig.init(timeout_ms=25_000)
@@ -239,11 +269,20 @@ def test_open_transaction_is_aborted_after_its_timeout() -> None:
     rig.pass_time(10.0)
     assert rig["tx"].state is STATE.PREPARE_ABORT
     assert rig["other"].state is STATE.ONGOING
-    with pytest.raises(ProducerFencedError):
+    with pytest.raises(InvalidTxnStateError):
         rig.end(producer)
     rig.complete()
     with pytest.raises(ProducerFencedError):
-        rig.add_partitions(producer)
+        _ = rig.add_partitions(producer).value
+
+
+def test_hundreds_of_timeouts_are_found_in_one_scan() -> None:
+    """As when many programs end at once."""
+    rig = Rig()
+    for number in range(350):
+        rig.add_partitions(rig.init(f"tx-{number}", timeout_ms=1_000), name=f"tx-{number}")
+    rig.pass_time(11.0)
+    assert len(rig.completions) == 350
 
 
 def test_timeout_is_found_after_a_load() -> None:
@@ -316,8 +355,31 @@ def test_end_of_the_last_epoch_gives_a_new_producer_id_and_its_retry_too() -> No
         rig.end(last, commits=False)
 
 
-def test_fence_of_the_last_epoch_does_not_overflow() -> None:
+def test_producer_that_got_a_new_id_waits_for_the_markers_of_its_last_transaction() -> None:
+    """It has the new id with the answer to EndTxn, before the markers are written and the id is in use: no stranger."""
     rig = Rig()
+    rig.init()
+    last = rig.use_up_epochs()
+    rig.add_partitions(last)
+    following = rig.end(last)
+    waiting = rig.add_partitions(following, may_wait=True)
+    with pytest.raises(ConcurrentTransactionsError):
+        rig.add_partitions(following)
+    for commits in (True, False):
+        with pytest.raises(ConcurrentTransactionsError):
+            rig.end(following, commits=commits)
+    with pytest.raises(ConcurrentTransactionsError):
+        rig.init(expected=following)
+    with pytest.raises(InvalidProducerIdMappingError):
+        _ = rig.add_partitions(following._replace(producer_id=7)).value
+    rig.complete()
+    assert waiting.value is None
+    assert rig.end(following) == (following.producer_id, 1)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_fence_of_the_last_epoch_does_not_overflow(level: int) -> None:
+    rig = Rig(transaction_version=level)
     rig.init()
     last = rig.use_up_epochs()
     rig.add_partitions(last)
@@ -325,7 +387,20 @@ def test_fence_of_the_last_epoch_does_not_overflow() -> None:
         rig.init()
     assert rig["tx"].producer_epoch == MAX_EPOCH
     rig.complete()
-    assert rig.init() == (101, 0)
+    assert rig.init().producer_id > 100
+
+
+def test_timeout_of_the_last_epoch_gives_a_new_producer_id() -> None:
+    """Under version 2 the end of a transaction leaves an epoch to fence with, whoever ended it."""
+    rig = Rig()
+    rig.init()
+    last = rig.use_up_epochs()
+    rig.add_partitions(last)
+    rig.pass_time(80.0)
+    assert rig["tx"].state is STATE.PREPARE_ABORT
+    rig.complete()
+    assert (rig["tx"].producer_id, rig["tx"].producer_epoch) == (101, 0)
+    assert rig.end(last, commits=False) == (101, 0)
 
 
 def test_addition_waits_for_the_end_of_the_last_transaction() -> None:
@@ -438,9 +513,81 @@ def test_unknown_ids_and_producers_are_refused() -> None:
     with pytest.raises(InvalidProducerIdMappingError):
         rig.end(ProducerIdAndEpoch(1, 0))
     with pytest.raises(InvalidProducerIdMappingError):
-        rig.add_partitions(ProducerIdAndEpoch(1, 0))
+        _ = rig.add_partitions(ProducerIdAndEpoch(1, 0)).value
     with pytest.raises(ProducerFencedError):
-        rig.add_partitions(producer._replace(epoch=5))
+        _ = rig.add_partitions(producer._replace(epoch=5)).value
+
+
+@contextmanager
+def unanswered() -> Iterator[None]:
+    """The block needs an answer that is not there yet."""
+    with pytest.raises(RuntimeError) as caught:
+        yield
+    assert not isinstance(caught.value, KafkaError)
+
+
+def cut_off(rig: Rig) -> Rig:
+    """Another coordinator takes over what is committed; ``rig`` does not notice, and no replica follows it any more."""
+    successor = Rig()
+    successor.log.records = {0: list(rig.log.records[0])}
+    successor.log.high_watermarks = dict(rig.log.high_watermarks)
+    successor.epoch, successor.next_id = rig.epoch, rig.next_id
+    successor.load()
+    rig.log.commits_at_once = False
+    return successor
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_coordinator_that_is_cut_off_does_not_confirm_a_transaction_that_began_elsewhere(commits: bool) -> None:
+    """An old client's transactions have one epoch. The second was aborted; the old coordinator has the first."""
+    rig = Rig(transaction_version=1)
+    producer = rig.init()
+    rig.add_partitions(producer)
+    rig.end(producer, commits=True, version=0)
+    rig.complete()
+    successor = cut_off(rig)
+    successor.version = 1
+    successor.add_partitions(producer)
+    successor.end(producer, commits=False, version=0)
+    with unanswered():  # neither "committed" nor that it cannot be aborted
+        rig.end(producer, commits=commits, version=0)
+    rig.log.fails_with = NotEnoughReplicasError("too few")
+    with pytest.raises((ConcurrentTransactionsError, CoordinatorNotAvailableError)):
+        rig.end(producer, commits=commits, version=0)
+
+
+@pytest.mark.parametrize("of", ["end", "addition", "initialization", "replaced id"])
+def test_coordinator_that_is_cut_off_gives_no_final_refusal(of: str) -> None:
+    """The producer has a new epoch from the next coordinator."""
+    rig = Rig()
+    producer = rig.init()
+    successor = cut_off(rig)
+    if of == "replaced id":
+        successor.use_up_epochs()
+    current = successor.init()
+    successor.add_partitions(current)
+    with unanswered():
+        if of == "end":
+            rig.end(current)
+        elif of == "initialization":
+            rig.init(expected=(current.producer_id, current.epoch + 3))
+        else:
+            _ = rig.add_partitions(current).value
+    with pytest.raises((ProducerFencedError, InvalidProducerIdMappingError)):
+        successor.end(producer)
+
+
+def test_decision_that_is_stored_once_more_is_not_handed_over_twice() -> None:
+    rig = Rig()
+    producer = rig.init()
+    rig.add_partitions(producer)
+    rig.end(producer)
+    queue = MarkerQueue(lambda partition: 1)
+    with pytest.raises(ProducerFencedError):
+        rig.end(producer._replace(epoch=7))
+    for completion in rig.completions:
+        queue.add(completion)
+    assert len(queue) == 1 and rig["tx"].state is STATE.PREPARE_COMMIT
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -568,6 +715,50 @@ def test_partition_with_a_newer_epoch_needs_no_marker_and_a_newer_coordinator_wr
     assert len(queue) == 0
 
 
+class Counted(TopicPartition):
+    """Counts how often any is hashed."""
+
+    hashes = 0
+
+    def __hash__(self) -> int:
+        Counted.hashes += 1
+        return super().__hash__()
+
+
+def test_work_of_a_marker_does_not_grow_with_the_partitions_of_its_transaction() -> None:
+    counts = []
+    for size in (50, 200):
+        queue = MarkerQueue(lambda partition: 1)
+        Counted.hashes = 0
+        partitions = [Counted("t", number) for number in range(size)]
+        queue.add(completion(1, *partitions))
+        (request,) = queue.due(0.0)
+        queue.answered(request, [dict.fromkeys(partitions, 0)], 0.0)
+        assert len(queue.take_done()) == 1
+        counts.append(Counted.hashes / size)
+    assert counts[1] < counts[0] * 1.1
+
+
+def test_question_about_one_partition_does_not_visit_all_of_a_large_transaction() -> None:
+    rig = Rig()
+    producer = rig.init()
+    members = [Counted("t", number) for number in range(500)]
+    rig.add_partitions(producer, *members)
+    reply: Reply[Mapping[TopicPartition, int]] = Reply()
+    asked: dict[str, Any] = {
+        "transactional_id": "tx",
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+    }
+    rig.write(partial(partitions.verify, **asked, partitions=members[:1], reply=reply))
+    Counted.hashes = 0
+    for one in members:
+        rig.add_partitions(producer, one)
+        rig.write(partial(partitions.verify, **asked, partitions=[one, T1], reply=Reply()))
+    assert Counted.hashes < 10 * len(members)
+    assert reply.value == {members[0]: 0}
+
+
 def test_forgotten_partition_of_the_coordinator_is_not_continued() -> None:
     queue = MarkerQueue(lambda partition: 1)
     queue.add(completion(1))
@@ -578,13 +769,40 @@ def test_forgotten_partition_of_the_coordinator_is_not_continued() -> None:
     assert queue.take_done() == [completion(2, partition=3)]
 
 
-@pytest.mark.parametrize(("level", "epoch"), [(0, 1), (1, 1), (2, 2)])
-def test_fence_follows_the_clusters_transaction_version(level: int, epoch: int) -> None:
-    """The fence bumps the epoch; under version 2 the abort bumps it once more, as in Kafka."""
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_fence_bumps_the_epoch_once(level: int) -> None:
     rig = Rig(transaction_version=level)
     producer = rig.init(timeout_ms=1_000)
     rig.add_partitions(producer)
     rig.pass_time(12.0)
-    assert [(one.producer_epoch, one.version) for one in rig.completions] == [(epoch, level)]
+    assert [(one.producer_epoch, one.version) for one in rig.completions] == [(1, 2 if level == 2 else 0)]
     rig.complete()
-    assert rig.init() == (100, epoch + 1)
+    assert rig.init() == (100, 2)
+
+
+def test_producer_goes_on_after_the_coordinator_aborted_its_transaction_under_version_2() -> None:
+    """Its abort is answered with the next epoch, its commit refused, and InitProducerId may continue its identity."""
+    for continues in ("abort", "init"):
+        rig = Rig()
+        producer = rig.init(timeout_ms=1_000)
+        rig.add_partitions(producer)
+        if continues == "abort":
+            rig.pass_time(12.0)
+            rig.complete()
+            with pytest.raises(InvalidTxnStateError):
+                rig.end(producer)
+            following = rig.end(producer, commits=False)
+        else:
+            with pytest.raises(ConcurrentTransactionsError):
+                rig.init(expected=producer)
+            rig.complete()
+            following = rig.init(expected=producer)
+        assert following == (producer.producer_id, 1)
+        rig.add_partitions(following)
+        with pytest.raises(ConcurrentTransactionsError):
+            rig.init()
+        rig.complete()
+        successor = rig.init()
+        with pytest.raises(ProducerFencedError):
+            rig.end(following, commits=False)
+        assert successor.epoch == 3

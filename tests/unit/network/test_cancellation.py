@@ -34,7 +34,7 @@ CALLS: dict[str, Call] = {
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @simulated
 async def test_call_cancelled_at_any_checkpoint_disturbs_neither_its_neighbour_nor_its_successor(call: Call) -> None:
-    """The neighbour waits for the same thing at the same time: a connection, a slot, metadata, a coordinator."""
+    """The neighbour waits for the same resource at the same time: a connection, a slot, metadata, a coordinator."""
     async with client_of(max_in_flight_requests_per_connection=1) as (cluster, client):
         neighbours = 0
 
@@ -51,7 +51,7 @@ async def test_call_cancelled_at_any_checkpoint_disturbs_neither_its_neighbour_n
         async def check() -> None:
             with trio.fail_after(5):
                 await call(client)
-            # The next run finds no connection and nothing known: everything has to be waited for.
+            # The next run finds no connection and no metadata, so that it has to wait for everything.
             await trio.sleep(5)
             for broker in cluster.brokers.values():
                 broker.cut()
@@ -69,7 +69,7 @@ async def test_call_cancelled_at_any_checkpoint_disturbs_neither_its_neighbour_n
 
 @simulated
 async def test_leaving_cancelled_at_any_checkpoint_ends_every_task_and_wakes_every_waiter() -> None:
-    """However the block is left, no call still waits."""
+    """However the block is left, no call keeps waiting."""
     simulation = current_simulation()
     cluster = ScriptedCluster(orders=1)
     await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -104,7 +104,7 @@ async def test_leaving_cancelled_at_any_checkpoint_ends_every_task_and_wakes_eve
 
 
 @simulated
-async def test_waiters_of_one_connection_attempt_share_it_and_one_may_go() -> None:
+async def test_cancelling_one_waiter_of_a_shared_connection_attempt_leaves_the_others_waiting() -> None:
     async with client_of(nodes=1) as (cluster, client):
         answers: list[Any] = []
 

@@ -1,5 +1,4 @@
-"""Reaching brokers: names and addresses, back-off, starting over when all of them have moved, and the hooks that
-tell of it."""
+"""Connecting to brokers: names and addresses, back-off, rebootstrapping when all brokers have moved, and the hooks."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ class NamedWorld(RealWorld):
     async def connect(self, host: str, port: int, **options: Any) -> Stream:
         self.tried.append((host, trio.current_time()))
         if host.startswith("10."):
-            await trio.sleep_forever()  # nobody is there any more, and nothing says so
+            await trio.sleep_forever()  # the packets vanish: no connection, and no error
         return await self._world.connect(host, port, **options)
 
 
@@ -68,31 +67,31 @@ class Watcher(Hooks):
     """Records its calls."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
+        self.events_seen: list[tuple[Any, ...]] = []
 
     def on_connect(self, node: Node, address: str, seconds: float, error: Exception | None) -> None:
-        self.told.append(("connect", node.node_id, address, type(error).__name__ if error else None))
+        self.events_seen.append(("connect", node.node_id, address, type(error).__name__ if error else None))
 
     def on_disconnect(self, node: Node, error: Exception) -> None:
-        self.told.append(("disconnect", node.node_id, str(error)))
+        self.events_seen.append(("disconnect", node.node_id, str(error)))
 
     def on_request(self, node: Node, api: str, version: int, size: int) -> None:
-        self.told.append(("request", node.node_id, api, version, size))
+        self.events_seen.append(("request", node.node_id, api, version, size))
 
     def on_response(self, node: Node, api: str, size: int, seconds: float, error: Exception | None) -> None:
-        self.told.append(("response", node.node_id, api, size, seconds, type(error).__name__ if error else None))
+        self.events_seen.append(("response", node.node_id, api, size, seconds, type(error).__name__ if error else None))
 
     def on_throttle(self, node: Node, seconds: float) -> None:
-        self.told.append(("throttle", node.node_id, seconds))
+        self.events_seen.append(("throttle", node.node_id, seconds))
 
     def on_metadata(self, summary: MetadataSummary) -> None:
-        self.told.append(("metadata", summary))
+        self.events_seen.append(("metadata", summary))
 
     def on_client_failed(self, error: Exception) -> None:
-        self.told.append(("failed", str(error)))
+        self.events_seen.append(("failed", str(error)))
 
     def events(self, *kinds: str) -> list[tuple[Any, ...]]:
-        return [event for event in self.told if event[0] in kinds]
+        return [event for event in self.events_seen if event[0] in kinds]
 
 
 @simulated
@@ -110,7 +109,7 @@ async def test_name_that_does_not_resolve_is_named() -> None:
 
 @simulated
 async def test_time_for_connecting_grows_with_failures_only() -> None:
-    """KIP-601"""
+    """KIP-601."""
     simulation = current_simulation()
     world = NamedWorld(simulation.host("client").world, kafka=["10.0.0.1"])
     config = NetworkConfig(
@@ -131,8 +130,8 @@ async def test_time_for_connecting_grows_with_failures_only() -> None:
 
 
 @simulated
-async def test_address_that_ends_its_handshake_explains_nothing_about_another_that_answers() -> None:
-    """No fresh connection asks that one which protocol it speaks when its own connection ends later."""
+async def test_failed_handshake_with_one_address_does_not_start_a_protocol_probe_of_another() -> None:
+    """When the connection to the other address ends later, no new connection is opened to find out its protocol."""
     simulation = current_simulation()
     cluster = ScriptedCluster(orders=1)
     await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -160,7 +159,7 @@ async def test_address_that_ends_its_handshake_explains_nothing_about_another_th
 
 @simulated
 async def test_brokers_that_moved_are_found_by_resolving_their_names_again() -> None:
-    """As after a restart of all pods in Kubernetes, which changes every address behind the same names."""
+    """This happens when all pods restart in Kubernetes: every address changes behind the same names."""
     simulation = current_simulation()
     cluster = ScriptedCluster(orders=1)
     await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -176,7 +175,7 @@ async def test_brokers_that_moved_are_found_by_resolving_their_names_again() -> 
 
 @simulated
 async def test_stale_addresses_of_all_brokers_lead_back_to_the_bootstrap_names() -> None:
-    """KIP-899: metadata named brokers by addresses that are gone now"""
+    """KIP-899. The metadata named brokers by addresses that no longer exist."""
     simulation = current_simulation()
     cluster = ScriptedCluster(orders=1)
     await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=2)
@@ -214,8 +213,8 @@ async def test_without_recovery_the_bootstrap_servers_are_not_asked_again() -> N
 
 
 @simulated
-async def test_brokers_that_give_no_metadata_for_long_are_left_for_the_bootstrap_servers() -> None:
-    """KIP-1102: they can be connected to, and say nothing"""
+async def test_client_rebootstraps_when_brokers_return_no_metadata_for_long() -> None:
+    """KIP-1102. The brokers accept connections, but do not respond."""
     async with client_of(metadata_recovery_rebootstrap_trigger_ms=20_000, request_timeout_ms=5000) as (cluster, client):
         await client.refresh_metadata()
         broker = cluster.brokers[1]
@@ -230,8 +229,8 @@ async def test_brokers_that_give_no_metadata_for_long_are_left_for_the_bootstrap
 
 
 @simulated
-async def test_broker_that_says_so_makes_the_client_start_over() -> None:
-    """KIP-1102: the error REBOOTSTRAP_REQUIRED"""
+async def test_client_rebootstraps_when_the_broker_requires_it() -> None:
+    """KIP-1102: the error REBOOTSTRAP_REQUIRED."""
     async with client_of() as (cluster, client):
         await client.refresh_metadata()
         cluster.brokers[1].script(MetadataRequest, MetadataResponse(error_code=129))
@@ -245,7 +244,7 @@ async def test_broker_that_says_so_makes_the_client_start_over() -> None:
 async def test_certificates_of_bootstrap_servers_must_match_their_canonical_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """KIP-235; other brokers must prove to be what metadata calls them."""
+    """KIP-235. Certificates of other brokers must match the host names in the metadata."""
     proved: list[str] = []
 
     async def secure(stream: Stream, world: World, config: NetworkConfig, server_name: str) -> Stream:
@@ -268,7 +267,7 @@ async def test_certificates_of_bootstrap_servers_must_match_their_canonical_name
 
 
 @simulated
-async def test_failed_connection_has_the_metadata_refreshed() -> None:
+async def test_failed_connection_triggers_a_metadata_refresh() -> None:
     async with client_of(nodes=2) as (cluster, client):
         await client.refresh_metadata()
         version = client.metadata.version
@@ -280,8 +279,8 @@ async def test_failed_connection_has_the_metadata_refreshed() -> None:
 
 
 @simulated
-async def test_connection_that_ends_again_and_again_is_not_taken_for_one_that_fails() -> None:
-    """Back-off starts over after each connection that was ready"""
+async def test_connection_that_ends_again_and_again_does_not_count_as_a_failed_attempt() -> None:
+    """The back-off starts over after each connection that was ready."""
     async with client_of(reconnect_backoff_ms=100, reconnect_backoff_max_ms=10_000) as (cluster, client):
         for _ in range(10):
             await client.send(-1, ASK)
@@ -294,7 +293,7 @@ async def test_connection_that_ends_again_and_again_is_not_taken_for_one_that_fa
 
 @simulated
 async def test_versions_are_negotiated_again_after_an_unsupported_version() -> None:
-    """It was downgraded behind an address that kept the connection"""
+    """The broker was downgraded behind an address that did not close the connection."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.send(-1, ASK)
@@ -312,7 +311,7 @@ async def test_versions_are_negotiated_again_after_an_unsupported_version() -> N
 
 @simulated
 async def test_versions_are_negotiated_again_with_an_older_replacement_broker() -> None:
-    """Another broker behind the same address, which hangs up on what it does not know"""
+    """Another broker took over the address, and closes the connection on an unknown version."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.send(-1, ASK)
@@ -327,7 +326,7 @@ async def test_versions_are_negotiated_again_with_an_older_replacement_broker() 
 
 
 @simulated
-async def test_broker_that_speaks_nothing_is_refused() -> None:
+async def test_broker_without_a_common_version_is_refused() -> None:
     async with client_of() as (cluster, client):
         cluster.brokers[1].script(
             ApiVersionsRequest, ApiVersionsResponse(api_keys=[]), ApiVersionsResponse(error_code=1)
@@ -356,7 +355,7 @@ async def test_hooks_receive_connections_requests_and_metadata() -> None:
         assert summary == MetadataSummary(1, 1, 0, 0, 0, 1, "scripted")
         await client.metadata_for(["orders"])
         assert watcher.events("metadata")[-1][1] == MetadataSummary(2, 1, 1, 3, 0, 1, "scripted")
-        watcher.told.clear()
+        watcher.events_seen.clear()
 
         broker.throttle_time_ms = 250
         broker.script(MetadataRequest, lambda request: MetadataResponse(throttle_time_ms=250))
@@ -384,7 +383,7 @@ async def test_hooks_receive_connections_that_the_client_closes() -> None:
 
 @simulated
 async def test_failure_of_a_background_task_is_raised_by_the_next_call_and_logged_once() -> None:
-    """Whatever fails there: no call waits for an answer that cannot come."""
+    """The failure of any background task counts: no call may wait for a response that cannot arrive."""
     watcher = Watcher()
     handle = Connection._handle
     broken = False
@@ -427,7 +426,7 @@ async def test_new_broker_of_a_known_id_is_connected_to_at_its_new_address() -> 
 
 @simulated
 async def test_each_attempt_starts_one_address_further() -> None:
-    """KIP-602: a first address that is gone costs its timeout once"""
+    """KIP-602: a dead first address costs its timeout only once."""
     simulation = current_simulation()
     cluster = ScriptedCluster(orders=1)
     await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -443,7 +442,7 @@ async def test_each_attempt_starts_one_address_further() -> None:
 
 @simulated
 async def test_new_connection_does_not_shorten_the_throttling() -> None:
-    """KIP-219"""
+    """KIP-219."""
     async with client_of() as (cluster, client):
         cluster.brokers[1].script(MetadataRequest, MetadataResponse(throttle_time_ms=5000))
         await client.send(-1, ASK)
@@ -455,9 +454,9 @@ async def test_new_connection_does_not_shorten_the_throttling() -> None:
 
 
 @simulated
-async def test_clients_do_not_all_begin_with_the_same_server() -> None:
-    nobody = [("127.0.0.1", port) for port in (1, 2, 3)]
-    async with client_of(bootstrap=nobody) as (_, client):
+async def test_clients_choose_different_first_servers() -> None:
+    unreachable = [("127.0.0.1", port) for port in (1, 2, 3)]
+    async with client_of(bootstrap=unreachable) as (_, client):
         assert {client.least_loaded() for _ in range(50)} == {-1, -2, -3}
 
 
@@ -475,7 +474,7 @@ async def test_servers_that_could_not_be_reached_are_tried_last() -> None:
 
 @simulated
 async def test_all_waiters_wake_when_the_client_fails() -> None:
-    """For a connection, for a slot, for metadata, for an answer."""
+    """They wait for a connection, a slot, metadata or a response."""
     simulation = current_simulation()
     world = NamedWorld(simulation.host("client").world, gone=["10.0.0.1"])
     woken: list[str] = []

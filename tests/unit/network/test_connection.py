@@ -52,7 +52,7 @@ async def connected(**options: Any) -> AsyncIterator[tuple[ScriptedBroker, Conne
 
 
 @simulated
-async def test_answers_reach_their_askers_in_order() -> None:
+async def test_responses_reach_their_callers_in_order() -> None:
     async with connected() as (broker, connection):
         answers: list[Any] = []
         for _ in range(3):
@@ -68,7 +68,7 @@ async def test_answers_reach_their_askers_in_order() -> None:
 
 
 @simulated
-async def test_silence_ends_the_connection_and_fails_the_newest_first() -> None:
+async def test_silence_ends_the_connection_and_fails_the_newest_request_first() -> None:
     async with connected() as (broker, connection):
         await connection.call(ASK, 9)
         broker.script(MetadataRequest, SILENCE)
@@ -87,7 +87,7 @@ async def test_silence_ends_the_connection_and_fails_the_newest_first() -> None:
 
 
 @simulated
-async def test_request_without_an_answer_that_was_written_is_done_although_the_connection_ends() -> None:
+async def test_written_request_without_a_response_succeeds_although_the_connection_ends() -> None:
     async with connected() as (broker, connection):
         await connection.call(ASK, 9)
         outcomes: list[Any] = []
@@ -108,7 +108,7 @@ async def test_timeout_of_a_single_request_may_be_shorter_or_longer() -> None:
 
 
 @simulated
-async def test_shorter_timeout_behind_a_longer_one_is_kept() -> None:
+async def test_shorter_timeout_behind_a_longer_one_expires_on_time() -> None:
     async with connected() as (broker, connection):
         await connection.call(ASK, 9)
         broker.script(MetadataRequest, SILENCE)
@@ -122,7 +122,7 @@ async def test_shorter_timeout_behind_a_longer_one_is_kept() -> None:
 
 @simulated
 async def test_answered_requests_do_not_count_for_the_timeout() -> None:
-    """The alarm was set for the first of them, and is not in the way of the later ones."""
+    """The timer was set for the first request, and must not fail the later ones early."""
     async with connected(request_timeout=5.0) as (broker, connection):
         for _ in range(4):
             await connection.call(ASK, 9)
@@ -136,7 +136,7 @@ async def test_answered_requests_do_not_count_for_the_timeout() -> None:
 
 @simulated
 async def test_cancelled_caller_does_not_affect_others() -> None:
-    """The answer is dropped when it comes."""
+    """The connection drops the response when it arrives."""
     async with connected() as (_, connection):
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -150,7 +150,7 @@ async def test_cancelled_caller_does_not_affect_others() -> None:
 
 
 @simulated
-async def test_closed_connection_says_so_to_all_and_to_later_ones() -> None:
+async def test_closed_connection_fails_waiting_and_later_requests() -> None:
     async with connected() as (broker, connection):
         broker.script(MetadataRequest, CLOSE)
         with pytest.raises(KafkaConnectionError, match="broker 1 closed the connection"):
@@ -169,7 +169,7 @@ async def test_closed_connection_says_so_to_all_and_to_later_ones() -> None:
     ],
 )
 @simulated
-async def test_nonsense_is_a_protocol_error_and_ends_the_connection(raw: Raw, message: str) -> None:
+async def test_malformed_response_is_a_protocol_error_and_ends_the_connection(raw: Raw, message: str) -> None:
     async with connected() as (broker, connection):
         broker.script(MetadataRequest, raw)
         with pytest.raises(ProtocolError, match=message):
@@ -178,7 +178,7 @@ async def test_nonsense_is_a_protocol_error_and_ends_the_connection(raw: Raw, me
 
 
 @simulated
-async def test_response_to_nothing_ends_the_connection() -> None:
+async def test_response_without_a_request_ends_the_connection() -> None:
     async with connected() as (broker, connection):
         answer = Raw(b"\x00\x00\x00\x04\x00\x00\x00\x00")
         broker.script(ProduceRequest, answer)
@@ -188,7 +188,7 @@ async def test_response_to_nothing_ends_the_connection() -> None:
 
 
 @simulated
-async def test_request_without_answer_is_done_when_written() -> None:
+async def test_request_without_a_response_completes_once_it_is_written() -> None:
     async with connected() as (broker, connection):
         done: list[Any] = []
         request = ProduceRequest(acks=0, timeout_ms=1)
@@ -210,7 +210,7 @@ async def test_unused_connection_is_closed_after_the_idle_time() -> None:
 
 
 @simulated
-async def test_failing_completion_does_not_stop_the_others() -> None:
+async def test_failing_callback_does_not_stop_the_others() -> None:
     async with connected() as (broker, connection):
         done: list[int] = []
 
@@ -228,7 +228,7 @@ async def test_failing_completion_does_not_stop_the_others() -> None:
 @pytest.mark.parametrize("topics", [10, 5_000])
 @simulated
 async def test_large_and_small_answers_arrive_whole(topics: int) -> None:
-    """Within the receive buffer, and beyond it in a pooled one."""
+    """A small response fits the receive buffer, a large one goes into a pooled buffer."""
     async with connected() as (broker, connection):
         names = [f"topic-{i:06d}" for i in range(topics)]
         broker.cluster.topics.update(dict.fromkeys(names, 1))

@@ -1,4 +1,4 @@
-"""Who may hand the next request to a connection: room, turns, throttling, and what can be written at once."""
+"""The order of requests on a connection: free slots, the queue of waiters, throttling, and partial writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ignore(response: object, error: object) -> None:
 
 
 class Gate:
-    """Answers of a broker that come when the test lets them."""
+    """Responses of a broker that the test releases one by one."""
 
     def __init__(self, broker: ScriptedBroker, count: int) -> None:
         self._events = [trio.Event() for _ in range(count)]
@@ -41,8 +41,8 @@ class Gate:
 
 
 @simulated
-async def test_waiters_for_a_slot_go_first_come_first_served() -> None:
-    """A new request that finds a free slot for which another one waits comes after that."""
+async def test_waiters_for_a_slot_are_served_in_order_of_arrival() -> None:
+    """A new request queues behind a waiter, even if it finds the free slot for which the other waits."""
     async with connected(max_in_flight=1) as (broker, connection):
         gate = Gate(broker, 5)
         order: list[int] = []
@@ -69,8 +69,8 @@ async def test_waiters_for_a_slot_go_first_come_first_served() -> None:
 
 
 @simulated
-async def test_cancelled_waiter_passes_its_turn_on() -> None:
-    """Cancelled before its turn, and in the same moment as its turn comes."""
+async def test_slot_of_a_cancelled_waiter_goes_to_the_next_one() -> None:
+    """The waiter is cancelled before it gets the slot, or at the same moment."""
     async with connected(max_in_flight=1) as (broker, connection):
         gate = Gate(broker, 2)
         connection.submit(ASK, 9, ignore)
@@ -80,7 +80,7 @@ async def test_cancelled_waiter_passes_its_turn_on() -> None:
         async def give_up() -> None:
             with scope:
                 await connection.wait_for_slot()
-                await trio.sleep_forever()  # has its turn, and is cancelled before it takes it
+                await trio.sleep_forever()  # it has got the slot, and is cancelled before it uses it
 
         async def ask() -> None:
             await connection.wait_for_slot()
@@ -116,7 +116,7 @@ async def test_call_cancelled_at_any_checkpoint_leaves_the_connection_to_others(
 
 
 @simulated
-async def test_ended_connection_lets_all_waiters_go() -> None:
+async def test_ended_connection_wakes_all_waiters() -> None:
     async with connected(max_in_flight=1) as (broker, connection):
         broker.script(MetadataRequest, SILENCE)
         connection.submit(ASK, 9, ignore)
@@ -137,7 +137,7 @@ async def test_ended_connection_lets_all_waiters_go() -> None:
 
 @simulated
 async def test_throttled_client_sends_nothing_until_the_time_is_over() -> None:
-    """KIP-219"""
+    """KIP-219."""
     async with connected() as (_, connection):
         connection.throttled_until = trio.current_time() + 3
         started = trio.current_time()
@@ -145,15 +145,15 @@ async def test_throttled_client_sends_nothing_until_the_time_is_over() -> None:
             for _ in range(3):
                 nursery.start_soon(connection.call, ASK, 9)
             await trio.testing.wait_all_tasks_blocked()
-            assert not connection.can_send  # there would be room, but others came first
+            assert not connection.can_send  # there is a free slot, but others were waiting first
         assert connection.can_send
         assert 3 <= trio.current_time() - started < 3.1
 
 
 @pytest.mark.parametrize(("version", "muted"), [(5, False), (6, True)])
 @simulated
-async def test_answers_of_brokers_that_held_them_back_themselves_do_not_throttle(version: int, muted: bool) -> None:
-    """Before KIP-219 the broker answered late, and waiting again would count twice"""
+async def test_response_that_the_broker_delayed_itself_does_not_throttle_the_client(version: int, muted: bool) -> None:
+    """Before KIP-219 the broker delayed the response itself, and throttling the client would count twice."""
     async with connected() as (broker, connection):
 
         def throttling(request: MetadataRequest) -> MetadataResponse:
@@ -167,7 +167,7 @@ async def test_answers_of_brokers_that_held_them_back_themselves_do_not_throttle
 
 
 class Stuck:
-    """A stream through which only so many bytes go."""
+    """A stream that accepts a limited number of bytes."""
 
     def __init__(self, connection: Connection, room: int) -> None:
         self.room = room
@@ -214,38 +214,38 @@ async def test_bytes_that_the_socket_refuses_follow_in_order(room: int) -> None:
 
 @simulated
 async def test_peer_that_does_not_read_gets_no_further_requests() -> None:
-    """Until the last one is written; then the owner is notified."""
-    told: list[str] = []
-    async with connected(max_in_flight=5, on_room=lambda: told.append("room")) as (broker, connection):
+    """It gets none until the last one is written; then the owner is notified."""
+    events: list[str] = []
+    async with connected(max_in_flight=5, on_room=lambda: events.append("room")) as (broker, connection):
         stuck = Stuck(connection, 10)
         connection.submit(ASK, 9, ignore)
         assert connection.in_flight == 1
         assert not connection.can_send
         await trio.testing.wait_all_tasks_blocked()
-        assert told == []
+        assert events == []
         stuck.open()
         await broker.wait_for(MetadataRequest)
         await trio.sleep(1)
-        assert told == ["room"]
+        assert events == ["room"]
         assert connection.can_send
 
 
 @simulated
 async def test_owner_is_notified_once_when_there_is_room_again() -> None:
-    told: list[int] = []
-    async with connected(max_in_flight=2, on_room=lambda: told.append(connection.in_flight)) as (broker, connection):  # type: ignore[has-type]
+    seen: list[int] = []
+    async with connected(max_in_flight=2, on_room=lambda: seen.append(connection.in_flight)) as (broker, connection):  # type: ignore[has-type]
         for _ in range(3):
             await connection.call(ASK, 9)
-        assert told == []  # there was room all the time
+        assert seen == []  # there was room all the time
         connection.submit(ASK, 9, ignore)
         connection.submit(ASK, 9, ignore)
         await broker.wait_for(MetadataRequest, 5)
         await trio.sleep(1)
-        assert told == [1]
+        assert seen == [1]
 
 
 @simulated
-async def test_request_without_answer_is_never_done_before_submit_returns() -> None:
+async def test_request_without_a_response_never_completes_before_submit_returns() -> None:
     async with connected(max_in_flight=5) as (broker, connection):
         done: list[int] = []
         for number in range(3):
@@ -260,7 +260,7 @@ async def test_request_without_answer_is_never_done_before_submit_returns() -> N
 
 @simulated
 async def test_requests_with_and_without_answer_fail_newest_first_together() -> None:
-    """Whether they are written or not"""
+    """It does not matter whether they are already written."""
     async with connected(max_in_flight=5) as (_, connection):
         Stuck(connection, 0)
         failed: list[int] = []
@@ -287,7 +287,7 @@ async def test_broken_stream_fails_the_writer_and_not_the_submitter() -> None:
 @pytest.mark.parametrize("room", [0, 100, 10_000])
 @simulated
 async def test_held_requests_are_written_together_and_in_order(room: int) -> None:
-    """However much of it the socket takes at once."""
+    """The order holds however many bytes the socket accepts at once."""
     async with connected(max_in_flight=5) as (broker, connection):
         stuck = Stuck(connection, room)
         answers: list[Any] = []
@@ -308,7 +308,7 @@ async def test_held_requests_are_written_together_and_in_order(room: int) -> Non
 
 
 @simulated
-async def test_request_without_answer_is_not_held_and_passes_nothing_that_is() -> None:
+async def test_request_without_a_response_is_not_held_and_does_not_overtake_held_ones() -> None:
     async with connected(max_in_flight=5) as (broker, connection):
         stuck = Stuck(connection, 10_000)
         connection.hold()
@@ -337,9 +337,11 @@ async def test_held_requests_fail_when_the_connection_ends() -> None:
 
 @simulated
 async def test_callback_after_responses_runs_once_for_responses_received_together() -> None:
-    """The callback comes before other tasks run and before the owner is notified of room, which it may use up."""
-    told: list[str] = []
-    async with connected(max_in_flight=2, on_room=lambda: told.append("room")) as (broker, connection):
+    """The callback runs before other tasks, and before the owner is notified of free slots, which the callback may use
+    up.
+    """
+    events: list[str] = []
+    async with connected(max_in_flight=2, on_room=lambda: events.append("room")) as (broker, connection):
         await connection.call(ASK, 9)
         go = trio.Event()
         receive_into = connection._stream.receive_into
@@ -351,16 +353,16 @@ async def test_callback_after_responses_runs_once_for_responses_received_togethe
             return first + await receive_into(buffer[first:])
 
         connection._stream.receive_into = receive_later  # type: ignore[method-assign]
-        await connection.call(ASK, 9)  # from the next answer on
+        await connection.call(ASK, 9)  # from the next response on
 
         def follow(now: float) -> None:
-            told.append(f"after, {connection.in_flight} in flight")
+            events.append(f"after, {connection.in_flight} in flight")
             assert now == connection.last_used_at
             connection.submit(ASK, 9, ignore)
             connection.submit(ASK, 9, ignore)
 
         def done(response: object, error: object) -> None:
-            told.append("answer")
+            events.append("answer")
             connection.call_after_answers(follow)
 
         connection.submit(ASK, 9, done)
@@ -370,7 +372,7 @@ async def test_callback_after_responses_runs_once_for_responses_received_togethe
         await trio.sleep(1)
         go.set()
         await trio.sleep(1)
-        assert told == ["answer", "answer", "after, 0 in flight", "room"]
+        assert events == ["answer", "answer", "after, 0 in flight", "room"]
 
 
 @simulated

@@ -1,4 +1,4 @@
-"""A connection that has died without a word is given up within ``connections_max_silence_ms``; a slow broker is not."""
+"""A connection that died silently is abandoned within ``connections_max_silence_ms``; that of a slow broker is not."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.world.socket_stream import silence_options
 from triokafka.world.system import RealWorld
 
-MOST = 9.6  # seconds: connections_max_silence_ms, and what another connection takes
+MOST = 9.6  # seconds: connections_max_silence_ms, plus the time for a new connection
 
 
 async def answered_after(client: Any, node_id: int = 1) -> float:
-    """Ask until there is an answer; the seconds that it took."""
+    """Request metadata until there is a response; return the seconds that it took."""
     began = trio.current_time()
     while True:
         try:
@@ -155,7 +155,7 @@ async def test_broker_that_answers_after_8_seconds_keeps_its_connection() -> Non
 
         for _ in range(3):
             broker.script(MetadataRequest, slowly, slowly)
-            async with trio.open_nursery() as nursery:  # one waits behind the other
+            async with trio.open_nursery() as nursery:  # one request waits behind the other
                 nursery.start_soon(client.send, -1, ASK)
                 nursery.start_soon(client.send, -1, ASK)
         assert not client.broker_statuses()[0].error
@@ -164,7 +164,7 @@ async def test_broker_that_answers_after_8_seconds_keeps_its_connection() -> Non
 
 
 @simulated
-async def test_broker_that_answers_after_20_seconds_gets_more_patience_and_answers() -> None:
+async def test_broker_that_responds_after_20_seconds_gets_a_longer_limit() -> None:
     async with client_of() as (cluster, client):
         await client.send(-1, ASK)
         broker = cluster.brokers[1]
@@ -174,8 +174,8 @@ async def test_broker_that_answers_after_20_seconds_gets_more_patience_and_answe
             return broker.metadata(request)
 
         broker.script(MetadataRequest, *[slowly] * 10)
-        assert await answered_after(client, -1) < 9 + 18 + 20 + 1  # given up twice, with twice the patience each time
-        assert await answered_after(client, -1) < 20.1  # and patient from then on
+        assert await answered_after(client, -1) < 9 + 18 + 20 + 1  # abandoned twice, with a doubled limit each time
+        assert await answered_after(client, -1) < 20.1  # the longer limit stays
 
 
 @simulated
@@ -197,7 +197,7 @@ async def test_broker_that_is_suspended_keeps_its_connection() -> None:
 
 
 @simulated
-async def test_large_answer_that_comes_slowly_but_steadily_is_waited_for() -> None:
+async def test_large_response_that_arrives_slowly_but_steadily_is_awaited() -> None:
     async with client_of(nodes=1) as (cluster, client):
         cluster.topics.update({f"topic-{number}": 1 for number in range(3_000)})
         await client.send(-1, ASK)
@@ -209,7 +209,7 @@ async def test_large_answer_that_comes_slowly_but_steadily_is_waited_for() -> No
 
 @simulated
 async def test_change_is_not_sent_on_a_dead_connection() -> None:
-    """It would be sent twice, and its success reported as a failure."""
+    """The broker would receive it twice, and the client would report a success as a failure."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         broker.api_versions[19] = (2, 7)
@@ -224,7 +224,7 @@ async def test_change_is_not_sent_on_a_dead_connection() -> None:
 
 
 @simulated
-async def test_silence_is_waited_out_when_it_is_not_limited() -> None:
+async def test_without_a_silence_limit_the_request_timeout_applies() -> None:
     async with client_of(connections_max_silence_ms=-1, request_timeout_ms=40_000) as (cluster, client):
         await client.send(-1, ASK)
         cluster.brokers[1].script(MetadataRequest, SILENCE)
@@ -234,12 +234,12 @@ async def test_silence_is_waited_out_when_it_is_not_limited() -> None:
         assert trio.current_time() - began >= 40
 
 
-def test_fetch_may_be_held_back_as_long_as_it_asks_for() -> None:
+def test_silence_limit_of_a_fetch_includes_its_max_wait() -> None:
     request = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[])
     assert allowed_wait(request) == 60
 
 
-def test_answer_elsewhere_leaves_a_connection_a_moment_to_bring_something() -> None:
+def test_response_on_another_connection_leaves_a_silent_one_some_time() -> None:
     watch = DeadPeerDetector(9)
     assert watch.look(0, 4.5, share=1, patience=1, has_others=False)[0] is Verdict.PROBE
     watch.probed(20, alive=True)

@@ -1,4 +1,4 @@
-"""Peers that are not Kafka listeners, and the messages about them."""
+"""Servers that are not Kafka listeners, and the error messages about them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ STRANGERS = [
 
 @pytest.mark.parametrize(("banner", "message"), STRANGERS)
 @simulated
-async def test_port_of_another_protocol_is_named_as_such(banner: bytes, message: str) -> None:
+async def test_error_names_the_protocol_of_the_other_server(banner: bytes, message: str) -> None:
     simulation = current_simulation()
-    listener = await simulation.host("stranger").world.listen("127.0.0.1", 0)
+    listener = await simulation.host("other-server").world.listen("127.0.0.1", 0)
 
     async def serve() -> None:
         while True:
@@ -44,9 +44,9 @@ async def test_port_of_another_protocol_is_named_as_such(banner: bytes, message:
 
 
 @simulated
-async def test_server_that_hangs_up_without_a_word_may_expect_tls_or_sasl() -> None:
+async def test_error_suggests_tls_or_sasl_when_the_server_closes_without_a_response() -> None:
     simulation = current_simulation()
-    listener = await simulation.host("stranger").world.listen("127.0.0.1", 0)
+    listener = await simulation.host("other-server").world.listen("127.0.0.1", 0)
 
     async def serve() -> None:
         while True:
@@ -62,9 +62,9 @@ async def test_server_that_hangs_up_without_a_word_may_expect_tls_or_sasl() -> N
 
 
 @simulated
-async def test_server_that_says_nothing_is_abandoned_after_the_request_timeout() -> None:
+async def test_silent_server_is_abandoned_after_the_request_timeout() -> None:
     simulation = current_simulation()
-    listener = await simulation.host("stranger").world.listen("127.0.0.1", 0)
+    listener = await simulation.host("other-server").world.listen("127.0.0.1", 0)
     config = NetworkConfig(bootstrap_servers=[listener.address], request_timeout_ms=2000)
     async with NetworkClient(config, world=simulation.host("client").world) as client:
         started = trio.current_time()
@@ -74,5 +74,5 @@ async def test_server_that_says_nothing_is_abandoned_after_the_request_timeout()
 
 
 @pytest.mark.parametrize("first", [b"\x00\x00\x00\x2a\x00\x00\x00\x00", b"", b"\x00", b"\x00\x10\x00\x00HTTP"])
-def test_bytes_that_may_be_kafka_are_no_foreign_protocol(first: bytes) -> None:
+def test_bytes_that_may_be_kafka_are_not_taken_for_another_protocol(first: bytes) -> None:
     assert describe_foreign_protocol(first) is None

@@ -1,4 +1,4 @@
-"""Answers that no broker should give: the right error, at most one connection lost, and a client that recovers."""
+"""Responses that no broker should send: the right error, at most one connection lost, and a client that recovers."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def whole(response: Any, version: int, correlation_id: int) -> bytes:
     ],
 )
 @simulated
-async def test_nonsense_costs_one_connection_and_the_client_continues(raw: Raw, message: str) -> None:
+async def test_malformed_response_ends_one_connection_and_the_client_continues(raw: Raw, message: str) -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.refresh_metadata()
         broker.script(MetadataRequest, raw)
         try:
-            await client.send(1, ASK)  # its own answer may be whole, and nonsense come behind it
+            await client.send(1, ASK)  # its response may be valid, and the malformed data follow it
         except ProtocolError as error:
             assert message in str(error)
         await trio.sleep(0.01)
@@ -79,8 +79,8 @@ async def test_nonsense_costs_one_connection_and_the_client_continues(raw: Raw, 
 
 
 @simulated
-async def test_answer_with_more_elements_than_memory_is_refused_before_they_are_made() -> None:
-    """A broker could otherwise make each byte of its response take dozens in the client."""
+async def test_response_with_too_many_elements_is_refused_before_they_are_decoded() -> None:
+    """Otherwise each byte of a response could take dozens of bytes in the client."""
     async with client_of(receive_message_max_bytes=1_000_000) as (cluster, client):
         count = 90_000
         one = struct.pack(">ibibb", 1, 1, 9092, 0, 0)  # a broker without a host
@@ -93,7 +93,7 @@ async def test_answer_with_more_elements_than_memory_is_refused_before_they_are_
 
 
 @simulated
-async def test_answer_that_ends_early_is_waited_for_until_the_request_times_out() -> None:
+async def test_truncated_response_is_awaited_until_the_request_times_out() -> None:
     async with client_of(request_timeout_ms=2000) as (cluster, client):
         await client.send(-1, ASK)
         cluster.brokers[1].script(MetadataRequest, Raw(whole(MetadataResponse(), 13, 2)[:-1]))
@@ -128,8 +128,8 @@ async def test_garbage_instead_of_api_versions_is_a_failure_to_connect(raw: Raw)
 
 
 @simulated
-async def test_versions_that_cannot_be_are_never_spoken() -> None:
-    """From the end to the beginning, below zero, beyond ours, or said twice."""
+async def test_invalid_version_ranges_are_not_used() -> None:
+    """The ranges are reversed, negative, beyond ours, or listed twice."""
     async with client_of() as (cluster, client):
         keys = [
             ApiVersion(api_key=3, min_version=5, max_version=2),
@@ -162,7 +162,7 @@ async def test_metadata_without_brokers_is_requested_again() -> None:
         broker.script(MetadataRequest, *[empty] * 100)
         with pytest.raises(KafkaTimeoutError, match="lists no broker"):
             await client.refresh_metadata(timeout_ms=2000)
-        assert sorted(client.cluster.nodes) == [1]  # the last good picture stays
+        assert sorted(client.cluster.nodes) == [1]  # the last valid metadata remain
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ async def test_metadata_without_brokers_is_requested_again() -> None:
     ],
 )
 @simulated
-async def test_brokers_that_cannot_be_are_left_out(impossible: MetadataResponseBroker) -> None:
-    """A port that no socket takes must not bring the client down."""
+async def test_invalid_brokers_are_left_out(impossible: MetadataResponseBroker) -> None:
+    """A port that no socket accepts must not crash the client."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         broker.script(MetadataRequest, changed(lambda response: response.brokers.append(impossible), broker))
@@ -188,7 +188,7 @@ async def test_brokers_that_cannot_be_are_left_out(impossible: MetadataResponseB
 
 
 @simulated
-async def test_leader_that_is_not_among_the_brokers_counts_as_none_and_is_requested_again() -> None:
+async def test_leader_that_is_not_among_the_brokers_counts_as_missing_and_is_requested_again() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
 
@@ -253,7 +253,7 @@ async def test_unrequested_and_unnamed_topics_in_a_response_are_ignored() -> Non
     ],
 )
 @simulated
-async def test_coordinator_that_cannot_be_is_not_available(found: Coordinator) -> None:
+async def test_invalid_coordinator_counts_as_not_available(found: Coordinator) -> None:
     async with client_of() as (cluster, client):
         cluster.brokers[1].script(FindCoordinatorRequest, FindCoordinatorResponse(coordinators=[found]))
         with pytest.raises(CoordinatorNotAvailableError, match="invalid coordinator"):
@@ -263,7 +263,7 @@ async def test_coordinator_that_cannot_be_is_not_available(found: Coordinator) -
 
 @simulated
 async def test_unresolvable_host_name_is_a_connect_error() -> None:
-    """Also one that is not a name at all."""
+    """This includes a text that is not a host name at all."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         odd = MetadataResponseBroker(node_id=5, host="a..b\x00c", port=9092)
@@ -275,8 +275,8 @@ async def test_unresolvable_host_name_is_a_connect_error() -> None:
 
 
 @simulated
-async def test_sessions_that_end_at_once_do_not_keep_the_client_busy() -> None:
-    """The client authenticates again before a session ends, but not more than ten times per second."""
+async def test_sessions_that_expire_at_once_do_not_keep_the_client_busy() -> None:
+    """The client authenticates again before a session expires, but at most ten times per second."""
     cluster, broker, options = await started()
     broker.api_versions |= {17: (0, 1), 36: (0, 2)}
     broker.script(SaslHandshakeRequest, *[SaslHandshakeResponse(mechanisms=["PLAIN"])] * 100_000)

@@ -1,4 +1,4 @@
-"""Large responses: a thread decodes them, the event loop continues, and the order of the responses stays."""
+"""Large responses: a thread decodes them, the event loop continues, and the responses stay in order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Threads:
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         done = trio.Event()
         self.queued.append(done)
-        with trio.CancelScope(shield=True):  # as a thread, which cannot be stopped
+        with trio.CancelScope(shield=True):  # like a thread, which cannot be stopped
             await done.wait()
         return function(*args)
 
@@ -80,7 +80,7 @@ async def test_other_tasks_run_while_a_large_response_is_decoded() -> None:
 @pytest.mark.parametrize("silence_limit", [float("inf"), 2.0])
 @simulated
 async def test_connection_does_not_count_as_silent_while_its_response_is_decoded(silence_limit: float) -> None:
-    """What this client has not read yet cannot be overdue."""
+    """Data that this client has not read yet cannot be overdue."""
     probes = 0
 
     def note_probe() -> None:
@@ -102,13 +102,13 @@ async def test_connection_does_not_count_as_silent_while_its_response_is_decoded
             await trio.sleep(1)
             assert [names(response) for response, _ in answers] == [COUNT, 1, 1]
             assert probes == 0
-            broker.script(MetadataRequest, Raw())  # silence counts again
+            broker.script(MetadataRequest, Raw())  # the silence limit applies again
             with pytest.raises(RequestTimedOutError):
                 await connection.call(ASK, 9, timeout=1)
 
 
 @simulated
-async def test_connection_that_ends_meanwhile_fails_the_request_once() -> None:
+async def test_connection_that_ends_during_decoding_fails_the_request_once() -> None:
     with threads() as queue:
         async with connected() as (broker, connection):
             broker.script(MetadataRequest, LARGE)
@@ -123,7 +123,7 @@ async def test_connection_that_ends_meanwhile_fails_the_request_once() -> None:
 
 
 @simulated
-async def test_client_that_is_cancelled_meanwhile_ends_with_the_thread() -> None:
+async def test_client_that_is_cancelled_during_decoding_ends_with_the_thread() -> None:
     with threads() as queue:
         async with client_of() as (cluster, client):
             await client.refresh_metadata()
@@ -180,7 +180,7 @@ async def test_large_response_to_another_request_ends_the_connection() -> None:
 
 
 def fetched(partitions: int, size: int) -> tuple[InFlightRequest, memoryview]:
-    """A Fetch response as a connection hands it over."""
+    """Return a Fetch response as a connection passes it on."""
     data = [PartitionData(partition_index=number, records=bytes(size)) for number in range(partitions)]
     response = FetchResponse(responses=[FetchableTopicResponse(topic_id=uuid.UUID(int=1), partitions=data)])
     frame = b"".join(encode_response(response, version=13, correlation_id=0))[4:]

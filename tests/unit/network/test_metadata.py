@@ -1,4 +1,4 @@
-"""The metadata holder: when it is due, what it keeps, what it forgets."""
+"""The metadata cache: when a refresh is due, what it stores, and what it forgets."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_back_off_grows_with_failures_and_ends_with_success() -> None:
 
 
 def test_version_grows_with_success_only() -> None:
-    """A failure is noted, and changes nothing else"""
+    """A failure is recorded, and changes nothing else."""
     metadata = holder()
     metadata.request_update()
     metadata.failed_update(0.0)
@@ -131,7 +131,7 @@ def test_snapshot_distinguishes_all_partitions_from_those_with_a_leader() -> Non
     assert list(topic.partitions) == [0, 1, 2]
     assert topic.available == (0, 2)
     assert metadata.cluster.leader_for(TopicPartition("t", 1)) == -1
-    assert metadata.update_requested  # a leader is missing: ask again
+    assert metadata.update_requested  # a leader is missing, so a refresh is requested
 
 
 def test_leader_whose_address_is_unknown_counts_as_none() -> None:
@@ -158,15 +158,15 @@ def test_recreated_topic_starts_with_new_epochs() -> None:
 
 
 def test_topic_without_an_id_from_an_older_broker_keeps_its_epochs() -> None:
-    """In a mixed cluster the id appears and disappears; that does not make the topic another one."""
+    """In a mixed cluster the id appears and disappears; the topic is still the same."""
     metadata = holder()
     metadata.update(answer(2, epoch=5, topic_id=0), None, 0.0)
     metadata.update(answer(1, epoch=4, topic_id=7), None, 1.0)
     assert metadata.cluster.leader_for(TP) == 2
 
 
-def test_epochs_of_old_versions_are_not_believed() -> None:
-    """Before version 9 of Metadata they may be of long ago (KIP-320)"""
+def test_leader_epochs_of_old_metadata_versions_are_ignored() -> None:
+    """Before version 9 of Metadata they may be outdated (KIP-320)."""
     metadata = holder()
     metadata.update(answer(2, epoch=5), None, 0.0, version=8)
     assert metadata.cluster.leader_epoch_for(TP) == -1
@@ -176,7 +176,7 @@ def test_epochs_of_old_versions_are_not_believed() -> None:
 
 
 def test_leader_named_by_an_error_reply_is_taken_if_it_is_newer() -> None:
-    """KIP-951"""
+    """KIP-951."""
     metadata = holder()
     metadata.update(answer(1, epoch=5), None, 0.0)
     before = metadata.cluster
@@ -187,7 +187,7 @@ def test_leader_named_by_an_error_reply_is_taken_if_it_is_newer() -> None:
     assert before.leader_for(TP) == 1  # a snapshot never changes
 
 
-def test_large_response_is_taken_in_steps_and_a_leader_that_appears_between_them_stays() -> None:
+def test_large_response_is_applied_in_steps_and_a_leader_set_between_them_stays() -> None:
     metadata = holder()
     metadata.update(answer(1, epoch=5), None, 0.0)
     response = answer(2, epoch=5)
@@ -204,7 +204,7 @@ def test_large_response_is_taken_in_steps_and_a_leader_that_appears_between_them
 
 
 def test_unused_topic_is_forgotten() -> None:
-    """KIP-526"""
+    """KIP-526."""
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.use_topic("u", 0.0)
@@ -215,7 +215,7 @@ def test_unused_topic_is_forgotten() -> None:
 
 
 def test_new_topic_is_requested_alone() -> None:
-    """Many topics, one after the other, cost one description each (KIP-526)"""
+    """A client that uses many topics, one after the other, requests each of them once (KIP-526)."""
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.update(answer(1, name="t"), metadata.begin_update(0.0), 0.0)
@@ -224,7 +224,8 @@ def test_new_topic_is_requested_alone() -> None:
     metadata.update(answer(2, name="u"), ["u"], 100.0)
     assert set(metadata.topics) == {"u", "t"}
     assert not metadata.update_requested
-    assert metadata.time_to_next_update(100.0) == pytest.approx(200.0)  # of both, whatever was asked for meanwhile
+    # of both topics, whatever was requested meanwhile
+    assert metadata.time_to_next_update(100.0) == pytest.approx(200.0)
     for topic in ("t", "u"):
         metadata.use_topic(topic, 290.0)
     assert metadata.begin_update(300.0) == ["t", "u"]
@@ -274,7 +275,7 @@ def test_error_of_one_topic_remains_while_another_is_requested() -> None:
     assert metadata.error_for("t") is None
 
 
-def test_topic_without_partitions_cannot_be() -> None:
+def test_topic_without_partitions_is_invalid() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.update(answer(name="t"), metadata.begin_update(0.0), 0.0)
@@ -292,7 +293,7 @@ def test_topic_named_while_a_request_is_on_its_way_is_requested_next() -> None:
 
 
 def test_refresh_that_is_requested_while_one_is_under_way_follows_it() -> None:
-    """The answer on its way may not know yet what the asker has seen."""
+    """The response in flight may be older than what the caller has seen."""
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.begin_update(0.0)
@@ -304,7 +305,7 @@ def test_refresh_that_is_requested_while_one_is_under_way_follows_it() -> None:
     assert not metadata.update_requested
 
 
-def test_topic_that_the_answer_leaves_out_stays_known_and_is_requested_again() -> None:
+def test_topic_that_the_response_leaves_out_stays_known_and_is_requested_again() -> None:
     metadata = holder()
     for topic in ("t", "u"):
         metadata.use_topic(topic, 0.0)
@@ -317,7 +318,7 @@ def test_topic_that_the_answer_leaves_out_stays_known_and_is_requested_again() -
     assert metadata.update_requested
     metadata.begin_update(2.0)
     metadata.update(answer(1, name="t", error=3), ["t"], 2.0)
-    assert set(metadata.topics) == {"u"}  # denied, it is gone
+    assert set(metadata.topics) == {"u"}  # an authorization error removes it
 
 
 def test_snapshot_never_changes() -> None:
@@ -348,15 +349,15 @@ def test_error_of_a_topic_is_reported_and_a_transient_one_requested_again() -> N
 
 def test_listeners_receive_every_snapshot() -> None:
     metadata = holder()
-    told: list[Cluster] = []
-    metadata.add_listener(told.append)
+    snapshots: list[Cluster] = []
+    metadata.add_listener(snapshots.append)
     metadata.update(answer(1), None, 0.0)
     metadata.update_leader(TP, 2, 6, None)
-    assert [cluster.leader_for(TP) for cluster in told] == [1, 2]
+    assert [cluster.leader_for(TP) for cluster in snapshots] == [1, 2]
 
 
-def test_snapshot_names_the_topics_of_which_there_is_news() -> None:
-    """So that whoever knows many need not look at all of them for each new one."""
+def test_snapshot_names_the_changed_topics() -> None:
+    """A listener with many topics need not compare all of them for each new one."""
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.update(answer(1, name="t"), metadata.begin_update(0.0), 0.0)
@@ -375,7 +376,7 @@ def test_snapshot_names_the_topics_of_which_there_is_news() -> None:
     assert metadata.cluster.changed is None
 
 
-def test_all_topics_are_requested_with_none() -> None:
+def test_all_topics_are_requested_with_a_null_list() -> None:
     metadata = holder()
     metadata.set_all_topics(True)
     assert metadata.update_requested

@@ -1,4 +1,4 @@
-"""Metadata as its users get it from the network client: when it is asked for, who waits, and for how long."""
+"""Metadata refreshes of the network client: what triggers them, which callers wait, and for how long."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TP = TopicPartition("orders", 0)
 
 
 def asked(broker: ScriptedBroker) -> list[list[str | None] | None]:
-    """The names in every Metadata request so far."""
+    """Return the topic names in every Metadata request so far."""
     return [
         None if request.topics is None else [topic.name for topic in request.topics]
         for request in broker.seen(MetadataRequest)
@@ -45,7 +45,7 @@ def asked(broker: ScriptedBroker) -> list[list[str | None] | None]:
 
 
 class Held:
-    """Holds the answer to the next Metadata request back until the test lets it go."""
+    """Delays the response to the next Metadata request until the test releases it."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.go = trio.Event()
@@ -53,13 +53,13 @@ class Held:
         broker.script(MetadataRequest, self._answer)
 
     async def _answer(self, request: MetadataRequest) -> MetadataResponse:
-        answer = self._broker.metadata(request)  # as things are now
+        answer = self._broker.metadata(request)  # from the current state
         await self.go.wait()
         return answer
 
 
 @simulated
-async def test_topic_that_may_not_be_seen_fails_at_once() -> None:
+async def test_unauthorized_topic_fails_at_once() -> None:
     async with client_of() as (cluster, client):
         cluster.topic_errors.update(secret=29, **{"bad/name": 17})
         started = trio.current_time()
@@ -71,8 +71,8 @@ async def test_topic_that_may_not_be_seen_fails_at_once() -> None:
 
 
 @simulated
-async def test_topic_that_is_not_there_is_requested_until_the_time_is_over() -> None:
-    """A refresh that succeeds is not enough"""
+async def test_missing_topic_is_requested_until_the_timeout() -> None:
+    """A successful refresh alone does not end the wait."""
     async with client_of() as (cluster, client):
         started = trio.current_time()
         with pytest.raises(UnknownTopicOrPartitionError, match=r"'later' does not exist \(waited 5000 ms\)"):
@@ -83,7 +83,7 @@ async def test_topic_that_is_not_there_is_requested_until_the_time_is_over() -> 
 
 
 @simulated
-async def test_topic_that_is_made_meanwhile_is_found() -> None:
+async def test_topic_that_is_created_during_the_wait_is_found() -> None:
     async with client_of() as (cluster, client):
 
         async def make() -> None:
@@ -96,7 +96,7 @@ async def test_topic_that_is_made_meanwhile_is_found() -> None:
 
 
 @simulated
-async def test_topic_that_must_be_there_already_fails_at_once() -> None:
+async def test_missing_topic_that_must_exist_fails_at_once() -> None:
     async with client_of() as (_, client):
         started = trio.current_time()
         with pytest.raises(UnknownTopicOrPartitionError):
@@ -105,7 +105,7 @@ async def test_topic_that_must_be_there_already_fails_at_once() -> None:
 
 
 @simulated
-async def test_topic_that_gets_no_leader_is_not_said_to_be_missing() -> None:
+async def test_topic_without_a_leader_is_not_reported_as_missing() -> None:
     async with client_of() as (cluster, client):
         cluster.topic_errors["orders"] = 5
         with pytest.raises(LeaderNotAvailableError, match="orders"):
@@ -114,9 +114,9 @@ async def test_topic_that_gets_no_leader_is_not_said_to_be_missing() -> None:
 
 @simulated
 async def test_timeout_names_the_attempted_brokers() -> None:
-    """Each broker in turn, as the back-off allows"""
-    nobody = [("127.0.0.1", 1), ("127.0.0.1", 2)]
-    async with client_of(bootstrap=nobody) as (_, client):
+    """Each broker is tried in turn, as the back-off allows."""
+    unreachable = [("127.0.0.1", 1), ("127.0.0.1", 2)]
+    async with client_of(bootstrap=unreachable) as (_, client):
         message = r"no metadata for \['orders'\] within 2000 ms.*127\.0\.0\.1:1: .*refused.*127\.0\.0\.1:2: .*refused"
         with pytest.raises(KafkaTimeoutError, match=message):
             await client.metadata_for(["orders"], timeout_ms=2000)
@@ -145,7 +145,7 @@ async def test_metadata_of_other_topics_does_not_wake_waiters() -> None:
 
 @simulated
 async def test_listeners_receive_a_snapshot_before_waiters() -> None:
-    """They may have to prepare for it; and they find it in place"""
+    """Listeners may have to prepare for it, and the snapshot is already in place when they run."""
     async with client_of() as (_, client):
         events: list[str] = []
 
@@ -174,8 +174,8 @@ async def test_metadata_request_that_is_lost_with_its_connection_is_sent_again()
 
 
 @simulated
-async def test_refresh_gives_the_answer_to_a_request_made_after_it() -> None:
-    """Not to one that was on its way already, and may have missed what happened since."""
+async def test_refresh_returns_the_response_to_a_request_sent_after_the_call() -> None:
+    """The response to a request already in flight may miss the latest changes."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.metadata_for(["orders"])
@@ -197,7 +197,7 @@ async def test_refresh_gives_the_answer_to_a_request_made_after_it() -> None:
 
 
 @simulated
-async def test_topic_that_is_being_asked_for_is_not_asked_for_twice() -> None:
+async def test_topic_of_a_request_in_flight_is_not_requested_twice() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         held = Held(broker)
@@ -228,15 +228,15 @@ async def test_metadata_is_requested_before_data_and_does_not_delay_it() -> None
         assert not client.ready(1)
         await broker.wait_for(MetadataRequest, 3)
         assert client.ready(1)
-        client.request_metadata_update()  # the next one waits for this one, and data for neither
+        client.request_metadata_update()  # the next refresh waits for this one; data waits for neither
         assert client.ready(1)
-        assert woken == [2]  # whoever was turned away heard of it when the request went out
+        assert woken == [2]  # the rejected caller was notified when the request was sent
         held.go.set()
 
 
 @simulated
 async def test_leaderless_partitions_cause_no_flood_of_requests() -> None:
-    """It is asked for a leader until there is one, with a growing back-off"""
+    """The client requests the leader until there is one, with a growing back-off."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         cluster.leaders[TP] = -1
@@ -254,7 +254,7 @@ async def test_leaderless_partitions_cause_no_flood_of_requests() -> None:
 
 
 @simulated
-async def test_sick_cluster_is_asked_with_a_growing_back_off_by_however_many_callers() -> None:
+async def test_failing_cluster_is_queried_with_a_growing_back_off_whatever_the_number_of_callers() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         broker.script(MetadataRequest, *[MetadataResponse()] * 1000)
@@ -270,8 +270,8 @@ async def test_sick_cluster_is_asked_with_a_growing_back_off_by_however_many_cal
 
 
 @simulated
-async def test_new_topics_of_a_well_cluster_are_requested_without_delay() -> None:
-    """KIP-526"""
+async def test_new_topics_of_a_working_cluster_are_requested_without_delay() -> None:
+    """KIP-526."""
     async with client_of() as (cluster, client):
         cluster.topics.update({f"topic-{number}": 1 for number in range(20)})
         await client.refresh_metadata()
@@ -282,8 +282,8 @@ async def test_new_topics_of_a_well_cluster_are_requested_without_delay() -> Non
 
 
 @simulated
-async def test_unused_topic_is_not_asked_for_any_more() -> None:
-    """KIP-526"""
+async def test_unused_topic_is_no_longer_requested() -> None:
+    """KIP-526."""
     async with client_of(metadata_max_idle_ms=10_000, metadata_max_age_ms=3_000) as (cluster, client):
         broker = cluster.brokers[1]
         cluster.topics["bills"] = 1
@@ -299,8 +299,8 @@ async def test_unused_topic_is_not_asked_for_any_more() -> None:
 
 
 @simulated
-async def test_leader_of_an_error_reply_is_used_at_once_also_on_a_broker_not_known_before() -> None:
-    """KIP-951"""
+async def test_leader_in_an_error_response_is_used_at_once_also_on_an_unknown_broker() -> None:
+    """KIP-951."""
     async with client_of() as (cluster, client):
         await client.metadata_for(["orders"])
         newcomer = ScriptedBroker(cluster, 9, current_simulation().host("newcomer").world)
@@ -313,12 +313,12 @@ async def test_leader_of_an_error_reply_is_used_at_once_also_on_a_broker_not_kno
 
 
 @simulated
-async def test_metadata_of_a_slow_broker_does_not_undo_a_leader_that_is_known_to_be_newer() -> None:
-    """KIP-320, KIP-951"""
+async def test_metadata_of_a_slow_broker_does_not_replace_a_newer_leader() -> None:
+    """KIP-320, KIP-951."""
     async with client_of(nodes=2) as (cluster, client):
         await client.metadata_for(["orders"])
         assert client.metadata.update_leader(TP, 2, 1, None)
-        await client.refresh_metadata()  # the cluster still says broker 1, in epoch 0
+        await client.refresh_metadata()  # the cluster still reports broker 1, in epoch 0
         assert client.cluster.leader_for(TP) == 2
         cluster.move("orders", 0, 1)
         cluster.move("orders", 0, 1)
@@ -327,7 +327,7 @@ async def test_metadata_of_a_slow_broker_does_not_undo_a_leader_that_is_known_to
 
 
 @simulated
-async def test_coordinator_that_cannot_be_found_now_has_the_metadata_refreshed() -> None:
+async def test_coordinator_that_is_not_available_triggers_a_metadata_refresh() -> None:
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.refresh_metadata()
@@ -341,7 +341,7 @@ async def test_coordinator_that_cannot_be_found_now_has_the_metadata_refreshed()
 
 
 @simulated
-async def test_request_that_times_out_has_the_metadata_refreshed() -> None:
+async def test_request_that_times_out_triggers_a_metadata_refresh() -> None:
     async with client_of(nodes=2, request_timeout_ms=2000) as (cluster, client):
         await client.refresh_metadata()
         version = client.metadata.version
@@ -353,7 +353,7 @@ async def test_request_that_times_out_has_the_metadata_refreshed() -> None:
 
 
 @simulated
-async def test_metadata_that_the_user_requests_is_the_users() -> None:
+async def test_metadata_requested_by_the_user_is_not_shared_with_the_cache() -> None:
     async with client_of() as (cluster, client):
         answers: list[Any] = []
         await client.send(-1, ASK)
@@ -368,7 +368,7 @@ async def test_metadata_that_the_user_requests_is_the_users() -> None:
 
 
 async def waits_of(client: NetworkClient, *calls: Any) -> list[float]:
-    """How long each of several calls took, made at the same time; what they raise is their own."""
+    """Return how long each of several concurrent calls took; their errors are ignored."""
     waits: list[float] = []
 
     async def time(call: Any) -> None:
@@ -415,8 +415,8 @@ async def test_short_timeout_is_not_reported_as_unreachable_brokers() -> None:
 
 
 @simulated
-async def test_other_tasks_run_while_a_large_response_is_taken() -> None:
-    """Heartbeats would be late otherwise."""
+async def test_other_tasks_run_while_a_large_response_is_applied() -> None:
+    """Otherwise heartbeats would be late."""
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=1, host="h", port=9092)],
         topics=[

@@ -1,4 +1,4 @@
-"""The network client against scripted brokers: connecting, choosing, giving up and coming back."""
+"""The network client against scripted brokers: connecting, choosing a broker, timeouts and reconnecting."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ async def test_entering_connects_nothing_and_the_first_request_does() -> None:
 
 @simulated
 async def test_unreachable_brokers_are_named_with_address_and_reason() -> None:
-    nobody = [("127.0.0.1", 1), ("127.0.0.1", 2)]
-    async with client_of(bootstrap=nobody) as (_, client):
+    unreachable = [("127.0.0.1", 1), ("127.0.0.1", 2)]
+    async with client_of(bootstrap=unreachable) as (_, client):
         with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1:1: .*refused.*127\.0\.0\.1:2: .*refused"):
             await client.send_to_least_loaded(ASK, timeout_ms=3000)
         with pytest.raises(KafkaConnectionError, match=r"bootstrap server 127\.0\.0\.1:1"):
@@ -76,13 +76,13 @@ async def test_unreachable_brokers_are_named_with_address_and_reason() -> None:
 
 @simulated
 async def test_connect_tries_every_broker_once_and_learns_the_cluster() -> None:
-    nobody = [("127.0.0.1", 1), ("127.0.0.1", 2)]
-    async with client_of(bootstrap=nobody) as (cluster, client):
+    unreachable = [("127.0.0.1", 1), ("127.0.0.1", 2)]
+    async with client_of(bootstrap=unreachable) as (cluster, client):
         begun = trio.current_time()
         with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1:[12]: .*refused.*127\.0\.0\.1:[12]: .*refused"):
             await client.connect()
         assert trio.current_time() - begun < 1
-        reachable = [*nobody, *addresses(cluster)]
+        reachable = [*unreachable, *addresses(cluster)]
     async with client_of(bootstrap=reachable) as (cluster, client):
         await client.connect()
         assert client.node_ids() == [1]
@@ -97,7 +97,7 @@ async def test_connect_gives_up_at_a_broker_that_sends_no_metadata() -> None:
 
 
 class _ManyAddresses(RealWorld):
-    """A name with three addresses, of which only the last answers."""
+    """A world with a host name of three addresses, of which only the last accepts connections."""
 
     def __init__(self, world: World, good: tuple[str, int]) -> None:
         self._world = world
@@ -126,7 +126,7 @@ class _ManyAddresses(RealWorld):
 
 @simulated
 async def test_every_address_of_a_name_is_tried() -> None:
-    """KIP-302, KIP-601, KIP-602"""
+    """KIP-302, KIP-601, KIP-602."""
     simulation = current_simulation()
     cluster = ScriptedCluster(orders=1)
     await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -171,8 +171,8 @@ async def test_broker_that_returns_is_used_again() -> None:
 
 
 @simulated
-async def test_bootstrap_servers_are_asked_again_when_every_known_broker_is_gone() -> None:
-    """KIP-899"""
+async def test_client_rebootstraps_when_every_known_broker_is_gone() -> None:
+    """KIP-899."""
     simulation = current_simulation()
     spare_port = 45_000
     async with client_of(nodes=2, bootstrap=[("127.0.0.1", 40_000), ("127.0.0.1", spare_port)]) as (cluster, client):
@@ -203,8 +203,8 @@ async def test_idle_connected_broker_is_preferred() -> None:
 
 
 @simulated
-async def test_version_is_the_newest_that_both_know() -> None:
-    """KIP-35"""
+async def test_version_is_the_highest_common_one() -> None:
+    """KIP-35."""
     async with client_of() as (cluster, client):
         cluster.brokers[1].api_versions[3] = (4, 8)
         asked: list[int] = []
@@ -226,8 +226,8 @@ async def test_version_is_the_newest_that_both_know() -> None:
 
 
 @simulated
-async def test_broker_with_an_old_api_versions_is_understood() -> None:
-    """Down to version 0 on error 35 (KIP-511)."""
+async def test_client_falls_back_to_an_old_version_of_api_versions() -> None:
+    """The client falls back to version 0 on error 35 (KIP-511)."""
     async with client_of() as (cluster, client):
         cluster.brokers[1].api_versions[18] = (0, 0)
         assert isinstance(await client.send(-1, ASK), MetadataResponse)
@@ -235,7 +235,7 @@ async def test_broker_with_an_old_api_versions_is_understood() -> None:
 
 
 @simulated
-async def test_broker_that_hangs_up_on_a_new_api_versions_is_asked_with_version_0() -> None:
+async def test_client_retries_api_versions_with_version_0_when_the_broker_disconnects() -> None:
     async with client_of() as (cluster, client):
         cluster.brokers[1].script(ApiVersionsRequest, CLOSE)
         assert isinstance(await client.send_to_least_loaded(ASK), MetadataResponse)
@@ -266,7 +266,7 @@ async def test_silent_broker_costs_one_request_timeout_and_then_a_new_connection
 
 
 @simulated
-async def test_lost_connection_has_the_metadata_refreshed() -> None:
+async def test_lost_connection_triggers_a_metadata_refresh() -> None:
     async with client_of() as (cluster, client):
         await client.refresh_metadata()
         await client.send(1, ASK)
@@ -347,7 +347,7 @@ async def test_cancelled_connect_leaves_the_connection_to_others() -> None:
         assert isinstance(await client.send(-1, ASK), MetadataResponse)
 
 
-def test_security_that_is_not_there_is_refused_with_a_sentence() -> None:
+def test_unknown_security_protocol_is_refused_with_a_clear_message() -> None:
     config = NetworkConfig(bootstrap_servers=[("h", 1)], security_protocol="SASL_SSL")
     with pytest.raises(ConfigurationError, match="needs the settings of TLS or SASL"):
         NetworkClient(config, world=RealWorld())
@@ -385,10 +385,10 @@ async def test_callers_take_turns_when_too_many_requests_are_in_flight() -> None
         assert most <= 2
 
 
-@pytest.mark.timeout(30)  # without its checkpoint the wait would never give the loop back
+@pytest.mark.timeout(30)  # without its checkpoint the wait would never yield to the event loop
 @simulated
 async def test_a_request_right_after_the_connection_ended_lets_the_others_run() -> None:
-    """The connection has ended, and its channel has had no turn to notice: that must not be waited for in a loop."""
+    """The connection has ended, and its channel has not run since: the caller must not wait for that in a busy loop."""
     async with client_of() as (_cluster, client):
         await client.send_to_least_loaded(ASK)
         connection = client._brokers.channel(-1, "").connection
@@ -398,8 +398,8 @@ async def test_a_request_right_after_the_connection_ended_lets_the_others_run() 
 
 
 @simulated
-async def test_any_broker_will_do_also_when_the_only_one_is_busy() -> None:
-    """It is waited for, and no longer than it takes."""
+async def test_request_to_any_broker_waits_for_the_only_one_while_it_is_busy() -> None:
+    """The request waits only until the broker has a free slot."""
     async with client_of(max_in_flight_requests_per_connection=1) as (cluster, client):
         broker = cluster.brokers[1]
         await client.send(-1, ASK)
@@ -418,8 +418,8 @@ async def test_any_broker_will_do_also_when_the_only_one_is_busy() -> None:
 
 
 @simulated
-async def test_non_waiting_caller_is_notified_when_the_line_is_empty() -> None:
-    """A throttled connection has a line of waiters, and its owner is not to miss the end of it."""
+async def test_listener_is_notified_when_the_queue_of_waiters_is_empty() -> None:
+    """A throttled connection has waiters, and its owner must be notified when none is left."""
     async with client_of() as (_, client):
         await client.send(-1, ASK)
         connection = client._brokers.channel(-1).connection
@@ -430,7 +430,7 @@ async def test_non_waiting_caller_is_notified_when_the_line_is_empty() -> None:
             await trio.testing.wait_all_tasks_blocked()
             assert not client.ready(-1)
             assert client.ready_delay(-1) == pytest.approx(2)
-            heard: list[bool] = []
-            client.add_listener(lambda: heard.append(True))
-        assert heard
+            notified: list[bool] = []
+            client.add_listener(lambda: notified.append(True))
+        assert notified
         assert client.ready(-1)

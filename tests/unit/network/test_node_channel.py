@@ -1,4 +1,4 @@
-"""NodeChannel: requests between nodes over one connection, made on demand."""
+"""NodeChannel: requests between nodes over one connection, opened on demand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ASK = MetadataRequest(topics=[])
 
 @asynccontextmanager
 async def peer_and_channel(**options: Any) -> AsyncIterator[tuple[ScriptedBroker, NodeChannel]]:
-    """A scripted node, and the channel of another node to it, which runs."""
+    """Run a scripted node, and another node's channel to it."""
     simulation = current_simulation()
     async with trio.open_nursery() as nursery:
         cluster = ScriptedCluster(orders=1)
@@ -207,7 +207,7 @@ async def test_closed_channel_fails_waiting_and_later_senders() -> None:
                 failures.append(str(error))
 
         async with trio.open_nursery() as nursery:
-            for _ in range(7):  # five in flight, two wait for their turn
+            for _ in range(7):  # five in flight, two waiting for a slot
                 nursery.start_soon(send)
             await trio.testing.wait_all_tasks_blocked()
             channel.close()
@@ -236,7 +236,7 @@ async def test_cancelled_run_fails_senders_that_wait_for_a_connection() -> None:
 
 
 @simulated
-async def test_version_is_the_highest_that_both_nodes_and_the_caller_allow() -> None:
+async def test_version_is_the_highest_allowed_by_both_nodes_and_the_caller() -> None:
     async with peer_and_channel() as (peer, channel):
         peer.api_versions[3] = (0, 9)
         await channel.send(ASK)

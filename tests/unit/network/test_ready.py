@@ -1,4 +1,4 @@
-"""Handing requests over without waiting: who is ready, when to ask again, and what is refused."""
+"""Non-waiting requests: which nodes are ready, when to retry, and which requests are refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_asking_whether_a_node_is_ready_starts_one_connection_attempt() ->
         woken: list[bool] = []
         client.add_listener(lambda: woken.append(True))
         assert [client.ready(-1) for _ in range(5)] == [False] * 5
-        assert client.ready_delay(-1) == float("inf")  # an event will tell
+        assert client.ready_delay(-1) == float("inf")  # an event will notify the caller
         await trio.sleep(1)
         assert woken
         assert client.ready(-1)
@@ -65,7 +65,7 @@ async def test_nothing_is_sent_before_the_versions_are_agreed_on() -> None:
 
 
 @simulated
-async def test_node_in_back_off_says_how_long() -> None:
+async def test_ready_delay_of_a_node_in_back_off_is_the_remaining_time() -> None:
     async with client_of(bootstrap=[("127.0.0.1", 1)], reconnect_backoff_ms=1000, reconnect_backoff_max_ms=1000) as (
         _,
         client,
@@ -90,8 +90,8 @@ async def test_unknown_node_triggers_a_metadata_refresh() -> None:
 
 
 @simulated
-async def test_submitted_request_is_answered_once_whatever_becomes_of_the_connection() -> None:
-    """An answer, a lost connection and a timeout come the same way"""
+async def test_callback_of_a_submitted_request_is_called_once_whatever_happens_to_the_connection() -> None:
+    """A response, a lost connection and a timeout all reach the same callback."""
     async with client_of(request_timeout_ms=2000) as (cluster, client):
         broker = cluster.brokers[1]
         outcomes: list[str] = []
@@ -116,7 +116,7 @@ async def test_submitted_request_is_answered_once_whatever_becomes_of_the_connec
 
 @simulated
 async def test_leaving_waits_for_no_broker() -> None:
-    """Not for one that does not answer, nor for one that cannot be reached."""
+    """Neither for one that does not respond, nor for one that cannot be reached."""
     simulation = current_simulation()
     world = NamedWorld(simulation.host("client").world, gone=["10.0.0.1"])
     async with client_of() as (cluster, client):
@@ -133,14 +133,14 @@ async def test_leaving_waits_for_no_broker() -> None:
         client.ready(-1)
 
 
-async def test_large_answer_does_not_keep_other_tasks_from_running() -> None:
-    """Its bytes may come as fast as they are read, so that receiving never has to wait."""
+async def test_large_response_does_not_keep_other_tasks_from_running() -> None:
+    """Its bytes may arrive as fast as they are read, so that receiving never has to wait."""
     left = 20 * _BYTES_BETWEEN_CHECKPOINTS
     turns = 0
     ended = False
 
     class Endless:
-        """Always has bytes: one frame of them."""
+        """A stream that always has more bytes of one frame."""
 
         def expect(self, size: int, *, at_once: int) -> None:
             assert at_once <= size <= left
@@ -177,7 +177,7 @@ async def test_large_answer_does_not_keep_other_tasks_from_running() -> None:
 
 
 @simulated
-async def test_every_answer_reaches_its_asker_when_many_ask_many_brokers_at_once() -> None:
+async def test_every_response_reaches_its_caller_with_many_callers_and_brokers() -> None:
     async with client_of(nodes=3, max_in_flight_requests_per_connection=2) as (_, client):
         await client.refresh_metadata()
         answers: list[object] = []

@@ -1,4 +1,4 @@
-"""Trio's streams as ours."""
+"""Trio's streams behind our stream interface."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from triokafka.errors import ProtocolError, UnsupportedVersionError
@@ -9,6 +11,7 @@ from triokafka.protocol import api, frames
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from triokafka.protocol.api.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 
 def joined(parts: list[bytes | bytearray | memoryview]) -> bytes:
@@ -129,3 +132,41 @@ def test_every_request_and_response_passes_through_a_frame(key: int) -> None:
 def test_correlation_id_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ProtocolError):
         frames.encode_request(ApiVersionsRequest(), version=0, correlation_id=2**31, client_id=None)
+
+
+_MANY = 4_000
+
+
+@pytest.mark.parametrize("version", [1, 12])
+def test_response_of_many_elements_takes_little_more_memory_than_its_bytes(version: int) -> None:
+    partition = MetadataResponsePartition(leader_id=1, replica_nodes=[1], isr_nodes=[1])
+    one_topic = MetadataResponseTopic(name="topic", partitions=[partition] * _MANY)
+    small_topic = MetadataResponseTopic(name="topic", partitions=[partition])
+    response = MetadataResponse(topics=[*[small_topic] * _MANY, one_topic])
+    response.encode(version)  # generates the encoder
+    tracemalloc.start()
+    try:
+        parts = frames.encode_response(response, version=version, correlation_id=1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    size = sum(map(len, parts))
+    assert size > 1 << 17
+    assert peak < size + (1 << 20), "pieces that are not joined yet take at most some hundred KiB"
+    wire = joined(parts)
+    assert int.from_bytes(wire[:4], "big") == len(wire) - 4
+    assert frames.decode_response(MetadataResponse, wire[4:], version=version) == (1, response)
+
+
+def test_records_among_many_elements_keep_their_places() -> None:
+    large = bytes(range(256)) * 5
+    partitions = [
+        PartitionData(partition_index=i, records=large if i % 1000 == 999 else b"small" if i % 7 else b"")
+        for i in range(_MANY)
+    ]
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+    parts = frames.encode_response(response, version=12, correlation_id=1)
+    assert sum(part is large for part in parts) == 4, "large records are not copied"
+    wire = joined(parts)
+    assert int.from_bytes(wire[:4], "big") == len(wire) - 4
+    assert frames.decode_response(FetchResponse, wire[4:], version=12) == (1, response)

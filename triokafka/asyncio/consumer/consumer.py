@@ -156,7 +156,7 @@ class AIOKafkaConsumer:
         await self._bridge.call(session.open, self._topics)
         self._started = True
         if self._mode == "assigned":
-            session.soon(session.assign, list(self._local.assignment))
+            session.soon(session.assign, list(self._local.assignment), self._local.plan)
         elif self._mode:
             self._subscribe_session()
             if self._mode == "topics" or self._group_id is not None:
@@ -169,7 +169,8 @@ class AIOKafkaConsumer:
 
     def _subscribe_session(self) -> None:
         self._local.active_at = time.monotonic()
-        self._session.soon(self._session.subscribe, self._topics, self._pattern and _prefix(self._pattern))
+        pattern = self._pattern and _prefix(self._pattern)
+        self._session.soon(self._session.subscribe, self._topics, pattern, self._local.plan)
 
     async def stop(self) -> None:
         """Commit the records returned so far, with auto-commit, leave the group, and close the connections.
@@ -256,7 +257,10 @@ class AIOKafkaConsumer:
         self._check_mode(mode)
         self._mode, self._topics, self._pattern = mode, names, compiled
         self._local.listener = listener
-        self._local.assigned = False
+        if self._group_id is None:
+            self._local.begin_plan()
+        else:
+            self._local.await_assignment()
         if self._started:
             self._subscribe_session()
 
@@ -267,7 +271,7 @@ class AIOKafkaConsumer:
             )
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group, in place of the former ones.
+        """Read exactly these partitions, without a group, in place of the former ones. None keeps its position.
 
         Raises:
             IllegalStateError: topics are subscribed.
@@ -275,17 +279,16 @@ class AIOKafkaConsumer:
         self._check_mode("assigned")
         wanted = frozenset(TopicPartition(*one) for one in partitions)
         self._mode = "assigned"
-        self._local.set_assignment(wanted)
+        plan = self._local.begin_plan(wanted)
         if self._started:
-            self._session.soon(self._session.assign, list(wanted))
+            self._session.soon(self._session.assign, list(wanted), plan)
 
     def unsubscribe(self) -> None:
         """End the subscription or assignment, and leave the group."""
         self._mode, self._topics, self._pattern = "", frozenset(), None
-        self._local.set_assignment(frozenset())
-        self._local.assigned = False
+        plan = self._local.begin_plan()
         if self._started:
-            self._session.soon(self._session.unsubscribe)
+            self._session.soon(self._session.unsubscribe, plan)
 
     def assignment(self) -> set[TopicPartition]:
         """Return the assigned partitions; none during a rebalance."""
@@ -501,6 +504,7 @@ class AIOKafkaConsumer:
 
     async def _reset(self, partitions: tuple[TopicPartition, ...], *, to_end: bool) -> bool:
         epochs = {partition: self._begin_epoch(partition) for partition in self._all_or(partitions)}
+        self._local.note_seek()
         work = partial(self._session.reset, to_end=to_end, seconds=self._request_timeout)
         return await self._session.ask(work, epochs)
 

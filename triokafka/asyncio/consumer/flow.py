@@ -40,11 +40,10 @@ class Flow:
         self,
         records: dict[TopicPartition, list[Any]],
         pieces: Iterable[tuple[TopicPartition, int, int]],
-        received: int,
     ) -> tuple[Message, list[TopicPartition]]:
         """Return the message with these records, and the partitions that are full with it.
 
-        ``pieces`` are those of `Portions.cuts`; ``received`` is the number of messages that have arrived.
+        ``pieces`` are those of `Portions.cuts`.
         """
         message: Message = {}
         full = []
@@ -57,13 +56,16 @@ class Flow:
         self._full.update(full)
         self._delivered += 1
         self._in_transit.append((self._delivered, {one: some[0].offset for one, some in records.items()}))
-        if len(self._in_transit) > 1:
-            while self._in_transit and self._in_transit[0][0] <= received:
-                self._in_transit.popleft()
         return message, full
 
-    def release(self, partition: TopicPartition, count: int) -> bool:
-        """Note that ``count`` records have left the asyncio loop. Return whether the partition is to be resumed."""
+    def release(self, partition: TopicPartition, count: int, received: int) -> bool:
+        """Note that ``count`` records have left the asyncio loop. Return whether the partition is to be resumed.
+
+        ``received`` messages had arrived then. Calls of the program that follow know of these, too; those that are on
+        their way here need not.
+        """
+        while self._in_transit and self._in_transit[0][0] <= received:
+            self._in_transit.popleft()
         left = self._outstanding[partition] = self._outstanding.get(partition, 0) - count
         if left <= 0:
             self.most_records = min(2 * self.most_records, _MOST_RECORDS)
@@ -81,11 +83,19 @@ class Flow:
         self._paused.discard(partition)
         return partition not in self._full
 
-    def begin_epoch(self, partition: TopicPartition, epoch: int) -> None:
-        """Note a seek: records that are in transit do not count any more."""
+    def begin_epoch(self, partition: TopicPartition, epoch: int) -> bool:
+        """Note a seek: records that wait or are in transit do not count any more, for nobody releases those.
+
+        Return whether the partition is to be resumed.
+        """
         self._epochs[partition] = epoch
         for _, first in self._in_transit:
             first.pop(partition, None)
+        self._outstanding.pop(partition, None)
+        if partition not in self._full:
+            return False
+        self._full.discard(partition)
+        return partition not in self._paused
 
     def begin(self, partition: TopicPartition) -> None:
         """Count the records of a newly assigned partition from 0."""

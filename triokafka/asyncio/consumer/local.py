@@ -26,7 +26,8 @@ class LocalState:
 
     ``active_at`` is the time of the last call for records, in seconds of `time.monotonic`, and ``waiting`` the number
     of calls that wait; the session reads both from its thread. ``epochs`` count the seeks of each partition: records
-    fetched before a seek are dropped when they arrive. ``received`` counts deliveries.
+    fetched before a seek are dropped when they arrive. ``received`` counts deliveries. ``plan`` counts the program's
+    changes of what is to be read: news of an earlier plan comes too late.
     """
 
     def __init__(
@@ -34,20 +35,23 @@ class LocalState:
         loop: asyncio.AbstractEventLoop,
         key_deserializer: Callable[[Any], Any] | None,
         value_deserializer: Callable[[Any], Any] | None,
-        released: Callable[[TopicPartition, int], object],
+        released: Callable[[TopicPartition, int, int], object],
     ) -> None:
         self.loop = loop
-        self.buffer = RecordBuffer(converter(key_deserializer, value_deserializer), released)
+        self.buffer = RecordBuffer(converter(key_deserializer, value_deserializer), self._note_released)
+        self._released = released
         self.listener: Any = None
         self.assignment: frozenset[TopicPartition] = frozenset()
         self.assigned = False
         self.errors: deque[Exception] = deque()
         self.epochs: dict[TopicPartition, int] = {}
         self.received = 0
+        self.plan = 0
         self.seeks = 0
         self.stopped = False
         self.active_at = time.monotonic()
         self.waiting = 0
+        self._joins_again = False
         self._waiters: set[asyncio.Future[None]] = set()
 
     # ---------------------------------------------------------------- waiting
@@ -79,11 +83,18 @@ class LocalState:
                 alarm.cancel()
         return True
 
+    def _note_released(self, partition: TopicPartition, count: int) -> None:
+        self._released(partition, count, self.received)
+
     # ---------------------------------------------------------------- news from the session
 
-    def deliver(self, records: dict[TopicPartition, tuple[int, list[ConsumerRecord], Sequence[int]]]) -> None:
+    def deliver(
+        self, records: dict[TopicPartition, tuple[int, list[ConsumerRecord], Sequence[int]]], plan: int
+    ) -> None:
         """Take over records, each partition's with the epoch of its fetch, and its cuts (`RecordBuffer.add`)."""
         self.received += 1
+        if plan != self.plan:
+            return
         for partition, (epoch, some, cuts) in records.items():
             if partition in self.assignment and epoch == self.epochs.get(partition, 0):
                 self.buffer.add(partition, some, cuts)
@@ -120,11 +131,24 @@ class LocalState:
         self.stopped = True
         self.wake()
 
-    def set_assignment(self, assignment: frozenset[TopicPartition], listener_follows: bool = False) -> None:
+    def begin_plan(self, assignment: frozenset[TopicPartition] = frozenset()) -> int:
+        """Note that the program assigns these partitions itself, or ends everything. Return the number of the plan."""
+        self.plan += 1
+        for partition in self.assignment | self.buffer.partitions():
+            self._forget(partition)
+        self.assignment = assignment
+        self.assigned = bool(assignment)
+        self.note_seek()
+        self.wake()
+        return self.plan
+
+    def set_assignment(self, assignment: frozenset[TopicPartition], plan: int, listener_follows: bool = False) -> None:
         """Note the present assignment, and drop the records of all other partitions.
 
         With ``listener_follows``, the consumer counts as assigned only after the call of its listener.
         """
+        if plan != self.plan:
+            return
         for partition in (self.assignment | self.buffer.partitions()) - assignment:
             self._forget(partition)
         self.assignment = assignment
@@ -134,11 +158,21 @@ class LocalState:
     def finish_assignment(self) -> None:
         """Note that the consumer has partitions and that its listener knows them."""
         self.assigned = True
+        if self._joins_again:
+            self._joins_again = False
+            self.buffer.withheld.clear()
         self.wake()
 
     def _forget(self, partition: TopicPartition) -> None:
         self.buffer.drop(partition)
         self.buffer.paused.discard(partition)
+
+    def await_assignment(self) -> None:
+        """Return no more records until the member has joined again, or the partitions are known again."""
+        self.assigned = False
+        self._joins_again = True
+        self.buffer.put_back()
+        self.buffer.withheld.update(self.assignment)
 
     # ---------------------------------------------------------------- rebalances; called through the bridge
 

@@ -86,6 +86,7 @@ class ConsumerSession:
         self._pattern = False
         self._unassigned_polls = 0
         self._seeks = 0
+        self._plan = 0
         self._epoch = 0.0
 
     @property
@@ -321,8 +322,8 @@ class ConsumerSession:
 
     def _deliver(self, records: dict[TopicPartition, list[Any]]) -> None:
         pieces, state = self.consumer.engine.collector.pieces, self._state
-        message, full = self._flow.send(records, pieces, state.received)
-        if not self.bridge.post(state.deliver, message):
+        message, full = self._flow.send(records, pieces)
+        if not self.bridge.post(state.deliver, message, self._plan):
             self._closing = True
         if full:
             self.consumer.pause(*full)
@@ -339,13 +340,13 @@ class ConsumerSession:
         for partition in (self._assignment or frozenset()) - assignment:
             self._flow.forget(partition)
         self._assignment = assignment
-        self.bridge.post(self._state.set_assignment, assignment, listener_follows)
+        self.bridge.post(self._state.set_assignment, assignment, self._plan, listener_follows)
 
     # ---------------------------------------------------------------- flow
 
-    def release(self, partition: TopicPartition, count: int) -> None:
-        """Note that ``count`` records have left the buffer of the asyncio loop."""
-        if self._flow.release(partition, count):
+    def release(self, partition: TopicPartition, count: int, received: int) -> None:
+        """Note that ``count`` records have left the buffer of the asyncio loop, after ``received`` deliveries."""
+        if self._flow.release(partition, count, received):
             self.consumer.resume(partition)
 
     def go_on(self) -> None:
@@ -389,13 +390,19 @@ class ConsumerSession:
 
     # ---------------------------------------------------------------- subscription and positions
 
-    def subscribe(self, topics: Iterable[str], pattern: Any) -> None:
-        """Subscribe; the listener is this session. The member joins again, also for the same topics, as in aiokafka."""
+    def subscribe(self, topics: Iterable[str], pattern: Any, plan: int) -> None:
+        """Subscribe; the listener is this session. The member joins again, also for the same topics, as in aiokafka.
+
+        Without a group, no partition keeps its position.
+        """
         self.dormant = False
+        self._plan = plan
         if self.consumer.subscription():
             membership = self.consumer.engine.membership
             if membership is not None:
                 membership.rejoin("the program has subscribed again")
+            elif self.options["group_id"] is None:
+                self.unsubscribe(plan)
         self._pattern = pattern is not None
         if pattern is not None:
             self.consumer.subscribe(pattern=pattern, listener=self)
@@ -404,30 +411,37 @@ class ConsumerSession:
         self._settled = False
         self._interrupt()
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions."""
+    def assign(self, partitions: Iterable[TopicPartition], plan: int) -> None:
+        """Read exactly these partitions, from their committed offsets or by ``auto_offset_reset``, as in aiokafka."""
+        self.unsubscribe(plan)
         self.consumer.assign(partitions)
         self._post_assignment(self.consumer.assignment())
-        self._interrupt()
 
-    def unsubscribe(self) -> None:
-        """End the subscription or assignment."""
+    def unsubscribe(self, plan: int) -> None:
+        """End the subscription or assignment. Nothing that was on its way counts for the program's new ``plan``."""
+        self._plan = plan
+        self._seeks += 1
         self._pattern = False
         self.consumer.unsubscribe()
         self._post_assignment(frozenset())
-        self._interrupt()
+        self.go_on()
 
     def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
         """Continue at ``offset``; records of earlier epochs are dropped."""
-        self._flow.begin_epoch(partition, epoch)
+        self._begin_epoch(partition, epoch)
         self.consumer.seek(partition, offset)
         self._seeks += 1
         self.go_on()
 
+    def _begin_epoch(self, partition: TopicPartition, epoch: int) -> None:
+        if self._flow.begin_epoch(partition, epoch):
+            self.consumer.resume(partition)
+
     async def reset(self, epochs: dict[TopicPartition, int], *, to_end: bool, seconds: float) -> bool:
         """Continue at the beginning or end of these partitions. Return whether the offsets became known in time."""
         for partition, epoch in epochs.items():
-            self._flow.begin_epoch(partition, epoch)
+            self._begin_epoch(partition, epoch)
+        self._seeks += 1
         if to_end:
             self.consumer.seek_to_end(*epochs)
         else:

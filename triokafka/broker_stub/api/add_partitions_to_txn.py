@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import trio
+
 from triokafka.broker_stub.api.transaction_errors import TRANSACTIONAL_ID, WRITE, transaction_error
 from triokafka.broker_stub.authorizer import Access, denial, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
@@ -87,13 +89,16 @@ async def add_partitions_to_txn(
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _results(codes))
     if context.denied_for_cluster(AclOperation.CLUSTER_ACTION):
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may not act as a broker")
-    response = AddPartitionsToTxnResponse()
-    for transaction in request.transactions:
-        codes = await _codes(transaction, context)
-        response.results_by_transaction.append(
-            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=await _results(codes))
-        )
-    return response
+    results = [AddPartitionsToTxnResult(transactional_id=one.transactional_id) for one in request.transactions]
+
+    async def work(transaction: AddPartitionsToTxnTransaction, result: AddPartitionsToTxnResult) -> None:
+        result.topic_results = await _results(await _codes(transaction, context))
+
+    # Each may wait, for the end of its producer's last transaction or until its record is committed.
+    async with trio.open_nursery() as nursery:
+        async for transaction, result in in_portions(zip(request.transactions, results, strict=True)):
+            nursery.start_soon(work, transaction, result)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 async def _codes(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> Mapping[TopicPartition, int]:
@@ -112,7 +117,7 @@ async def _codes(transaction: AddPartitionsToTxnTransaction, context: RequestCon
     producer_id, epoch = transaction.producer_id, transaction.producer_epoch
     try:
         if transaction.verify_only:
-            found = context.transactions.verify_partitions(
+            found = await context.transactions.verify_partitions(
                 transaction.transactional_id, producer_id=producer_id, producer_epoch=epoch, asked=partitions
             )
             return {key: _known_code(code, context) for key, code in found.items()}

@@ -5,13 +5,15 @@ Versions 0-1. v1: flexible.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from operator import itemgetter
 from typing import Final
 
 from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import run_within_budget
 from triokafka.errors import InvalidRequestError, UnsupportedVersionError
 from triokafka.protocol.api.describe_client_quotas import (
     ComponentData,
@@ -45,19 +47,24 @@ async def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
     """Read the quotas from the metadata image."""
-    return matching_quotas(context.metadata.image, request)
+    response = await run_within_budget(matching_quotas(context.metadata.image, request))
+    context.items = len(response.entries or ())
+    return response
 
 
-def matching_quotas(image: MetadataImage, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """Return the quotas of the entities that match every component of the filter.
+def matching_quotas(
+    image: MetadataImage, request: DescribeClientQuotasRequest
+) -> Generator[int, None, DescribeClientQuotasResponse]:
+    """Return the quotas of the entities that match every component of the filter, in steps.
 
     Raises:
         InvalidRequestError: a component is invalid, or components contradict each other.
         UnsupportedVersionError: a component has an unknown entity type.
     """
     exact, any_name = _conditions(request.components)
-    entries = []
-    for entity, values in sorted(image.client_quotas.items(), key=lambda item: str(item[0])):
+    entries: list[tuple[str, EntryData]] = []
+    for entity, values in image.client_quotas.items():
+        yield 1
         parts = dict(entity)
         if request.strict and len(parts) != len(exact) + len(any_name):
             continue
@@ -65,13 +72,13 @@ def matching_quotas(image: MetadataImage, request: DescribeClientQuotasRequest) 
             continue
         if any(parts[kind] != name for kind, name in exact.items()):
             continue
-        entries.append(
-            EntryData(
-                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
-            )
+        entry = EntryData(
+            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+            values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
         )
-    return DescribeClientQuotasResponse(error_message="", entries=entries)
+        entries.append((str(entity), entry))
+    entries.sort(key=itemgetter(0))
+    return DescribeClientQuotasResponse(error_message="", entries=[entry for _, entry in entries])
 
 
 def _conditions(components: Sequence[ComponentData]) -> tuple[dict[str, str | None], list[str]]:

@@ -171,7 +171,8 @@ class _Entries:
                 return self._share(ConfigResourceType.BROKER_LOGGER, name, lambda: logger_entries(loggers.levels()))
             case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS as kind:
                 if not name:
-                    raise errors.InvalidRequestError("The name of a group or of client metrics must not be empty")
+                    what = "Group" if kind == ConfigResourceType.GROUP else "Client metrics subscription"
+                    raise errors.InvalidRequestError(f"{what} name must not be empty")
                 own = image.configs.get((kind, name))
                 if not own:
                     return self._share(kind, "", lambda: resource_entries(kind, {}))

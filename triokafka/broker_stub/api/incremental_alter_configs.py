@@ -108,4 +108,5 @@ def _level(change: AlterableConfig) -> str | None:
         case ConfigOperation.DELETE:
             return None
         case other:
-            raise errors.InvalidRequestError(f"Operation {other} is not allowed for the BROKER_LOGGER resource")
+            operation = ConfigOperation(other).name if other in set(ConfigOperation) else f"Unknown {other}"
+            raise errors.InvalidRequestError(f"{operation} operation is not allowed for the BROKER_LOGGER resource")

@@ -5,6 +5,7 @@ Version 0. The broker advertises it while the cluster has subscriptions.
 
 from __future__ import annotations
 
+from triokafka.broker_stub.config.broker import BrokerConfig
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.telemetry.client_telemetry import malformed
@@ -25,7 +26,6 @@ async def push_telemetry(request: PushTelemetryRequest, context: RequestContext)
 
     Does not read what a client pushes without a subscription. A thread reads the values, one push at a time.
     """
-    limit = context.config.telemetry_max_bytes
     telemetry = context.services.telemetry
     instance = telemetry.admit(
         facts_of(request.client_instance_id, context),
@@ -36,21 +36,21 @@ async def push_telemetry(request: PushTelemetryRequest, context: RequestContext)
         codec=request.compression_type,
         accepted_codecs=ACCEPTED_CODECS,
         size=len(request.metrics),
-        max_bytes=limit,
+        max_bytes=context.config.telemetry_max_bytes,
     )
     if not instance.subscription.metrics:
         return PushTelemetryResponse()
     context.yield_slot()
     try:
         async with context.broker.telemetry_reader:
-            points = await context.in_thread(_read, request.compression_type, request.metrics, limit)
+            points = await context.in_thread(_read, request.compression_type, request.metrics, context.config)
     except (ValueError, CorruptRecordError, UnsupportedCodecError) as error:
         raise malformed(error) from None
     telemetry.take(instance, points)
     return PushTelemetryResponse()
 
 
-def _read(codec: int, data: Buffer, limit: int) -> list[Point]:
+def _read(codec: int, data: Buffer, config: BrokerConfig) -> list[Point]:
     if codec and len(data):
-        data = decompress(codec, data, max_size=limit * _EXPANSION)
-    return decode_metrics(memoryview(data))
+        data = decompress(codec, data, max_size=config.telemetry_max_bytes * _EXPANSION)
+    return decode_metrics(memoryview(data), max_fields=config.telemetry_max_fields)

@@ -33,7 +33,8 @@ from triokafka.world import Storage
 logger = logging.getLogger(__name__)
 
 _RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-_ALIASES: Final = {"broker.id": "node.id"}
+ALIASES: Final = {"broker.id": "node.id"}
+"""Options with two names: the other name by the old one."""
 
 
 class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupOptions, TransactionOptions):
@@ -87,9 +88,9 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         security: dict[str, str] = {}
         removed: list[str] = []
         for name, text in properties.items():
-            definition = DEFINITIONS.get(_ALIASES.get(name, name))
+            definition = DEFINITIONS.get(ALIASES.get(name, name))
             if definition is not None:
-                if name in _ALIASES and text.strip() == "-1":
+                if name in ALIASES and text.strip() == "-1":
                     continue
                 value = definition.parse(text)
                 if values.setdefault(definition.name.replace(".", "_"), value) != value:
@@ -198,14 +199,15 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             and 0 < self.queued_max_request_bytes < self.socket_request_max_bytes
         ):
             raise ConfigurationError("queued.max.request.bytes is below socket.request.max.bytes")
-        if self.max_connections_per_ip == 0 and not self.connections_per_ip:
+        overrides = self.connections_per_ip  # raises for what it cannot read
+        if self.max_connections_per_ip == 0 and not overrides:
             raise ConfigurationError(
                 "max.connections.per.ip=0 refuses every connection: list addresses in max.connections.per.ip.overrides "
                 "or raise the limit"
             )
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigurationError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
-        for what in ("session_timeout_ms", "heartbeat_interval_ms"):
+        for what in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
             least, most = (getattr(self, f"group_consumer_{bound}_{what}") for bound in ("min", "max"))
             value = getattr(self, f"group_consumer_{what}")
             name = f"group.consumer.{what.replace('_', '.')}"
@@ -222,6 +224,11 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             raise ConfigurationError(
                 f"replica.selector.class: {self.replica_selector_class} is unknown; this broker has {_RACK_AWARE}"
             )
+        retention = self.log_retention_ms
+        if retention is None:
+            retention = self.log_retention_hours if self.log_retention_minutes is None else self.log_retention_minutes
+        if retention == 0:
+            raise ConfigurationError("log.retention.ms must be unlimited (-1), or at least 1")
         if not self.data_directories:
             raise ConfigurationError("log.dirs: at least one data directory is needed")
         if len(set(self.data_directories)) < len(self.data_directories):
@@ -381,16 +388,17 @@ def is_hidden(name: str) -> bool:
 
     That holds for secrets, and for unknown names, which may be misspelt ones. Kafka hides both, too.
     """
-    return is_secret(name) or not _is_known(name)
+    return is_secret(name) or not is_known(name)
 
 
-def _is_known(name: str) -> bool:
+def is_known(name: str) -> bool:
+    """Whether Kafka has or had an option of this name, perhaps of one listener."""
     if name in DEFINITIONS or name in UNUSED_NAMES or name in REMOVED_NAMES or is_listener_limit(name):
         return True
     if is_security(name):
         return True
     parts = name.split(".", 3)
-    return parts[:2] == ["listener", "name"] and len(parts) == 4 and _is_known(parts[3])
+    return parts[:2] == ["listener", "name"] and len(parts) == 4 and is_known(parts[3])
 
 
 DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from triokafka.broker_stub.log.config import ConfigType
+from triokafka.broker_stub.log.config_definition import ConfigType, parse_boolean, parse_float, parse_int
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.security.secret import HIDDEN, Secret
@@ -100,12 +100,13 @@ class ConfigDefinition(NamedTuple):
         stripped = text.strip()
         match self.type:
             case ConfigType.BOOLEAN:
-                if stripped.lower() not in ("true", "false"):
-                    raise ValueError("must be true or false")
-                return stripped.lower() == "true"
+                try:
+                    return parse_boolean(stripped)
+                except ValueError:
+                    raise ValueError("must be true or false") from None
             case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
                 try:
-                    number = int(stripped)
+                    number = parse_int(stripped)
                 except ValueError:
                     raise ValueError("must be a whole number") from None
                 low, high = _RANGES[self.type]
@@ -114,7 +115,7 @@ class ConfigDefinition(NamedTuple):
                 return number
             case ConfigType.DOUBLE:
                 try:
-                    return float(stripped)
+                    return parse_float(stripped)
                 except ValueError:
                     raise ValueError("must be a number") from None
             case ConfigType.LIST:

@@ -16,8 +16,6 @@ UNUSED_NAMES: Final = frozenset(
         "controller.performance.always.log.threshold.ms",
         "controller.performance.sample.period.ms",
         "follower.fetch.last.tiered.offset.enable",
-        "group.consumer.max.assignment.interval.ms",
-        "group.consumer.min.assignment.interval.ms",
         "group.coordinator.append.linger.ms",
         "group.coordinator.background.threads",
         "group.coordinator.cached.buffer.max.bytes",
@@ -255,6 +253,11 @@ UNUSED_DYNAMIC_NAMES: Final = frozenset(
     }
 )
 """The unused options that are dynamic in Kafka. This broker stores changes of them, without effect."""
+
+PER_BROKER_NAMES: Final = frozenset(
+    {"principal.builder.class", *(name for name in UNUSED_DYNAMIC_NAMES if name.startswith(("sasl.", "ssl.")))}
+)
+"""The unused dynamic options that can be set for a single broker only, not for the cluster."""
 
 REMOVED_NAMES: Final = frozenset(
     {

@@ -311,7 +311,30 @@ class NetworkOptions(Options):
     request_timeout_ms: int = _int(30_000, "Timeout of requests between brokers.")
     fetch_max_bytes: int = _int(57_671_680, "Maximum bytes in the response to a fetch.", 1024)
     telemetry_max_bytes: int = _int(1_048_576, "Maximum size of the metrics that a client pushes (KIP-714).", 1)
+    telemetry_max_fields: int = _int(
+        200_000, "Maximum number of fields in the metrics that a client pushes. The broker refuses more.", 1
+    )
+    telemetry_max_clients: int = _int(
+        16_384,
+        "Maximum number of clients whose pushed metrics the broker holds. It forgets the one that pushed first.",
+        1,
+    )
+    telemetry_max_series_per_client: int = _int(
+        2_000, "Maximum number of metrics of one client that the broker holds. It ignores further ones.", 0
+    )
+    telemetry_store_max_bytes: int = _long(
+        33_554_432,
+        "Maximum memory of the pushed metrics that the broker holds. Above it, the broker forgets the clients that"
+        " pushed longest ago.",
+        0,
+    )
     max_incremental_fetch_session_cache_slots: int = _int(1000, "Maximum number of cached fetch sessions.", 0)
+    max_incremental_fetch_session_cache_partitions: int = _int(
+        500_000,
+        "Maximum number of partitions in all fetch sessions together, each of about 400 bytes. A consumer beyond that"
+        " fetches without a session; followers always have theirs.",
+        0,
+    )
     max_request_partition_size_limit: int = _int(
         2000, "Maximum number of partitions in a DescribeTopicPartitions response.", 1
     )
@@ -383,7 +406,7 @@ class LogOptions(Options):
     cordoned_log_dirs: tuple[str, ...] = _list(
         (),
         "The data directories that get no new replicas (KIP-1066), or * for all. Needs metadata.version 4.3.",
-        update_mode=CLUSTER,
+        update_mode=UpdateMode.PER_BROKER,
     )
     metadata_log_dir: str | None = _text(None, "The directory of the metadata log. Default: the first data directory.")
     metadata_log_segment_bytes: int = _int(1_073_741_824, "Segment size of the metadata log.", 8 * 1024 * 1024)
@@ -554,6 +577,11 @@ class GroupOptions(Options):
         "Minimum interval between computations of a group's assignment in the consumer protocol. One computation covers"
         " all members that join or leave within it.",
         0,
+        update_mode=CLUSTER,
+    )
+    group_consumer_min_assignment_interval_ms: int = _int(0, "Minimum of a group's consumer.assignment.interval.ms.", 0)
+    group_consumer_max_assignment_interval_ms: int = _int(
+        15_000, "Maximum of a group's consumer.assignment.interval.ms.", 0
     )
     group_consumer_regex_refresh_interval_ms: int = _int(
         600_000,

@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
+from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome, Steps, check_size
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.metadata.security_records import acl_record
-from triokafka.errors import BrokerResponseError, InvalidRequestError
+from triokafka.errors import BrokerResponseError, InvalidRequestError, PolicyViolationError
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import RemoveAccessControlEntryRecord
 from triokafka.security.acl import (
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _STEP: Final = 500
 """ACLs that are compared with a filter before other tasks run."""
+_MOST_MATCHES: Final = 100_000
+"""ACLs in the answer to one request, in which an ACL is as often as filters match it."""
 
 
 def create_acls(
@@ -66,12 +68,14 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Steps[Delet
     """Remove the ACLs that match any filter; the answer has those of each filter.
 
     Raises:
-        PolicyViolationError: the request would remove too many ACLs.
+        InvalidRequestError: the request would remove too many ACLs.
+        PolicyViolationError: too many filters match the same ACLs.
     """
     from triokafka.protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
 
-    removed: dict[uuid.UUID, None] = {}
+    removed: dict[uuid.UUID, DeleteAclsMatchingAcl] = {}
     results: list[DeleteAclsFilterResult] = []
+    matches = 0
     for wanted in request.filters:
         acl_filter = _filter(wanted)
         if acl_filter.is_unknown:
@@ -81,9 +85,9 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Steps[Delet
         matching: list[DeleteAclsMatchingAcl] = []
         for at, (acl, acl_id) in enumerate(image.acls.items(), 1):
             if acl_filter.matches(acl):
-                removed[acl_id] = None
-                matching.append(
-                    DeleteAclsMatchingAcl(
+                found = removed.get(acl_id)
+                if found is None:
+                    found = removed[acl_id] = DeleteAclsMatchingAcl(
                         error_message=None,
                         resource_type=acl.resource_type,
                         resource_name=acl.resource_name,
@@ -93,13 +97,21 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Steps[Delet
                         operation=acl.operation,
                         permission_type=acl.permission_type,
                     )
-                )
+                    if len(removed) > MAX_RECORDS_PER_OPERATION:
+                        raise InvalidRequestError(
+                            f"Cannot remove more than {MAX_RECORDS_PER_OPERATION} acls in a single delete operation."
+                        )
+                matching.append(found)
             if at % _STEP == 0:
                 yield _STEP
+        matches += len(matching)
+        if matches > _MOST_MATCHES:
+            raise PolicyViolationError(
+                f"The filters match the same ACLs more than {_MOST_MATCHES} times; send fewer filters at once."
+            )
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
         yield 1
     records: list[Struct] = [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in removed]
-    check_size(records)
     return Outcome(records, DeleteAclsResponse(filter_results=results))
 
 

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from triokafka import errors
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
-from triokafka.broker_stub.config.broker import is_hidden, is_unused
-from triokafka.broker_stub.config.definition import ConfigDefinition, unknown_option
-from triokafka.broker_stub.config.known_names import UNUSED_DYNAMIC_NAMES, UNUSED_NAMES
+from triokafka.broker_stub.config.broker import ALIASES, is_hidden, is_listener_limit
+from triokafka.broker_stub.config.definition import ConfigDefinition
+from triokafka.broker_stub.config.known_names import PER_BROKER_NAMES, UNUSED_DYNAMIC_NAMES, UNUSED_NAMES
 from triokafka.broker_stub.config.security_names import is_dynamic_store, needs_listener
 from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import ConfigChange, Policies
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigType, LogConfig
+from triokafka.broker_stub.log.config_definition import parse_int
 from triokafka.broker_stub.metadata import features, resource_configs, topic_names
 from triokafka.broker_stub.metadata.config_resources import check_broker_name, check_repeats, not_configurable
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration, is_broker_option
@@ -125,9 +126,9 @@ class ConfigurationControl:
                 if name not in image.topics:
                     raise errors.UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
             case ConfigResourceType.BROKER:
-                self._validate_broker(image, configs, cluster_wide=not name, among=among)
+                self._validate_broker(image, configs, cluster_wide=not name)
             case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS as kind:
-                if not name and kind is ConfigResourceType.GROUP:
+                if not name and kind == ConfigResourceType.GROUP:
                     raise errors.InvalidRequestError("Default group resources are not allowed.")
                 if not name:
                     raise errors.InvalidRequestError("Subscription name can't be empty")
@@ -135,14 +136,8 @@ class ConfigurationControl:
             case other:
                 raise not_configurable(other)
 
-    def _validate_broker(
-        self, image: MetadataImage, configs: Mapping[str, str], *, cluster_wide: bool, among: int
-    ) -> None:
-        if _CORDONED in configs and not features.cordons_directories(image):
-            raise errors.InvalidConfigurationError(
-                f"The {_CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
-            )
-        read_only = sorted(name for name in configs if _is_read_only(name))
+    def _validate_broker(self, image: MetadataImage, configs: Mapping[str, str], *, cluster_wide: bool) -> None:
+        read_only = sorted(filter(_is_read_only, configs))
         if read_only:
             raise errors.InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(read_only)}]")
         bare = sorted(filter(needs_listener, configs))
@@ -151,21 +146,21 @@ class ConfigurationControl:
                 "These security configs can be dynamically updated only per-listener using the listener prefix:"
                 f" [{', '.join(bare)}]"
             )
-        stores = sorted(filter(is_dynamic_store, configs))
-        if stores and cluster_wide:
+        of_one = sorted(filter(_is_per_broker, configs))
+        if of_one and cluster_wide:
             raise errors.InvalidRequestError(
                 "Cannot update these configs at default cluster level, broker id must be specified:"
-                f" [{', '.join(stores)}]"
+                f" [{', '.join(of_one)}]"
             )
-        for name in configs:
-            if is_dynamic_store(name):
-                continue  # the broker itself has checked that it can use the stores
-            if name not in DEFINITIONS and name not in _THROTTLES and not is_unused(name):
-                raise errors.InvalidRequestError(
-                    str(unknown_option(name, DEFINITIONS if among <= _SUGGESTIONS else ()))
-                )
-            if cluster_wide and name in DEFINITIONS and DEFINITIONS[name].update_mode is UpdateMode.PER_BROKER:
-                raise errors.InvalidRequestError(f"{name} can be set for a single broker only, name its id")
+        if _CORDONED in configs and not features.cordons_directories(image):
+            raise errors.InvalidConfigurationError(
+                f"The {_CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+            )
+        for name in sorted(_THROTTLES & set(configs)):
+            _check_rate(name, configs[name])
+        for name in filter(_limits_connections, configs):
+            if configs[name].strip() == "0":
+                raise errors.InvalidRequestError(f"Invalid {name} 0")
         try:
             # Another broker has other directories than this controller.
             known = {
@@ -328,21 +323,54 @@ def _is_read_only(name: str) -> bool:
     """Whether only ``server.properties`` can set the option, including Kafka's options that this broker ignores."""
     if name in DEFINITIONS:
         return DEFINITIONS[name].update_mode is UpdateMode.READ_ONLY
+    if name in ALIASES:
+        return _is_read_only(ALIASES[name])
     return name in UNUSED_NAMES and name not in UNUSED_DYNAMIC_NAMES
 
 
-def _group_bounds(config: BrokerConfig) -> dict[str, tuple[int, int]]:
+def _is_per_broker(name: str) -> bool:
+    """Whether the option can be set for a single broker only, such as one of a listener that limits no connections."""
+    if name in DEFINITIONS:
+        return DEFINITIONS[name].update_mode is UpdateMode.PER_BROKER
+    if name.startswith("listener.name."):
+        return not is_listener_limit(name)
+    return name in PER_BROKER_NAMES
+
+
+def _limits_connections(name: str) -> bool:
+    return name in ("max.connections", "max.connection.creation.rate") or is_listener_limit(name)
+
+
+def _check_rate(name: str, text: str) -> None:
+    """Raise `InvalidRequestError` for a limit of replication that is not a number from 0."""
+    try:
+        if parse_int(text.strip()) >= 0:
+            return
+        problem = "Value must be at least 0"
+    except ValueError:
+        problem = "Not a number of type LONG"
+    raise errors.InvalidRequestError(f"Invalid value {text} for configuration {name}: {problem}")
+
+
+def _group_bounds(config: BrokerConfig) -> dict[str, tuple[int | None, int | None]]:
     """Return the lowest and highest value of each group configuration that the broker limits."""
-    return {
-        "consumer.session.timeout.ms": (
-            config.group_consumer_min_session_timeout_ms,
-            config.group_consumer_max_session_timeout_ms,
-        ),
-        "consumer.heartbeat.interval.ms": (
-            config.group_consumer_min_heartbeat_interval_ms,
-            config.group_consumer_max_heartbeat_interval_ms,
-        ),
-    }
+    found: dict[str, tuple[int | None, int | None]] = {}
+    for name, defaults in resource_configs.BOUNDS.items():
+        low, high = (
+            None if default is None else _bound(config, resource_configs.bound_name(name, which), default)
+            for which, default in zip(("min", "max"), defaults, strict=True)
+        )
+        found[name] = low, high
+    return found
+
+
+def _bound(config: BrokerConfig, name: str, default: int) -> int:
+    if name in DEFINITIONS:
+        return int(getattr(config, name.replace(".", "_")))
+    try:
+        return parse_int((config.unused or {}).get(name, "").strip())
+    except ValueError:
+        return default
 
 
 def _check_pools(now: BrokerConfig, configs: Mapping[str, str]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.options import ASSIGNORS
@@ -17,6 +19,8 @@ from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.topic_names import GROUP_METADATA_TOPIC
 from triokafka.world import World
 
+_ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
+
 
 def group_coordinator(
     world: World, config: BrokerConfig, replicas: ReplicaManager, image: Callable[[], MetadataImage]
@@ -28,13 +32,21 @@ def group_coordinator(
         codec=config.offsets_topic_compression_codec,
         read_bytes=config.offsets_load_buffer_size,
     )
-    return GroupCoordinator(
-        world,
-        log,
-        ImageTopics(image),
-        group_config(config),
-        lambda group_id: image().configs.get((ConfigResourceType.GROUP, group_id), EMPTY_CONFIGS),
-    )
+    settings = partial(group_settings, config.node_id, image)
+    return GroupCoordinator(world, log, ImageTopics(image), group_config(config), settings)
+
+
+def group_settings(node_id: int, image: Callable[[], MetadataImage], group_id: str) -> Mapping[str, str]:
+    """Return the options of a group, and those of the broker's for all groups that changed since its start."""
+    now = image()
+    own = now.configs.get((ConfigResourceType.GROUP, group_id), EMPTY_CONFIGS)
+    if _ASSIGNMENT_INTERVAL in own:
+        return own
+    for configs in (now.broker_configs(node_id), now.broker_configs(None)):
+        changed = configs.get(f"group.{_ASSIGNMENT_INTERVAL}")
+        if changed is not None:
+            return {**own, _ASSIGNMENT_INTERVAL: changed}
+    return own
 
 
 def group_config(config: BrokerConfig) -> GroupCoordinatorConfig:

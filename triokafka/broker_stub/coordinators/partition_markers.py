@@ -11,14 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-import trio
-
 from triokafka import errors
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
 from triokafka.broker_stub.coordinators.marker_batch import marker_batch
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
-from triokafka.broker_stub.work_budget import BUDGET, in_portions
+from triokafka.broker_stub.work_budget import BUDGET, WorkBudget, in_portions
 from triokafka.coordinator.runtime.coordinator_log import TransactionMarker
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.waiting import answer_to
@@ -76,14 +74,14 @@ class PartitionMarkers:
                 else:
                     by_partition.setdefault(partition, []).append(number)
         outcomes: dict[TopicPartition, AppendOutcome] = {}
+        budget = WorkBudget()
         for partition, numbers in by_partition.items():
             outcomes[partition] = AppendOutcome()
             left = iter(numbers)
             while some := list(islice(left, BUDGET)):
+                await budget.spend(len(some))
                 for number, code in self._append(partition, some, markers, outcomes[partition]).items():
                     codes[number][partition] = code
-                if len(some) == BUDGET:
-                    await trio.lowlevel.checkpoint()
         waiting = {key: outcome for key, outcome in outcomes.items() if outcome.last_offset >= 0}
         operation = self._replicas.delay_produce(waiting, self._timeout_ms())
         if operation is not None:

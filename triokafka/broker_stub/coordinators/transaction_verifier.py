@@ -169,7 +169,7 @@ class TransactionVerifier:
         coordinator = self._entry.coordinator
         transactional_id, producer_id, epoch = producer.transactional_id, producer.producer_id, producer.producer_epoch
         if not producer.adds:
-            return coordinator.verify_partitions(
+            return await coordinator.verify_partitions(
                 transactional_id, producer_id=producer_id, producer_epoch=epoch, asked=asked
             )
         await coordinator.add_partitions(

@@ -19,6 +19,7 @@ from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.protocol.frames import RequestHeader
+from triokafka.world import World
 
 if TYPE_CHECKING:  # messages are imported when a handler first needs them: a broker starts without any of them
     from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -83,6 +84,16 @@ class ForwardedClient(Protocol):
     @property
     def peer(self) -> tuple[str, int]:
         """The client's address."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """The size of the client's request in bytes."""
+        ...
+
+    @property
+    def world(self) -> World:
+        """The world that the broker runs in."""
         ...
 
 

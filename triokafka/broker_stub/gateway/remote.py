@@ -23,6 +23,7 @@ from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_ch
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.broker_stub.request.error_counts import error_counter
 from triokafka.broker_stub.request.forwarding import encode_address, encode_principal
+from triokafka.broker_stub.request.large_requests import LARGE_BYTES
 from triokafka.errors import for_code
 from triokafka.protocol.frames import SIZE_BYTES, decode_response, encode_request
 from triokafka.protocol.message import Request, Response
@@ -112,20 +113,29 @@ class RemoteControllerGateway:
         from triokafka.protocol.api.envelope import EnvelopeRequest
 
         version = request.versions.max if version is None else version
-        header = client.header
-        parts = encode_request(
-            request, version=version, correlation_id=header.correlation_id, client_id=header.client_id
-        )
+        header, world = client.header, client.world
+        is_large = client.size > LARGE_BYTES
+
+        def encode() -> bytes:
+            ids = header.correlation_id, header.client_id
+            parts = encode_request(request, version=version, correlation_id=ids[0], client_id=ids[1])
+            return b"".join(parts)[SIZE_BYTES:]
+
         envelope = EnvelopeRequest(
-            request_data=b"".join(parts)[SIZE_BYTES:],
+            request_data=await world.run_in_thread(encode) if is_large else encode(),
             request_principal=encode_principal(client.principal, token_authenticated=client.token_authenticated),
             client_host_address=encode_address(client.peer[0]),
         )
         answer = await self._channel.send(envelope, timeout_ms=timeout_ms, is_refusal=_is_not_controller)
-        if answer.error_code or answer.response_data is None:
+        data = answer.response_data
+        if answer.error_code or data is None:
             raise for_code(answer.error_code)("the active controller refused the forwarded request")
         response_type: type[R] = request.response_type
-        return decode_response(response_type, answer.response_data, version=version)[1]
+
+        def decode() -> R:
+            return decode_response(response_type, data, version=version)[1]
+
+        return await world.run_in_thread(decode) if is_large else decode()
 
     async def _checked(self, request: Request[R], *, timeout_ms: float | None = None) -> R:
         """Send a request whose response has one error code, and raise it."""

@@ -49,6 +49,7 @@ class LogAppender:
         batches: Buffer | PrevalidatedBatch,
         *,
         leader_epoch: int,
+        led_since: int = 0,
         now_ms: int,
         from_client: bool = True,
         guard: VerificationGuard | None = UNVERIFIED_ALLOWED,
@@ -60,6 +61,7 @@ class LogAppender:
         Args:
             batches: v2 batches; exactly one when ``from_client``. Patched in place when the buffer is writable. A
                 client's batch may be prevalidated.
+            led_since: the log end offset when this broker began to lead; see `ProducerStates.check`.
             from_client: False for records that the broker itself writes: these may be several batches and may contain
                 control records.
             guard: proves that the partition takes part in the transaction of a transactional batch; see `verification`.
@@ -75,7 +77,7 @@ class LogAppender:
         state, producers = self._state, self._state.producers
         state.guard.check()
         if refusal is not None:
-            return self._first_copy(batches, refusal, from_client=from_client)
+            return self._first_copy(batches, refusal, leader_epoch, from_client=from_client)
         if isinstance(batches, PrevalidatedBatch) and batches.config is state.config:
             if isinstance(batches.result, BrokerResponseError):
                 raise batches.result.fresh_copy()
@@ -90,7 +92,7 @@ class LogAppender:
                 known = producers.duplicate_of(info)
                 if known is not None:
                     return self._info_of(known)
-                producers.check(info)
+                producers.check(info, leader_epoch=leader_epoch, led_since=led_since)
                 if info.attributes & TRANSACTIONAL:
                     producers.check_verified(info, guard)
             elif info.producer_id >= 0 and info.is_control:
@@ -113,7 +115,12 @@ class LogAppender:
         return AppendInfo(known.first_offset, known.last_offset, known.timestamp, stamped, state.log_start_offset, True)
 
     def _first_copy(
-        self, batches: Buffer | PrevalidatedBatch, refusal: BrokerResponseError, *, from_client: bool
+        self,
+        batches: Buffer | PrevalidatedBatch,
+        refusal: BrokerResponseError,
+        leader_epoch: int,
+        *,
+        from_client: bool,
     ) -> AppendInfo:
         """Return the offsets of a client's batch that is in the log; raise ``refusal`` for any other."""
         data = batches.data if isinstance(batches, PrevalidatedBatch) else batches
@@ -123,7 +130,7 @@ class LogAppender:
             known = producers.duplicate_of(info)
             if known is not None:
                 return self._info_of(known)
-            producers.refuse(info)
+            producers.refuse(info, leader_epoch=leader_epoch)
         raise refusal
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int | None = None) -> AppendInfo:

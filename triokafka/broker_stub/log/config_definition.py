@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final
@@ -11,6 +12,7 @@ from triokafka.named_tuple import NamedTuple
 
 _MAX_LONG: Final = 2**63 - 1
 _MAX_INT: Final = 2**31 - 1
+_FLOAT: Final = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)", re.ASCII)
 
 
 class ConfigType(IntEnum):
@@ -25,6 +27,28 @@ class ConfigType(IntEnum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
+
+
+def parse_boolean(text: str) -> bool:
+    """Parse true or false, in any case. Raises `ValueError`."""
+    lower = text.lower()
+    if lower not in ("true", "false"):
+        raise ValueError
+    return lower == "true"
+
+
+def parse_int(text: str) -> int:
+    """Parse a whole number as Java does: without the underscores that Python allows. Raises `ValueError`."""
+    if "_" in text:
+        raise ValueError
+    return int(text)
+
+
+def parse_float(text: str) -> float:
+    """Parse a number as Java does: it spells infinity and NaN in one way only. Raises `ValueError`."""
+    if not _FLOAT.fullmatch(text):
+        raise ValueError
+    return float(text)
 
 
 class LogConfigDefinition(NamedTuple):
@@ -64,24 +88,26 @@ class LogConfigDefinition(NamedTuple):
         return value
 
     def _convert(self, text: str) -> Any:
-        bad = f"Invalid value {text} for configuration {self.name}: not a {self.type.name.lower()}"
+        bad = f"Invalid value {text} for configuration {self.name}: Not a number of type {self.type.name}"
         try:
             match self.type:
                 case ConfigType.BOOLEAN:
-                    return {"true": True, "false": False}[text.lower()]
+                    return parse_boolean(text)
                 case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
-                    value = int(text)
+                    value = parse_int(text)
                     limit = {ConfigType.INT: _MAX_INT, ConfigType.SHORT: 2**15 - 1}.get(self.type, _MAX_LONG)
                     if not -limit - 1 <= value <= limit:
-                        raise InvalidConfigurationError(f"{bad} (it does not fit)")
+                        raise ValueError
                     return value
                 case ConfigType.DOUBLE:
-                    return float(text)
+                    return parse_float(text)
                 case ConfigType.LIST:
                     return tuple(filter(None, map(str.strip, text.split(","))))
                 case _:
                     return text
-        except (ValueError, KeyError):
+        except ValueError:
+            if self.type is ConfigType.BOOLEAN:
+                bad = f"Invalid value {text} for configuration {self.name}: Expected value to be either true or false"
             raise InvalidConfigurationError(bad) from None
 
     def format(self, value: Any) -> str:
@@ -111,6 +137,6 @@ def one_of(*allowed: str) -> Callable[[Any], str]:
 
     def check(value: Any) -> str:
         wrong = [item for item in (value if isinstance(value, tuple) else (value,)) if item not in allowed]
-        return f"must be one of {', '.join(allowed)}" if wrong else ""
+        return f"String must be one of: {', '.join(allowed)}" if wrong else ""
 
     return check

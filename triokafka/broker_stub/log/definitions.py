@@ -16,7 +16,7 @@ from triokafka.errors import InvalidConfigurationError
 _MAX_LONG: Final = 2**63 - 1
 _MAX_INT: Final = 2**31 - 1
 _DAY_MS: Final = 86_400_000
-_PAIRS: Final = re.compile(r"(?:(?:\*|[0-9]+(?::[0-9]+)*)(?:,|$))*")
+_PAIRS: Final = re.compile(r"(?:[0-9]+:[0-9]+(?:,|$))*")
 
 
 def _cleanup_policy(value: tuple[str, ...]) -> str:
@@ -29,7 +29,8 @@ def _no_tiered_storage(value: bool) -> str:
 
 def _throttled(value: tuple[str, ...]) -> str:
     # The list may be long, and is parsed several times for each topic: a loop over its items would take milliseconds.
-    return "" if _PAIRS.fullmatch(",".join(value)) else "must be * or a list of partition:broker pairs"
+    valid = value == ("*",) or _PAIRS.fullmatch(",".join(value))
+    return "" if valid else "must be the literal '*' or a list of replicas as partition:broker,partition:broker,..."
 
 
 _T = ConfigType
@@ -51,7 +52,7 @@ DEFINITIONS: Final[Mapping[str, LogConfigDefinition]] = {
             _T.INT,
             -1,
             "The gzip level when the broker compresses; -1 is zlib's default.",
-            lambda value: "" if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9, or -1",
+            lambda value: "" if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9 or equal to -1",
             (("compression.gzip.level", 1),),
         ),
         LogConfigDefinition(
@@ -218,15 +219,9 @@ DEFINITIONS: Final[Mapping[str, LogConfigDefinition]] = {
             "Allocate the disk space of a new segment in advance. Accepted without effect.",
             broker_keys=(("log.preallocate", 1),),
         ),
+        LogConfigDefinition("remote.log.copy.disable", _T.BOOLEAN, False, "Stored without effect: no tiered storage."),
         LogConfigDefinition(
-            "remote.log.copy.disable", _T.BOOLEAN, False, "Only false: tiered storage is not built.", _no_tiered_storage
-        ),
-        LogConfigDefinition(
-            "remote.log.delete.on.disable",
-            _T.BOOLEAN,
-            False,
-            "Only false: tiered storage is not built.",
-            _no_tiered_storage,
+            "remote.log.delete.on.disable", _T.BOOLEAN, False, "Stored without effect: no tiered storage."
         ),
         LogConfigDefinition(
             "remote.storage.enable", _T.BOOLEAN, False, "Only false: tiered storage is not built.", _no_tiered_storage
@@ -299,7 +294,9 @@ def parse_topic_config(properties: Mapping[str, str | None], *, suggests: bool =
     values = {name: definition_of(name, suggests=suggests).parse(text) for name, text in properties.items()}
     low, high = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", _MAX_LONG)
     if low > high:
-        raise InvalidConfigurationError(f"min.compaction.lag.ms ({low}) is above max.compaction.lag.ms ({high})")
+        raise InvalidConfigurationError(
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+        )
     return values
 
 

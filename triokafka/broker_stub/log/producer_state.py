@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from triokafka.broker_stub.log.refused_batches import RefusedBatches
 from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, Verification, VerificationGuard
 from triokafka.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
-    NotEnoughReplicasError,
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
@@ -27,7 +27,7 @@ from triokafka.records.batch import MAX_SEQUENCE, BatchInfo
 from triokafka.structs import Buffer
 
 _BATCHES_KEPT: Final = 5  # the limit of max.in.flight.requests.per.connection
-_MAX_REFUSED: Final = 1_000  # producers
+_MAX_GAP: Final = MAX_SEQUENCE // 2  # a larger one is a step back
 _MARKER_KEY: Final = struct.Struct(">hh")  # version, kind
 _MARKER_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
 _EPOCH_BUMP_SINCE: Final = 2  # the transaction version
@@ -65,18 +65,6 @@ class ProducedBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class RefusedBatch:
-    """The first batch of a producer that was refused because too few replicas are in sync.
-
-    ``behind`` is how many later batches the producer may have sent before it noticed.
-    """
-
-    epoch: int
-    sequence: int
-    behind: int = _BATCHES_KEPT - 1
-
-
-@dataclass(slots=True)
 class ProducerState:
     """The state of one producer id in the log."""
 
@@ -107,7 +95,7 @@ class ProducerStates:
         self._open = dict(open_transactions)
         self._completed: list[CompletedTransaction] = []  # not known to be committed, in the order of their markers
         self._verifications: dict[int, Verification] = {}
-        self._refused: dict[int, RefusedBatch] = {}
+        self._refused = RefusedBatches(_BATCHES_KEPT - 1)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -148,38 +136,23 @@ class ProducerStates:
                 return known
         return None
 
-    def refuse(self, batch: BatchInfo) -> None:
+    def refuse(self, batch: BatchInfo, *, leader_epoch: int) -> None:
         """Note that a client's ``batch`` was refused because too few replicas are in sync.
 
-        The client sends it again. Until then, `check` refuses the batches that were sent behind it for the same reason:
-        as batches out of order, they would make librdkafka begin a new epoch and repeat records that are in the log.
+        The client sends it again. Until then, `check` refuses the batches that were sent behind it for the same reason.
         """
-        known = self._refused.pop(batch.producer_id, None)
-        sequence = batch.base_sequence
-        if known is not None and known.epoch == batch.producer_epoch:
-            sequence = min(sequence, known.sequence)
-        self._refused[batch.producer_id] = RefusedBatch(batch.producer_epoch, sequence)
-        if len(self._refused) > _MAX_REFUSED:
-            del self._refused[next(iter(self._refused))]
+        self._refused.refuse(batch, leader_epoch)
 
-    def _check_behind_refused(self, batch: BatchInfo) -> None:
-        known = self._refused.get(batch.producer_id)
-        if known is None or known.epoch != batch.producer_epoch or batch.base_sequence <= known.sequence:
-            return
-        if not known.behind:  # the producer has given it up
-            del self._refused[batch.producer_id]
-            return
-        known.behind -= 1
-        raise NotEnoughReplicasError(
-            f"producer {batch.producer_id} sent sequence {batch.base_sequence}; sequence {known.sequence} was refused "
-            f"while too few replicas were in sync, and has to be sent again first"
-        )
-
-    def check(self, batch: BatchInfo) -> None:
+    def check(self, batch: BatchInfo, *, leader_epoch: int = -1, led_since: int = 0) -> None:
         """Raise unless a client's ``batch`` may follow the producer's batches in the log.
 
+        Args:
+            leader_epoch: that of this broker.
+            led_since: the log end offset when it began to lead.
+
         Raises:
-            NotEnoughReplicasError: an earlier batch was refused for this reason, and has to be sent again first.
+            NotEnoughReplicasError: an earlier batch was refused for this reason, or may have been while the leader
+                changed, and has to be sent again first.
             InvalidProducerEpochError: a newer incarnation of the producer has written already.
             InvalidTxnStateError: the producer has an open transaction, and ``batch`` is not part of it.
             OutOfOrderSequenceNumberError: sequence numbers are missing in between. An unknown producer (its records
@@ -187,7 +160,7 @@ class ProducerStates:
         """
         state = self._states.get(batch.producer_id)
         if self._refused:
-            self._check_behind_refused(batch)
+            self._refused.check(batch)
         if state is None:
             return
         if batch.producer_epoch < state.epoch:
@@ -202,17 +175,27 @@ class ProducerStates:
             )
         if batch.producer_epoch > state.epoch:
             if batch.base_sequence != 0 and state.epoch >= 0:
+                self._check_gap(state, batch, 0, leader_epoch, led_since)
                 raise OutOfOrderSequenceNumberError(
                     f"producer {batch.producer_id} began its epoch {batch.producer_epoch} with sequence "
                     f"{batch.base_sequence}, it must begin with 0"
                 )
             return
         last = state.last_sequence
-        if batch.base_sequence != (0 if last == MAX_SEQUENCE else last + 1):
+        expected = 0 if last == MAX_SEQUENCE else last + 1
+        if batch.base_sequence != expected:
+            self._check_gap(state, batch, expected, leader_epoch, led_since)
             raise OutOfOrderSequenceNumberError(
                 f"producer {batch.producer_id} (epoch {state.epoch}) sent sequence {batch.base_sequence}, "
                 f"the last one in the log is {last}"
             )
+
+    def _check_gap(
+        self, state: ProducerState, batch: BatchInfo, expected: int, leader_epoch: int, led_since: int
+    ) -> None:
+        is_first = bool(state.batches) and state.batches[-1].last_offset < led_since
+        if is_first and (batch.base_sequence - expected) & MAX_SEQUENCE <= _MAX_GAP:
+            self._refused.check_gap(batch, expected, leader_epoch)
 
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, bumps_epochs: bool, now_ms: int
@@ -316,7 +299,7 @@ class ProducerStates:
             return self._end_transaction(batch, marker) if marker is not None else None
         state = self._state(batch)
         if self._refused:
-            self._refused.pop(batch.producer_id, None)
+            self._refused.written(batch.producer_id)
         first, last = batch.base_offset, batch.last_offset
         state.batches.append(ProducedBatch(batch.base_sequence, batch.last_sequence, first, last, batch.max_timestamp))
         if batch.is_transactional:

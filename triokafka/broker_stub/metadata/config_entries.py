@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
-from triokafka.broker_stub.config.broker import is_hidden
+from triokafka.broker_stub.config.broker import is_hidden, is_known
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfigDefinition as TopicDefinition
 from triokafka.broker_stub.metadata import resource_configs
@@ -37,7 +37,7 @@ class ConfigEntry(NamedTuple):
     value: str | None
     source: ConfigSource
     type: int
-    documentation: str
+    documentation: str | None
     sensitive: bool
     read_only: bool
     synonyms: tuple[ConfigSynonym, ...]
@@ -203,8 +203,8 @@ def _dynamic_entry(name: str, values: Mapping[str, str], source: ConfigSource) -
         value=value,
         source=source,
         type=definition.type if definition else 0,
-        documentation=definition.documentation if definition else "",
+        documentation=definition.documentation if definition else None,
         sensitive=hidden,
-        read_only=source is ConfigSource.STATIC_BROKER,
+        read_only=source is ConfigSource.STATIC_BROKER or not is_known(name),
         synonyms=(ConfigSynonym(name, value, source),),
     )

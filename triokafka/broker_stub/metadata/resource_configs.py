@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from triokafka.broker_stub.log.config import ConfigType, LogConfigDefinition
-from triokafka.broker_stub.log.config_definition import between, one_of
+from triokafka.broker_stub.log.config_definition import between, one_of, parse_int
 from triokafka.broker_stub.metadata.match_patterns import why_refused
 from triokafka.errors import InvalidConfigurationError, InvalidRequestError
 from triokafka.protocol.configuration import ConfigResourceType
@@ -137,7 +137,27 @@ DEFINITIONS: Final[Mapping[int, Mapping[str, LogConfigDefinition]]] = {
 """The tables by type of resource."""
 
 
-def validate(resource_type: int, configs: Mapping[str, str], bounds: Mapping[str, tuple[int, int]]) -> None:
+BOUNDS: Final[Mapping[str, tuple[int | None, int | None]]] = {
+    "consumer.assignment.interval.ms": (0, 15_000),
+    "consumer.heartbeat.interval.ms": (5000, 15_000),
+    "consumer.session.timeout.ms": (45_000, 60_000),
+    "share.assignment.interval.ms": (0, 15_000),
+    "share.delivery.count.limit": (2, 10),
+    "share.heartbeat.interval.ms": (5000, 15_000),
+    "share.partition.max.record.locks": (100, 4000),
+    "share.record.lock.duration.ms": (15_000, 60_000),
+    "share.session.timeout.ms": (45_000, 60_000),
+    "streams.assignment.interval.ms": (0, 15_000),
+    "streams.heartbeat.interval.ms": (5000, 15_000),
+    "streams.num.standby.replicas": (None, 2),
+    "streams.session.timeout.ms": (45_000, 60_000),
+}
+"""The keys of groups that the broker bounds, with the defaults of its two options."""
+
+
+def validate(
+    resource_type: int, configs: Mapping[str, str], bounds: Mapping[str, tuple[int | None, int | None]]
+) -> None:
     """Check the whole configuration of a group or subscription; ``bounds`` are the broker's limits of group keys.
 
     Raises:
@@ -155,11 +175,24 @@ def validate(resource_type: int, configs: Mapping[str, str], bounds: Mapping[str
         try:
             value = definition.parse(text)
         except InvalidConfigurationError as error:
-            if of_group or name == "match":
+            if of_group or name == "match" or not _is_whole(text):
                 raise
             raise InvalidRequestError(str(error)) from None
         low, high = bounds.get(name, (None, None)) if of_group else (None, None)
         if low is not None and value < low:
-            raise InvalidConfigurationError(f"{name} must be greater than or equal to {low}, as the broker has it")
+            raise InvalidConfigurationError(f"{name} must be greater than or equal to {bound_name(name, 'min')}, {low}")
         if high is not None and value > high:
-            raise InvalidConfigurationError(f"{name} must be less than or equal to {high}, as the broker has it")
+            raise InvalidConfigurationError(f"{name} must be less than or equal to {bound_name(name, 'max')}, {high}")
+
+
+def bound_name(name: str, which: str) -> str:
+    """Return the broker's option with the lowest ("min") or highest ("max") value of a group's key."""
+    protocol, _, rest = name.partition(".")
+    return f"group.{protocol}.{which}.{rest}"
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        return abs(parse_int(text.strip())) < 2**31
+    except ValueError:
+        return False

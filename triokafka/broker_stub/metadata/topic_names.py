@@ -22,16 +22,18 @@ def validate(name: str) -> None:
             letters and digits, ``.``, ``_`` and ``-``.
     """
     if not name:
-        raise InvalidTopicError("a topic name may not be empty")
+        raise InvalidTopicError("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
-        raise InvalidTopicError(f"{name!r} is not a legal topic name")
+        raise InvalidTopicError(f"Topic name is invalid: '{name}' is not allowed")
     if len(name) > MAX_LENGTH:
         raise InvalidTopicError(
-            f"the topic name has {len(name)} characters, at most {MAX_LENGTH} are allowed: {name[:MAX_LENGTH]!r}…"
+            f"Topic name is invalid: the length of '{name[:MAX_LENGTH]}…', {len(name)}, is longer than the max allowed"
+            f" length {MAX_LENGTH}"
         )
     if not _LEGAL.fullmatch(name):
         raise InvalidTopicError(
-            f"the topic name {name!r} has a character other than ASCII letters and digits, '.', '_' and '-'"
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics,"
+            " '.', '_' and '-'"
         )
 
 

@@ -42,11 +42,13 @@ def socket_config(config: BrokerConfig, available_memory: int) -> SocketConfig:
 
 def ip_connection_rates(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> dict[str | None, float]:
     """Return the ``connection_creation_rate`` by address. The key None is the default for all other addresses."""
-    return {
-        name: values["connection_creation_rate"]
-        for ((kind, name), *others), values in quotas.items()
-        if kind == IP and not others and "connection_creation_rate" in values
-    }
+    rates: dict[str | None, float] = {}
+    for entity, values in quotas.items():
+        if "connection_creation_rate" in values and len(entity) == 1:
+            ((kind, name),) = entity
+            if kind == IP:
+                rates[name] = values["connection_creation_rate"]
+    return rates
 
 
 def _connection_config(config: BrokerConfig) -> ConnectionConfig:

@@ -250,6 +250,7 @@ class Partition:
         return self.log.append_as_leader(
             batches,
             leader_epoch=self.leader_epoch,
+            led_since=self._leader_epoch_start,
             now_ms=now_ms,
             from_client=from_client,
             guard=guard,

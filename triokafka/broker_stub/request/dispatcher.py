@@ -101,6 +101,7 @@ class Dispatcher:
     ) -> None:
         self.services = services
         self.handlers = handlers
+        self._memory = memory
         self._large_requests = LargeRequests(services.world, services.config, memory)
         self._world = services.world
         self._client_quotas = services.quotas
@@ -241,9 +242,7 @@ class Dispatcher:
         counts: dict[int, int] = {}
         async with self._encoding:
             answer.parts = await world.run_in_thread(_count_and_encode, api.count_errors, counts, response, header)
-        seen = api.metrics.errors
-        for code, times in counts.items():
-            seen[code] = seen.get(code, 0) + times
+        api.metrics.count_errors(counts)
         answer.done_at = world.now()
         return answer
 
@@ -271,6 +270,7 @@ class Dispatcher:
         Raises:
             InvalidRequestError: the frame is not a request.
             UnsupportedVersionError: this listener does not serve the API or the version.
+            RequestTimedOutError: the request is large, and others held the memory to decode it for too long.
         """
         try:
             header, handler = self._route(frame)
@@ -280,10 +280,16 @@ class Dispatcher:
             raise errors.InvalidRequestError(f"the envelope has no Kafka request: {error}") from error
         if handler is None:
             raise errors.UnsupportedVersionError(f"API key {header.api_key} is not forwarded")
+        memory = 0
         try:
-            request = handler.decode(frame, header.api_version, header.size)
+            if len(frame) > LARGE_BYTES:
+                request, memory, _ = await self._large_requests.decode(handler, frame, header, envelope.slot)
+            else:
+                request = handler.decode(frame, header.api_version, header.size)
         except ProtocolError as error:
             raise errors.InvalidRequestError(f"the envelope has no Kafka request: {error}") from error
+        except CloseConnectionError as error:
+            raise errors.RequestTimedOutError(str(error)) from error
         context = RequestContext(
             header=header,
             services=self.services,
@@ -297,19 +303,31 @@ class Dispatcher:
             size=len(frame),
             received_at=envelope.received_at,
         )
-        response = await self._answer(handler, request, context, faulty=False)
-        if not isinstance(response, Response):
-            raise errors.InvalidRequestError(f"{handler.name} is not forwarded")
-        counts: dict[int, int] = {}
+        self._memory.add(memory)
+        try:
+            response = await self._answer(handler, request, context, faulty=False)
+            if not isinstance(response, Response):
+                raise errors.InvalidRequestError(f"{handler.name} is not forwarded")
+            return await self._finish_forwarded(response, context)
+        finally:
+            self._memory.remove(memory)
+
+    async def _finish_forwarded(self, response: Response, context: RequestContext) -> tuple[bytes, int]:
+        """Count the errors of a response and encode it, in a thread if it may be large."""
+        header = context.header
         api = self._apis[header.api_key]
-        if api.count_errors is not None:
-            api.count_errors(response, counts)
-            api.count_errors(response, api.metrics.errors)
-        if not counts.keys().isdisjoint(_NOT_ACTIVE):
-            return b"", errors.NotControllerError.code
         if context.throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = context.throttle_ms
-        return b"".join(_encode(response, header))[SIZE_BYTES:], 0
+        counts: dict[int, int] = {}
+        if context.size > LARGE_BYTES or context.items > _MANY_ITEMS:
+            async with self._encoding:
+                parts = await self._world.run_in_thread(_count_and_encode, api.count_errors, counts, response, header)
+        else:
+            parts = _count_and_encode(api.count_errors, counts, response, header)
+        api.metrics.count_errors(counts)
+        if not counts.keys().isdisjoint(_NOT_ACTIVE):
+            return b"", errors.NotControllerError.code
+        return b"".join(parts)[SIZE_BYTES:], 0
 
     def answered(self, answer: Answer, sending_at: float, sent_at: float) -> None:
         """Record the metrics of a request whose response was sent between these times, or could not be sent."""

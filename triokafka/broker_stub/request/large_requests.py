@@ -36,7 +36,7 @@ class LargeRequests:
         self._turn = trio.Semaphore(1)
 
     async def decode(
-        self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, slot: Slot
+        self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, slot: Slot | None
     ) -> tuple[Any, int, float]:
         """Decode a large request in bounded memory; return it, the memory of its elements, and the seconds of waiting.
 
@@ -48,10 +48,12 @@ class LargeRequests:
                 return *_decode(handler, frame, header, _LITTLE_MEMORY), 0.0
             except ProtocolError:
                 pass  # malformed, or of many elements
-        slot.release()  # small requests can run meanwhile
+        if slot is not None:
+            slot.release()  # small requests can run meanwhile
         released_at = self._world.now()
         request, memory, worked = await self._decode_in_turn(handler, frame, header)
-        await slot.resume()
+        if slot is not None:
+            await slot.resume()
         return request, memory, self._world.now() - released_at - worked
 
     async def _decode_in_turn(

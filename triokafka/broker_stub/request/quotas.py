@@ -76,7 +76,10 @@ class ClientQuotas:
     def configure(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """Replace the quotas and keep the usage."""
         self._quotas = quotas
-        self._limited = frozenset(kind for kind in QuotaKind if any(kind.value in values for values in quotas.values()))
+        names: set[str] = set()
+        for values in quotas.values():
+            names.update(values)
+        self._limited = frozenset(kind for kind in QuotaKind if kind.value in names)
         self._found.clear()
 
     def limits(self, kind: QuotaKind) -> bool:

@@ -85,6 +85,11 @@ class ApiMetrics:
         if len(self._pending) >= _PORTION:
             self._sum_up()
 
+    def count_errors(self, counts: Mapping[int, int]) -> None:
+        """Add the numbers of error codes in a response."""
+        for code, times in counts.items():
+            self.errors[code] = self.errors.get(code, 0) + times
+
     def summaries(self) -> dict[str, RequestSummary]:
         """Return every metric by its name."""
         self._sum_up()

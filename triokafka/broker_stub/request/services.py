@@ -27,7 +27,7 @@ from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.quotas import ClientQuotas
-from triokafka.broker_stub.telemetry.client_telemetry import ClientTelemetry
+from triokafka.broker_stub.telemetry.client_telemetry import ClientTelemetry, TelemetryLimits
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when first used: a broker starts without them
@@ -61,11 +61,19 @@ class Services:
     advertised: Mapping[int, range]
     audit: AuthorizationAudit = field(init=False)
     allows_all: bool = field(init=False)
-    telemetry: ClientTelemetry = field(init=False, default_factory=ClientTelemetry)
+    telemetry: ClientTelemetry = field(init=False)
 
     def __post_init__(self) -> None:
         self.allows_all = isinstance(self.authorizer, AllowAll)
         self.audit = AuthorizationAudit(self.world.now)
+        config = self.config.current
+        self.telemetry = ClientTelemetry(
+            TelemetryLimits(
+                clients=config.telemetry_max_clients,
+                series=config.telemetry_max_series_per_client,
+                bytes=config.telemetry_store_max_bytes,
+            )
+        )
 
 
 @dataclass(slots=True, kw_only=True)

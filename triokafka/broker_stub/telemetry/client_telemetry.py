@@ -32,11 +32,6 @@ ALL_METRICS: Final = "*"
 DEFAULT_INTERVAL_MS: Final = 300_000
 MAX_SUBSCRIPTIONS: Final = 1_000
 """The most subscriptions that apply; the others, by name, have no effect."""
-MAX_INSTANCES: Final = 16_384
-MAX_SERIES: Final = 2_000
-"""Largest number of series of one client that are kept."""
-MAX_BYTES: Final = 32 << 20
-"""Memory of the series of all clients, estimated."""
 _MAX_KEY_CHARACTERS: Final = 2_048
 """A series with a longer name and attributes is not kept."""
 _SERIES_BYTES: Final = 400
@@ -44,6 +39,17 @@ _MAX_SOFTWARE_CHARACTERS: Final = 255
 """Longer names and versions of software are cut."""
 _NIL: Final = UUID(int=0)
 _SOFTWARE_UNKNOWN: Final = ("unknown", "unknown")
+
+
+class TelemetryLimits(NamedTuple):
+    """The number of clients, the series of one client, and the estimated memory of all series."""
+
+    clients: int = 16_384
+    series: int = 2_000
+    bytes: int = 32 << 20
+
+
+_DEFAULT_LIMITS: Final = TelemetryLimits()
 
 
 class ClientFacts(NamedTuple):
@@ -106,14 +112,14 @@ class ClientInstance:
         self.series: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
         self.bytes = 0
 
-    def take(self, points: Iterable[Point]) -> None:
-        """Keep the values of a push; deltas are added up."""
+    def take(self, points: Iterable[Point], *, max_series: int) -> None:
+        """Keep the values of a push, of at most so many series; deltas are added up."""
         for point in points:
             key = (point.name, tuple(sorted(point.attributes.items())))
             before = self.series.get(key)
             if before is None:
                 length = len(point.name) + sum(len(name) + len(text) for name, text in key[1])
-                if len(self.series) >= MAX_SERIES or length > _MAX_KEY_CHARACTERS:
+                if len(self.series) >= max_series or length > _MAX_KEY_CHARACTERS:
                     continue
                 self.bytes += _SERIES_BYTES + length
             self.series[key] = (before or 0.0) + point.value if point.delta and point.monotonic else point.value
@@ -122,7 +128,8 @@ class ClientInstance:
 class ClientTelemetry:
     """The clients of one broker that push metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: TelemetryLimits = _DEFAULT_LIMITS) -> None:
+        self._limits = limits
         self.instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
         self.unknown_subscriptions = 0
         self.bytes = 0
@@ -145,7 +152,7 @@ class ClientTelemetry:
     def note_software(self, peer: tuple[str, int], name: str, version: str) -> None:
         """Keep the software that a connection named in ApiVersions."""
         self._software[peer] = (name[:_MAX_SOFTWARE_CHARACTERS], version[:_MAX_SOFTWARE_CHARACTERS])
-        if len(self._software) > MAX_INSTANCES:
+        if len(self._software) > self._limits.clients:
             self._software.popitem(last=False)
 
     def software_of(self, peer: tuple[str, int]) -> tuple[str, str]:
@@ -215,9 +222,9 @@ class ClientTelemetry:
         if self.instances.get(instance.facts.client_instance_id) is not instance:
             return  # it has made room for others
         before = instance.bytes
-        instance.take(points)
+        instance.take(points, max_series=self._limits.series)
         self.bytes += instance.bytes - before
-        while self.bytes > MAX_BYTES and len(self.instances) > 1:
+        while self.bytes > self._limits.bytes and len(self.instances) > 1:
             self._evict()
 
     def _evict(self) -> None:
@@ -229,7 +236,7 @@ class ClientTelemetry:
         instance = self.instances.get(facts.client_instance_id)
         if instance is None:
             instance = self.instances[facts.client_instance_id] = ClientInstance(facts, subscription)
-            if len(self.instances) > MAX_INSTANCES:
+            if len(self.instances) > self._limits.clients:
                 self._evict()
         elif instance.subscription != subscription:
             instance.subscription = subscription

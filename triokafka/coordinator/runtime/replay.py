@@ -11,18 +11,21 @@ from triokafka.coordinator.runtime.shard import Shard
 C = TypeVar("C")
 
 _RECORDS_PER_STEP: Final = 1_000  # a few milliseconds of work before other tasks may run
+_BYTES_PER_RECORD: Final = 200
+"""A larger value counts as several records: it may have thousands of partitions or members."""
 
 
 def replay_log(
     log: CoordinatorLog, partition: int, shard: Shard[C], committed_below: Callable[[int], int]
 ) -> Generator[None, None, tuple[int, int]]:
-    """Replay a whole log into a new shard. Yields every `_RECORDS_PER_STEP` records so that other tasks can run.
+    """Replay a whole log into a new shard. Yields every `_RECORDS_PER_STEP` records, or fewer large ones, so that other
+    tasks can run.
 
     ``committed_below`` returns the offset below which the records of a partition are committed.
 
     Returns the offset after the last record, and the number of records.
     """
-    end = count = 0
+    end = count = work = 0
     for piece in log.read_all(partition):
         high_watermark = committed_below(partition)
         if isinstance(piece, TransactionEnd):
@@ -43,6 +46,8 @@ def replay_log(
                 shard.replay(change, offset, committed=offset < high_watermark)
             end = offset + 1
             count += 1
-            if count % _RECORDS_PER_STEP == 0:
+            work += 1 + len(value or b"") // _BYTES_PER_RECORD
+            if work >= _RECORDS_PER_STEP:
+                work = 0
                 yield
     return end, count

@@ -7,6 +7,16 @@ from typing import NamedTuple, Protocol
 from triokafka.structs import TopicPartition
 
 
+class CompletionKey(NamedTuple):
+    """What tells a decided transaction from every other."""
+
+    partition: int
+    coordinator_epoch: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 class Completion(NamedTuple):
     """A decided transaction whose partitions need their markers.
 
@@ -22,6 +32,13 @@ class Completion(NamedTuple):
     commits: bool
     version: int
     partitions: tuple[TopicPartition, ...]
+
+    @property
+    def key(self) -> CompletionKey:
+        """Its key. A completion itself is costly to hash: it may have thousands of partitions."""
+        return CompletionKey(
+            self.partition, self.coordinator_epoch, self.transactional_id, self.producer_id, self.producer_epoch
+        )
 
 
 class Completions(Protocol):

@@ -17,14 +17,17 @@ from triokafka.topic_names import TRANSACTION_STATE_TOPIC
 
 
 def transaction_coordinator_type(
-    config: TransactionCoordinatorConfig, completions: Completions, transaction_version: Callable[[], int]
+    config: TransactionCoordinatorConfig,
+    completions: Completions,
+    transaction_version: Callable[[], int],
+    needs_producer_id: Callable[[int, str], None],
 ) -> CoordinatorType[TransactionShard]:
     """Return the type for a transaction coordinator with this configuration. Arguments as `TransactionShard`."""
     return CoordinatorType(
         name="transaction",
         topic=TRANSACTION_STATE_TOPIC,
         new_shard=lambda partition, leader_epoch: TransactionShard(
-            partition, leader_epoch, config, completions, transaction_version
+            partition, leader_epoch, config, completions, transaction_version, needs_producer_id
         ),
         timer_fired=timer_fired,
         expire=expiry.expire,

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.timer_queue import TimerKey
+from triokafka.coordinator.transaction.final_refusals import confirm, final_refusals
 from triokafka.coordinator.transaction.metadata import (
     EPOCH_BUMP_SINCE,
     LAST_CLIENT_EPOCH,
@@ -66,6 +67,8 @@ def end(
 ) -> None:
     """Decide the transaction. Answers with the next producer id and epoch once the decision is stored.
 
+    Final errors are answers as well; see `final_refusals`.
+
     Args:
         version: the transaction version of the client: 2 for EndTxn v5.
         new_producer_id: an unused id, should one be needed.
@@ -81,13 +84,39 @@ def end(
     """
     if not transactional_id:
         raise InvalidRequestError("a transactional id may not be empty")
+    with final_refusals(shard, transactional_id, reply, effects):
+        _decide(
+            shard,
+            transactional_id,
+            ProducerIdAndEpoch(producer_id, producer_epoch),
+            commits=commits,
+            version=version,
+            new_producer_id=new_producer_id,
+            reply=reply,
+            effects=effects,
+        )
+
+
+def _decide(
+    shard: TransactionShard,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    *,
+    commits: bool,
+    version: int,
+    new_producer_id: int | None,
+    reply: Reply[ProducerIdAndEpoch],
+    effects: TransactionEffects,
+) -> None:
+    producer_id, producer_epoch = producer
     bumps = version >= EPOCH_BUMP_SINCE
     current = shard.transactions.get(transactional_id)
     if current is None:
         raise InvalidProducerIdMappingError(f"transactional id {transactional_id!r} is unknown")
+    if bumps and current.is_reserved(producer_id):
+        raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: its last transaction is being ended")
     is_overflow_retry = (
         bumps
-        and current.state in COMPLETE
         and current.previous_producer_id == producer_id
         and producer_epoch == LAST_CLIENT_EPOCH
         and current.producer_epoch == 0
@@ -105,6 +134,8 @@ def end(
         raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: the transaction is being ended")
     if current.state in COMPLETE and current.commits == commits and (is_retry or not bumps):
         done = ProducerIdAndEpoch(current.producer_id, current.producer_epoch) if bumps else UNCHANGED
+        if not bumps:  # all transactions have one epoch: a later one may have begun at a newer coordinator
+            confirm(shard, transactional_id, effects)
         effects.answer(reply, done)
         return
     aborts_nothing = bumps and not commits and not is_retry and current.state in IDLE
@@ -113,11 +144,7 @@ def end(
             f"transactional id {transactional_id!r}: cannot {'commit' if commits else 'abort'} in state"
             f" {current.state.title}"
         )
-    next_id = NO_PRODUCER_ID
-    if bumps and current.is_epoch_exhausted:
-        if new_producer_id is None:
-            raise ProducerIdNeeded
-        next_id = new_producer_id
+    next_id = _next_producer_id(current, new_producer_id) if bumps else NO_PRODUCER_ID
     decided = current.prepared(commits=commits, version=version, next_producer_id=next_id, now_ms=effects.at.wall_ms)
     shard.write(transactional_id, decided, effects)
     effects.answer(reply, decided.identity_after_end if bumps else UNCHANGED)
@@ -138,37 +165,84 @@ def _check_epoch(
 
 
 def fence(
-    shard: TransactionShard, transactional_id: str, current: TransactionMetadata, effects: TransactionEffects
+    shard: TransactionShard,
+    transactional_id: str,
+    current: TransactionMetadata,
+    *,
+    new_producer_id: int | None,
+    effects: TransactionEffects,
 ) -> None:
-    """Abort an open transaction whose producer is replaced or too slow; its epoch becomes invalid."""
-    version = shard.transaction_version()
-    fenced = current.fenced()
-    decided = fenced.prepared(
-        commits=False, version=version, next_producer_id=NO_PRODUCER_ID, now_ms=effects.at.wall_ms
-    )
+    """Abort an open transaction whose producer is replaced or too slow. Its epoch becomes invalid.
+
+    Under transaction version 2 this is an end like any other: the producer that learns of it, by the retry of its abort
+    or by InitProducerId with its present epoch, may go on, unless another one has begun.
+
+    Raises:
+        ProducerIdNeeded: repeat the operation with a ``new_producer_id``.
+    """
+    if shard.transaction_version() < EPOCH_BUMP_SINCE:
+        current, version, next_id = current.fenced(), 0, NO_PRODUCER_ID
+    else:
+        version, next_id = EPOCH_BUMP_SINCE, _next_producer_id(current, new_producer_id)
+    decided = current.prepared(commits=False, version=version, next_producer_id=next_id, now_ms=effects.at.wall_ms)
     shard.write(transactional_id, decided, effects)
 
 
+def _next_producer_id(current: TransactionMetadata, new_producer_id: int | None) -> int:
+    """Return the producer id that follows after an end that bumps the epoch; `NO_PRODUCER_ID` if it stays the same."""
+    if not current.is_epoch_exhausted:
+        return NO_PRODUCER_ID
+    if new_producer_id is None:
+        raise ProducerIdNeeded
+    return new_producer_id
+
+
 def abort_timed_out(shard: TransactionShard, effects: TransactionEffects) -> None:
-    """Abort the transactions that have been open for longer than their timeout, `_ABORTS_AT_ONCE` per call."""
-    now_ms = effects.at.wall_ms
+    """Abort the transactions that have been open for longer than their timeout, `_ABORTS_AT_ONCE` per call.
+
+    Those that need a new producer id are left to `abort_with_new_id`, for which this asks.
+    """
     aborted = 0
     for transactional_id in list(shard.ongoing):
-        current = shard.transactions[transactional_id]
-        if now_ms - current.start_ms <= current.timeout_ms or not shard.is_settled(transactional_id):
-            continue
-        effects.note(
-            f"transactional id {transactional_id!r}: aborting its transaction, open for {now_ms - current.start_ms} ms,"
-            f" longer than its timeout of {current.timeout_ms} ms"
-        )
-        fence(shard, transactional_id, current, effects)
-        aborted += 1
+        try:
+            aborted += _abort_if_timed_out(shard, transactional_id, new_producer_id=None, effects=effects)
+        except ProducerIdNeeded:
+            shard.needs_producer_id(shard.partition, transactional_id)
         if aborted >= _ABORTS_AT_ONCE:
             break
-    effects.on_appended = shard.schedule_timeouts
+    continues = aborted >= _ABORTS_AT_ONCE
+    effects.on_appended = lambda later: shard.schedule_timeouts(later, continues=continues)
     effects.on_failed = lambda error, later: shard.schedule_timeouts(later)
     if not effects.records:
         shard.schedule_timeouts(effects)
+
+
+def abort_with_new_id(
+    shard: TransactionShard, transactional_id: str, *, new_producer_id: int, effects: TransactionEffects
+) -> None:
+    """Abort a transaction that is still open after its timeout and has used up the epochs of its producer id."""
+    _abort_if_timed_out(shard, transactional_id, new_producer_id=new_producer_id, effects=effects)
+
+
+def _abort_if_timed_out(
+    shard: TransactionShard, transactional_id: str, *, new_producer_id: int | None, effects: TransactionEffects
+) -> bool:
+    """Return whether the transaction was open for too long and is now aborted. Raises as `fence`."""
+    now_ms = effects.at.wall_ms
+    current = shard.transactions.get(transactional_id)
+    if (
+        current is None
+        or current.state is not TransactionState.ONGOING
+        or now_ms - current.start_ms <= current.timeout_ms
+        or not shard.is_settled(transactional_id)
+    ):
+        return False
+    fence(shard, transactional_id, current, new_producer_id=new_producer_id, effects=effects)
+    effects.note(
+        f"transactional id {transactional_id!r}: aborting its transaction, open for {now_ms - current.start_ms} ms,"
+        f" longer than its timeout of {current.timeout_ms} ms"
+    )
+    return True
 
 
 def complete(

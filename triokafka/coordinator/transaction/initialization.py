@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.transaction import ending
+from triokafka.coordinator.transaction.final_refusals import final_refusals
 from triokafka.coordinator.transaction.metadata import (
     LAST_CLIENT_EPOCH,
     NO_EPOCH,
@@ -38,6 +39,8 @@ def initialize(
 ) -> None:
     """Answer with the producer id and its new epoch, once they are stored.
 
+    Final errors are answers as well; see `final_refusals`.
+
     Args:
         expected: the producer's present id and epoch, which it continues to use.
         new_producer_id: an unused id, should one be needed.
@@ -62,38 +65,41 @@ def initialize(
         if new_producer_id is None:
             raise ProducerIdNeeded
         current = TransactionMetadata(new_producer_id, timeout_ms=timeout_ms)
-    if not shard.is_settled(transactional_id):
+    if not shard.is_settled(transactional_id) or (expected is not None and current.is_reserved(expected.producer_id)):
         raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: another request is in progress")
-    if expected is not None and not _is_known(current, expected):
-        raise ProducerFencedError(
-            f"transactional id {transactional_id!r}: producer id {expected.producer_id} has been replaced by"
-            f" {current.producer_id}"
-        )
-    if current.state in PREPARED:
-        raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: its last transaction is being ended")
-    if current.state is TransactionState.ONGOING:
-        ending.fence(shard, transactional_id, current, effects)
-        effects.answer_error(
-            reply,
-            ConcurrentTransactionsError(
-                f"transactional id {transactional_id!r}: the open transaction of an earlier producer is being aborted"
-            ),
-        )
-        return
-    if current.is_epoch_exhausted and (expected is None or expected.epoch == current.producer_epoch):
-        if new_producer_id is None:
-            raise ProducerIdNeeded
-        last = NO_EPOCH if expected is None else current.producer_epoch
-        changed = current.initialized(
-            producer_id=new_producer_id, epoch=0, last_epoch=last, timeout_ms=timeout_ms, now_ms=now_ms
-        )
-    else:
-        epoch, last = _next_epoch(transactional_id, current, expected)
-        changed = current.initialized(
-            producer_id=current.producer_id, epoch=epoch, last_epoch=last, timeout_ms=timeout_ms, now_ms=now_ms
-        )
-    shard.write(transactional_id, changed, effects)
-    effects.answer(reply, ProducerIdAndEpoch(changed.producer_id, changed.producer_epoch))
+    with final_refusals(shard, transactional_id, reply, effects):
+        if expected is not None and not _is_known(current, expected):
+            raise ProducerFencedError(
+                f"transactional id {transactional_id!r}: producer id {expected.producer_id} has been replaced by"
+                f" {current.producer_id}"
+            )
+        if current.state in PREPARED:
+            raise ConcurrentTransactionsError(
+                f"transactional id {transactional_id!r}: its last transaction is being ended"
+            )
+        if current.state is TransactionState.ONGOING:
+            ending.fence(shard, transactional_id, current, new_producer_id=new_producer_id, effects=effects)
+            effects.answer_error(
+                reply,
+                ConcurrentTransactionsError(
+                    f"transactional id {transactional_id!r}: an earlier producer's open transaction is being aborted"
+                ),
+            )
+            return
+        if current.is_epoch_exhausted and (expected is None or expected.epoch == current.producer_epoch):
+            if new_producer_id is None:
+                raise ProducerIdNeeded
+            last = NO_EPOCH if expected is None else current.producer_epoch
+            changed = current.initialized(
+                producer_id=new_producer_id, epoch=0, last_epoch=last, timeout_ms=timeout_ms, now_ms=now_ms
+            )
+        else:
+            epoch, last = _next_epoch(transactional_id, current, expected)
+            changed = current.initialized(
+                producer_id=current.producer_id, epoch=epoch, last_epoch=last, timeout_ms=timeout_ms, now_ms=now_ms
+            )
+        shard.write(transactional_id, changed, effects)
+        effects.answer(reply, ProducerIdAndEpoch(changed.producer_id, changed.producer_epoch))
 
 
 def _is_known(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
 
-from triokafka.coordinator.transaction.completions import Completion
+from triokafka.coordinator.transaction.completions import Completion, CompletionKey
 from triokafka.errors import InvalidProducerEpochError, TransactionCoordinatorFencedError
 from triokafka.structs import TopicPartition
 
@@ -30,12 +31,19 @@ class MarkerRequest(NamedTuple):
     markers: tuple[tuple[Completion, tuple[TopicPartition, ...]], ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Pending:
     """A completion with the partitions that have no marker yet, and how often each was tried."""
 
     completion: Completion
-    left: dict[TopicPartition, int] = field(default_factory=dict)
+    left: dict[TopicPartition, int]
+
+    def waits(self, partition: TopicPartition) -> bool:
+        """Whether the partition has no marker yet."""
+        return partition in self.left
+
+
+_Marker: TypeAlias = tuple[_Pending, TopicPartition]
 
 
 class MarkerQueue:
@@ -47,12 +55,12 @@ class MarkerQueue:
 
     def __init__(self, leader_of: Callable[[TopicPartition], int | None]) -> None:
         self._leader_of = leader_of
-        self._pending: dict[Completion, _Pending] = {}
-        self._unrouted: dict[tuple[Completion, TopicPartition], None] = {}
-        self._by_node: dict[int, dict[tuple[Completion, TopicPartition], None]] = {}
+        self._pending: dict[CompletionKey, _Pending] = {}
+        self._unrouted: dict[_Marker, None] = {}
+        self._by_node: dict[int, dict[_Marker, None]] = {}
         self._in_flight: dict[int, None] = {}
-        self._retries: list[tuple[float, int, Completion, TopicPartition]] = []
-        self._leaderless: dict[tuple[Completion, TopicPartition], None] = {}
+        self._retries: list[tuple[float, int, _Marker]] = []
+        self._leaderless: dict[_Marker, None] = {}
         self._sequence = 0
         self._done: list[Completion] = []
 
@@ -62,22 +70,22 @@ class MarkerQueue:
     @property
     def without_leader(self) -> int:
         """The number of markers whose partition has no leader."""
-        return sum(self._waits(completion, partition) for completion, partition in self._leaderless)
+        return sum(pending.waits(partition) for pending, partition in self._leaderless)
 
     def add(self, completion: Completion) -> None:
         """Take over a decided transaction. A known one is not added twice."""
-        if completion in self._pending:
+        if completion.key in self._pending:
             return
-        self._pending[completion] = _Pending(completion, dict.fromkeys(completion.partitions, 0))
+        pending = self._pending[completion.key] = _Pending(completion, dict.fromkeys(completion.partitions, 0))
         for partition in completion.partitions:
-            self._unrouted[completion, partition] = None
+            self._unrouted[pending, partition] = None
         if not completion.partitions:
-            self._finish(completion)
+            self._finish(pending)
 
     def forget(self, partition: int) -> None:
         """Drop the transactions of one partition of ``__transaction_state``."""
-        for completion in [known for known in self._pending if known.partition == partition]:
-            self._drop(completion)
+        for pending in [known for known in self._pending.values() if known.completion.partition == partition]:
+            self._drop(pending)
         self._done = [known for known in self._done if known.partition != partition]
 
     def take_done(self) -> list[Completion]:
@@ -92,24 +100,22 @@ class MarkerQueue:
     def due(self, now: float) -> list[MarkerRequest]:
         """Return the requests to send now: at most one per broker, and none to a broker with one in flight."""
         while self._retries and self._retries[0][0] <= now:
-            _, _, completion, partition = heapq.heappop(self._retries)
-            if self._waits(completion, partition):
-                self._unrouted[completion, partition] = None
-            else:
-                self._leaderless.pop((completion, partition), None)
+            _, _, marker = heapq.heappop(self._retries)
+            self._leaderless.pop(marker, None)
+            self._unrouted[marker] = None
         unrouted, self._unrouted = self._unrouted, {}
-        for completion, partition in unrouted:
-            if not self._waits(completion, partition):
+        for marker in unrouted:
+            pending, partition = marker
+            if not pending.waits(partition):
                 continue
             leader = self._leader_of(partition)
-            self._leaderless.pop((completion, partition), None)
             if leader is None:
-                self._written(completion, partition)
+                self._written(marker)
             elif leader == NO_LEADER:
-                self._leaderless[completion, partition] = None
-                self._retry(completion, partition, now)
+                self._leaderless[marker] = None
+                self._retry(marker, now)
             else:
-                self._by_node.setdefault(leader, {})[completion, partition] = None
+                self._by_node.setdefault(leader, {})[marker] = None
         return [
             request
             for node_id in list(self._by_node)
@@ -118,18 +124,18 @@ class MarkerQueue:
 
     def _request(self, node_id: int) -> MarkerRequest | None:
         queue = self._by_node[node_id]
-        grouped: dict[Completion, list[TopicPartition]] = {}
-        for item in list(queue)[:_AT_ONCE]:
-            del queue[item]
-            completion, partition = item
-            if self._waits(completion, partition):
-                grouped.setdefault(completion, []).append(partition)
+        grouped: dict[_Pending, list[TopicPartition]] = {}
+        for marker in list(islice(queue, _AT_ONCE)):
+            del queue[marker]
+            pending, partition = marker
+            if pending.waits(partition):
+                grouped.setdefault(pending, []).append(partition)
         if not queue:
             del self._by_node[node_id]
         if not grouped:
             return None
         self._in_flight[node_id] = None
-        return MarkerRequest(node_id, tuple((completion, tuple(found)) for completion, found in grouped.items()))
+        return MarkerRequest(node_id, tuple((pending.completion, tuple(found)) for pending, found in grouped.items()))
 
     def answered(
         self, request: MarkerRequest, codes: Sequence[Mapping[TopicPartition, int]] | None, now: float
@@ -142,48 +148,50 @@ class MarkerQueue:
         notes = []
         for number, (completion, partitions) in enumerate(request.markers):
             found = codes[number] if codes is not None and number < len(codes) else {}
+            pending = self._pending.get(completion.key)
+            if pending is None:
+                continue
             for partition in partitions:
                 code = found.get(partition, -1)
-                if not self._waits(completion, partition):
+                marker = pending, partition
+                if not pending.waits(partition):
                     continue
                 if code == 0:
-                    self._written(completion, partition)
+                    self._written(marker)
                 elif code == InvalidProducerEpochError.code:
                     # A newer incarnation of the producer writes there, so this transaction has ended in the partition.
                     notes.append(f"{_named(completion)}: {partition} has a newer epoch and needs no marker")
-                    self._written(completion, partition)
+                    self._written(marker)
                 elif code == TransactionCoordinatorFencedError.code:
                     notes.append(
                         f"{_named(completion)}: {partition} knows a newer coordinator, which writes the markers"
                     )
-                    self._drop(completion)
+                    self._drop(pending)
                 else:
-                    self._retry(completion, partition, now)
+                    self._retry(marker, now)
         return notes
 
-    def _waits(self, completion: Completion, partition: TopicPartition) -> bool:
-        pending = self._pending.get(completion)
-        return pending is not None and partition in pending.left
+    def _written(self, marker: _Marker) -> None:
+        pending, partition = marker
+        del pending.left[partition]
+        if not pending.left:
+            self._finish(pending)
 
-    def _written(self, completion: Completion, partition: TopicPartition) -> None:
-        left = self._pending[completion].left
-        del left[partition]
-        if not left:
-            self._finish(completion)
+    def _finish(self, pending: _Pending) -> None:
+        self._drop(pending)
+        self._done.append(pending.completion)
 
-    def _finish(self, completion: Completion) -> None:
-        self._drop(completion)
-        self._done.append(completion)
+    def _drop(self, pending: _Pending) -> None:
+        pending.left.clear()
+        self._pending.pop(pending.completion.key, None)
 
-    def _drop(self, completion: Completion) -> None:
-        self._pending.pop(completion, None)
-
-    def _retry(self, completion: Completion, partition: TopicPartition, now: float) -> None:
-        left = self._pending[completion].left
-        delay = min(_FIRST_DELAY * 2 ** min(left[partition], 10), _LAST_DELAY)
-        left[partition] += 1
+    def _retry(self, marker: _Marker, now: float) -> None:
+        pending, partition = marker
+        tried = pending.left[partition]
+        pending.left[partition] = tried + 1
+        delay = min(_FIRST_DELAY * 2 ** min(tried, 10), _LAST_DELAY)
         self._sequence += 1
-        heapq.heappush(self._retries, (now + delay, self._sequence, completion, partition))
+        heapq.heappush(self._retries, (now + delay, self._sequence, marker))
 
 
 def _named(completion: Completion) -> str:

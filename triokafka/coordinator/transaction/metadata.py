@@ -105,8 +105,12 @@ class TransactionMetadata(NamedTuple):
             client_transaction_version=version,
         )
 
+    def is_reserved(self, producer_id: int) -> bool:
+        """Whether the producer gets this id with the end of its present transaction, which is being completed."""
+        return producer_id == self.next_producer_id != NO_PRODUCER_ID
+
     def fenced(self) -> TransactionMetadata:
-        """Return the open transaction under a bumped epoch, which fences its producer. Not stored by itself."""
+        """Return the open transaction under a bumped epoch, for an end that bumps none. Not stored by itself."""
         return self._replace(producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH), last_producer_epoch=NO_EPOCH)
 
     def completed(self, now_ms: int) -> TransactionMetadata:

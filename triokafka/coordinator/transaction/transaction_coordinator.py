@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
@@ -22,6 +23,8 @@ from triokafka.coordinator.transaction.transaction_shard import TransactionShard
 from triokafka.errors import CoordinatorLoadInProgressError, KafkaError, TransactionalIdNotFoundError
 from triokafka.structs import TopicPartition
 from triokafka.world import World
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -66,7 +69,11 @@ class TransactionCoordinator:
         self._world = world
         self._new_producer_id = new_producer_id
         self._markers = markers
-        coordinator_type = transaction_coordinator_type(self.config, markers, transaction_version)
+        self._exhausted: dict[tuple[int, str], None] = {}
+        self._exhausted_arrived: Reply[None] = Reply()
+        coordinator_type = transaction_coordinator_type(
+            self.config, markers, transaction_version, self._needs_producer_id
+        )
         self._task: CoordinatorTask[TransactionShard, TransactionChange] = CoordinatorTask(
             world, log, coordinator_type, partitions=self.config.state_log_num_partitions
         )
@@ -78,8 +85,31 @@ class TransactionCoordinator:
         return self._markers.without_leader
 
     async def run(self) -> None:
-        """Serve until cancelled: the shards, and the markers of decided transactions."""
-        await run_together(partial(self._markers.run, self._completed), self._task.run)
+        """Serve until cancelled: the shards, the markers of decided transactions, and aborts that need a new id."""
+        await run_together(partial(self._markers.run, self._completed), self._task.run, self._abort_exhausted)
+
+    def _needs_producer_id(self, partition: int, transactional_id: str) -> None:
+        self._exhausted[partition, transactional_id] = None
+        if not self._exhausted_arrived.is_set:
+            self._exhausted_arrived.set(None)
+
+    async def _abort_exhausted(self) -> None:
+        """Abort transactions that took too long, and whose epochs are used up. The next scan repeats a failure."""
+        while True:
+            await answer_to(self._exhausted_arrived)
+            self._exhausted_arrived = Reply()
+            while self._exhausted:
+                partition, transactional_id = next(iter(self._exhausted))
+                try:
+                    operation = partial(
+                        ending.abort_with_new_id,
+                        transactional_id=transactional_id,
+                        new_producer_id=await self._new_producer_id(),
+                    )
+                    self._write_to(partition, operation)
+                except KafkaError as error:
+                    logger.info("transactional id %r: cannot abort its transaction now: %s", transactional_id, error)
+                del self._exhausted[partition, transactional_id]
 
     async def initialize(
         self, transactional_id: str, *, timeout_ms: int, expected: ProducerIdAndEpoch | None
@@ -140,20 +170,21 @@ class TransactionCoordinator:
         self._write(transactional_id, operation)
         await answer_to(reply)
 
-    def verify_partitions(
+    async def verify_partitions(
         self, transactional_id: str, *, producer_id: int, producer_epoch: int, asked: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         """Handle AddPartitionsToTxn with VerifyOnly; see `partitions.verify`."""
-        return self.runtime.read(
-            self.runtime.partition_for(transactional_id),
-            lambda shard: partitions.verify(
-                shard,
-                transactional_id,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                partitions=asked,
-            ),
+        reply: Reply[Mapping[TopicPartition, int]] = Reply()
+        operation = partial(
+            partitions.verify,
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=asked,
+            reply=reply,
         )
+        self._write(transactional_id, operation)
+        return await answer_to(reply)
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
         """Handle DescribeTransactions for one id.
@@ -197,10 +228,13 @@ class TransactionCoordinator:
                 return await answer_to(reply)
 
     def _write(self, transactional_id: str, operation: Callable[..., None]) -> None:
+        self._write_to(self.runtime.partition_for(transactional_id), operation)
+
+    def _write_to(self, partition: int, operation: Callable[..., None]) -> None:
         def run(shard: TransactionShard, effects: TransactionEffects) -> None:
             operation(shard, effects=effects)
 
-        self.runtime.write(self.runtime.partition_for(transactional_id), run)
+        self.runtime.write(partition, run)
 
     def _completed(self, completion: Completion) -> None:
         operation = partial(
@@ -210,6 +244,6 @@ class TransactionCoordinator:
             producer_epoch=completion.producer_epoch,
         )
         try:
-            self.runtime.write(completion.partition, lambda shard, effects: operation(shard=shard, effects=effects))
+            self._write_to(completion.partition, operation)
         except KafkaError:
             return  # the partition has moved: its next coordinator writes the markers again

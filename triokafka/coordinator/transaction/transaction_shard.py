@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.reply import Reply
@@ -20,6 +20,7 @@ from triokafka.coordinator.transaction.config import TransactionCoordinatorConfi
 from triokafka.coordinator.transaction.metadata import TransactionMetadata
 from triokafka.coordinator.transaction.records import TransactionChange, TransactionEffects, decode, encode
 from triokafka.coordinator.transaction.state import PREPARED, TransactionState
+from triokafka.structs import TopicPartition
 
 TIMEOUTS = TimerKey("timeouts")
 """The scan for transactions that are open for too long."""
@@ -27,6 +28,9 @@ WAIT = "wait"
 """The limit of one addition that waits for the transaction before."""
 COMPLETE = "complete"
 """A repeated attempt to store the completion."""
+
+_PAUSE: Final = 0.01
+"""Seconds between two parts of a scan for timeouts, so that requests can run in between."""
 
 
 @dataclass(slots=True)
@@ -45,6 +49,8 @@ class TransactionShard:
         leader_epoch: that of the partition; markers carry it as the coordinator epoch.
         completions: takes over decided transactions.
         transaction_version: the finalized level of ``transaction.version``.
+        needs_producer_id: told of a partition's transactional id that can end its transaction only with a new producer
+            id; see `ending.abort_with_new_id`.
     """
 
     partition: int
@@ -52,6 +58,7 @@ class TransactionShard:
     config: TransactionCoordinatorConfig
     completions: Completions
     transaction_version: Callable[[], int]
+    needs_producer_id: Callable[[int, str], None]
     timers: TimerQueue = field(default_factory=TimerQueue)
     transactions: dict[str, TransactionMetadata] = field(default_factory=dict)
     ongoing: dict[str, None] = field(default_factory=dict)
@@ -59,6 +66,7 @@ class TransactionShard:
     waiting: dict[str, list[WaitingAddition]] = field(default_factory=dict)
     unscanned: list[str] = field(default_factory=list)
     """Soft: the ids that the expiry scan in progress has still to visit."""
+    _members: dict[str, tuple[tuple[TopicPartition, ...], frozenset[TopicPartition]]] = field(default_factory=dict)
     _offsets: dict[str, int] = field(default_factory=dict)
     """The offset of the newest record of each id that is not known to be committed."""
     _uncommitted: deque[tuple[int, str]] = field(default_factory=deque)
@@ -86,6 +94,7 @@ class TransactionShard:
             self.ongoing[transactional_id] = None
         else:
             self.ongoing.pop(transactional_id, None)
+            self._members.pop(transactional_id, None)
         self._offsets[transactional_id] = offset
         self._uncommitted.append((offset, transactional_id))
 
@@ -137,14 +146,26 @@ class TransactionShard:
                 return change.value
         return self.transactions.get(transactional_id)
 
+    def members(self, transactional_id: str, value: TransactionMetadata) -> frozenset[TopicPartition]:
+        """Return the partitions of an id's transaction, as a set that is kept while the transaction has no others."""
+        if not value.partitions:
+            return frozenset()
+        kept = self._members.get(transactional_id)
+        if kept is None or kept[0] is not value.partitions:
+            kept = self._members[transactional_id] = value.partitions, frozenset(value.partitions)
+        return kept[1]
+
     def write(self, transactional_id: str, value: TransactionMetadata | None, effects: TransactionEffects) -> None:
         """Store the new state of an id."""
         effects.write(TransactionChange(transactional_id, value))
 
-    def schedule_timeouts(self, effects: TransactionEffects) -> None:
-        """Have open transactions compared with their timeouts after the interval, if there are any."""
+    def schedule_timeouts(self, effects: TransactionEffects, *, continues: bool = False) -> None:
+        """Have open transactions compared with their timeouts after the interval, if there are any.
+
+        ``continues``: the last comparison left some out.
+        """
         if self.ongoing and TIMEOUTS not in self.timers:
-            seconds = self.config.abort_timed_out_transactions_interval_ms / 1000
+            seconds = _PAUSE if continues else self.config.abort_timed_out_transactions_interval_ms / 1000
             self.timers.schedule(TIMEOUTS, effects.at.now + seconds)
 
     def _completion(self, transactional_id: str, value: TransactionMetadata) -> Completion:

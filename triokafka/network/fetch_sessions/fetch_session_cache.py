@@ -29,8 +29,6 @@ INITIAL_EPOCH: Final = 0
 NO_SESSION: Final = 0
 _MAX_EPOCH: Final = 2**31 - 1
 EVICTION_SECONDS: Final = 120.0
-MAX_PARTITIONS: Final = 500_000
-"""Partitions in all sessions together, about 200 MB. Those of followers count, but the limit does not hold for them."""
 _REFUSED_SECONDS: Final = 1.0
 _PREPARED_AT_ONCE: Final = 500
 
@@ -432,10 +430,13 @@ class FetchSessionCache(Generic[Outcome]):
     Args:
         slots: maximum number of sessions (``max.incremental.fetch.session.cache.slots``).
         world: source of random session ids.
+        max_partitions: maximum number of partitions in all sessions together. Those of followers count, but the limit
+            does not hold for them.
     """
 
-    def __init__(self, slots: int, world: World) -> None:
+    def __init__(self, slots: int, world: World, *, max_partitions: int = 500_000) -> None:
         self._slots = slots
+        self._max_partitions = max_partitions
         self._random = world.random
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
         self._refused: dict[bool, tuple[float, tuple[bool, int, int] | None]] = {}
@@ -545,7 +546,7 @@ class FetchSessionCache(Generic[Outcome]):
         return True
 
     def _fits(self, privileged: bool, more: int = 0) -> bool:
-        return privileged or self.cached_partitions + more <= MAX_PARTITIONS
+        return privileged or self.cached_partitions + more <= self._max_partitions
 
     def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.id]

@@ -125,6 +125,14 @@ def test_described_values_are_the_effective_ones() -> None:
                 assert (shown.name, (shown.value or "").lower()) == (shown.name, text.lower())
 
 
+def test_unknown_option_is_hidden_read_only_and_undocumented() -> None:
+    image = cluster(ConfigRecord(resource_type=BROKER, resource_name="", name="nonsense", value="hunter2"))
+    for name in ("", "1"):
+        shown = entry(described(BROKER, name, image=image), "nonsense")
+        assert (shown.value, shown.config_source, shown.config_type, shown.documentation) == (None, 3, 0, None)
+        assert (shown.is_sensitive, shown.read_only, [s.value for s in shown.synonyms]) == (True, True, [None])
+
+
 def test_only_the_asked_keys_are_shown() -> None:
     result = described(TOPIC, "t", "retention.ms", "nope", synonyms=False, documentation=False)
     (shown,) = result.configs

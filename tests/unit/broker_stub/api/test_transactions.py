@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +12,11 @@ from tests.unit.broker_stub.api.node import Node, running_node
 from tests.unit.broker_stub.api.transactional import Transactional, committed_values
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Authorizer
+from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.work_budget import BUDGET
+from triokafka.coordinator.transaction.metadata import LAST_CLIENT_EPOCH
+from triokafka.coordinator.transaction.records import TransactionEffects
+from triokafka.coordinator.transaction.transaction_shard import TransactionShard
 from triokafka.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -358,6 +364,22 @@ async def test_markers_answer_for_each_partition() -> None:
         ] == [[0, missing, missing]] * 2
 
 
+async def test_markers_of_many_partitions_let_other_tasks_run() -> None:
+    async with running_node() as node:
+        await node.create("t", 4 * BUDGET)
+        logs = [node.broker.replicas.partition(("t", number)).log for number in range(4 * BUDGET)]
+        topic = WritableTxnMarkerTopic(name="t", partition_indexes=list(range(4 * BUDGET)))
+        request = WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=1, topics=[topic])])
+        seen: list[int] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.call, request, 1)
+            while (count := sum(log is not None and log.log_end_offset > 0 for log in logs)) < len(logs):
+                seen.append(count)
+                await trio.lowlevel.checkpoint()
+        steps = [after - before for before, after in pairwise([*seen, len(logs)])]
+        assert max(steps) <= 2 * BUDGET, "the tasks take turns in any order"
+
+
 async def test_hanging_transaction_is_found_and_ended_by_an_administrator() -> None:
     """KIP-664: a transaction in a partition that no coordinator knows."""
     async with running_node(transaction_partition_verification_enable=False) as node:
@@ -504,15 +526,81 @@ async def test_deleted_topic_needs_no_marker() -> None:
         assert await committed_values(node, "u") == [b"w"]
 
 
+def lagging(node: Node) -> Partition:
+    """Give the partition of the transaction log a second replica; what is appended waits for its fetch."""
+    state_log = node.broker.replicas.partition(("__transaction_state", 0))
+    state_log.make_leader(
+        leader_epoch=state_log.leader_epoch, partition_epoch=9, replicas=(1, 2), in_sync_replicas=(1, 2)
+    )
+    return state_log
+
+
+async def caught_up(node: Node, state_log: Partition) -> None:
+    """As when the second replica has fetched everything."""
+    assert state_log.log is not None
+    await node.fetch("__transaction_state", state_log.log.log_end_offset, replica_id=2)
+
+
+def brokers_request(*producers: Transactional, verify_only: bool) -> AddPartitionsToTxnRequest:
+    """A request of another broker about partition 0 of ``t``."""
+    return AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=one.name,
+                producer_id=one.producer_id,
+                producer_epoch=one.epoch,
+                verify_only=verify_only,
+                topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+            )
+            for one in producers
+        ]
+    )
+
+
+async def test_transactions_of_one_request_do_not_wait_for_each_other() -> None:
+    async with running_node(transaction_state_log_num_partitions=1) as node:
+        await node.create("t")
+        producers = [await Transactional(node, name).start() for name in ("1", "2", "3")]
+        state_log = lagging(node)
+        assert state_log.log is not None
+        before = state_log.log.log_end_offset
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.call, brokers_request(*producers, verify_only=False), 5)
+            await trio.testing.wait_all_tasks_blocked()
+            assert state_log.log.log_end_offset == before + 3
+            await caught_up(node, state_log)
+        assert [(await one.describe()).transaction_state for one in producers] == ["Ongoing"] * 3
+
+
+async def test_verification_waits_until_the_addition_is_committed() -> None:
+    """Records in a partition whose addition is lost with its coordinator would never get a marker."""
+    async with running_node(transaction_state_log_num_partitions=1) as node:
+        await node.create("t")
+        producer = await Transactional(node, version=1).start()
+        state_log = lagging(node)
+        answers: list[int] = []
+
+        async def verify() -> None:
+            response = await node.call(brokers_request(producer, verify_only=True), 5)
+            (found,) = response.results_by_transaction[0].topic_results[0].results_by_partition
+            answers.append(found.partition_error_code)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(producer.add, "t")
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(verify)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not answers
+            await caught_up(node, state_log)
+        assert answers == [0]
+
+
 async def test_a_produce_holds_no_handler_slot_while_it_waits_for_the_transaction_coordinator() -> None:
     """Two brokers that wait for each other's coordinators would have no slots left for the questions."""
     async with running_node(transaction_state_log_num_partitions=1) as node:
         await node.create("t")
         producer = await Transactional(node).start()
-        state_log = node.broker.replicas.partition(("__transaction_state", 0))
-        state_log.make_leader(
-            leader_epoch=state_log.leader_epoch, partition_epoch=9, replicas=(1, 2), in_sync_replicas=(1, 2)
-        )
+        state_log = lagging(node)
         answers: list[int] = []
 
         async def produce() -> None:
@@ -523,6 +611,29 @@ async def test_a_produce_holds_no_handler_slot_while_it_waits_for_the_transactio
             await trio.testing.wait_all_tasks_blocked()
             assert not answers
             assert node.broker.sockets.slots.free == node.broker.config.num_io_threads
-            assert state_log.log is not None
-            await node.fetch("__transaction_state", state_log.log.log_end_offset, replica_id=2)
+            await caught_up(node, state_log)
         assert answers == [0]
+
+
+async def test_transaction_that_took_too_long_with_the_last_epoch_ends_with_a_new_producer_id() -> None:
+    async with running_node(transaction_abort_timed_out_transaction_cleanup_interval_ms=10) as node:
+        await node.create("t")
+        producer = await Transactional(node).start()
+
+        def use_up(shard: TransactionShard, effects: TransactionEffects) -> None:
+            last = shard.transactions["tx"]._replace(producer_epoch=LAST_CLIENT_EPOCH, timeout_ms=1)
+            shard.write("tx", last, effects)
+
+        runtime = node.broker.transaction_coordinator.runtime
+        runtime.write(runtime.partition_for("tx"), use_up)
+        before = producer.producer_id
+        producer.take(before, LAST_CLIENT_EPOCH)
+        await producer.write("t", b"late")
+        while (await producer.describe()).transaction_state != "CompleteAbort":
+            await trio.sleep(0.01)
+        answer = await producer.send_end(commits=False)
+        assert (answer.error_code, answer.producer_epoch) == (0, 0) and answer.producer_id != before
+        producer.take(answer.producer_id, 0)
+        await producer.write("t", b"next")
+        await producer.end()
+        assert await committed_values(node, "t") == [b"next"]

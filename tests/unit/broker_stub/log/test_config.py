@@ -20,13 +20,15 @@ def test_defaults_are_those_of_kafka_4() -> None:
     assert (config.message_timestamp_after_max_ms, config.unclean_leader_election_enable) == (3_600_000, False)
 
 
-@pytest.mark.parametrize("text", ["*", "", "0:1", "0:1, 12:3 ,4:5:6", "7", "*,0:1"])
+@pytest.mark.parametrize("text", ["*", "", "0:1", "0:1, 12:3 ,4:5", ",0:1,,"])
 def test_throttled_replicas_are_pairs(text: str) -> None:
     parsed = parse_topic_config({"leader.replication.throttled.replicas": text})
     assert list(parsed.values()) == [tuple(item.strip() for item in text.split(",") if item)]
 
 
-@pytest.mark.parametrize("text", [":", "0:", ":1", "0::1", "a:1", "0:1,b", "**", "-1:2", "0 1"])
+@pytest.mark.parametrize(
+    "text", [":", "0:", ":1", "0::1", "a:1", "0:1,b", "**", "-1:2", "0 1", "7", "0:1:2", "*,0:1", "*,*"]
+)
 def test_throttled_replicas_that_are_no_pairs_are_refused(text: str) -> None:
     with pytest.raises(InvalidConfigurationError, match="must be"):
         parse_topic_config({"leader.replication.throttled.replicas": text})
@@ -53,8 +55,9 @@ def test_dotted_names_are_parsed_over_a_base() -> None:
         ("preallocate", "perhaps"),
         ("compression.gzip.level", "0"),
         ("remote.storage.enable", "true"),
-        ("remote.log.copy.disable", "true"),
-        ("remote.log.delete.on.disable", "true"),
+        ("retention.ms", "1_000"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "0_1"),
         ("flush.ms", None),
     ],
 )

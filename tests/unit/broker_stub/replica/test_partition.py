@@ -181,6 +181,66 @@ def test_producer_that_gives_a_refused_batch_up_is_not_refused_for_ever() -> Non
         send(partition, 2, epoch=1)
 
 
+def new_leader(partition: Partition, *, leader_epoch: int) -> None:
+    partition.make_leader(leader_epoch=leader_epoch, partition_epoch=9, replicas=(NODE,), in_sync_replicas=(NODE,))
+
+
+@pytest.mark.parametrize("producer_epoch", [0, 1])
+def test_batches_may_arrive_at_a_new_leader_before_one_that_it_refused_as_a_follower(producer_epoch: int) -> None:
+    """As out of order, they would make librdkafka repeat records of other partitions with a new epoch."""
+    partition = leader(epoch=3)
+    send(partition, 0)
+    partition.make_follower(leader_id=2, leader_epoch=4, partition_epoch=1, replicas=(NODE, 2))
+    first = 0 if producer_epoch else 1
+    with pytest.raises(errors.NotLeaderForPartitionError):
+        send(partition, first, epoch=producer_epoch)
+    new_leader(partition, leader_epoch=5)
+    for sequence in range(first + 1, first + 5):
+        with pytest.raises(errors.NotEnoughReplicasError, match=f"sequence {first} was refused"):
+            send(partition, sequence, epoch=producer_epoch)
+    assert [send(partition, sequence, epoch=producer_epoch).first_offset for sequence in range(first, first + 5)] == [
+        1, 2, 3, 4, 5,
+    ]  # fmt: skip
+    with pytest.raises(errors.OutOfOrderSequenceNumberError):
+        send(partition, first + 6, epoch=producer_epoch)
+
+
+def test_batches_may_arrive_at_a_leader_again_before_one_that_it_lost_as_a_follower() -> None:
+    partition = leader(epoch=3)
+    for sequence in range(3):
+        send(partition, sequence)
+    partition.make_follower(leader_id=2, leader_epoch=4, partition_epoch=1, replicas=(NODE, 2))
+    partition.truncate_as_follower(1, leader_epoch=4, now_ms=NOW_MS)
+    new_leader(partition, leader_epoch=5)
+    with pytest.raises(errors.NotEnoughReplicasError):
+        send(partition, 3)
+    assert [send(partition, sequence).first_offset for sequence in range(1, 4)] == [1, 2, 3]
+
+
+def test_gap_that_stays_is_out_of_order_after_five_batches_in_each_leader_epoch() -> None:
+    partition = leader(epoch=3)
+    send(partition, 0)
+    for leader_epoch in (5, 7):
+        new_leader(partition, leader_epoch=leader_epoch)
+        for _ in range(5):
+            with pytest.raises(errors.NotEnoughReplicasError):
+                send(partition, 4)
+        for _ in range(3):
+            with pytest.raises(errors.OutOfOrderSequenceNumberError):
+                send(partition, 4)
+    assert send(partition, 1).first_offset == 1
+
+
+def test_step_back_is_out_of_order_at_a_new_leader() -> None:
+    """Nothing that the producer sends again can make it fit."""
+    partition = leader(epoch=3)
+    for sequence in range(8):
+        send(partition, sequence)
+    new_leader(partition, leader_epoch=5)
+    with pytest.raises(errors.OutOfOrderSequenceNumberError):
+        send(partition, 1)
+
+
 def test_consumer_reads_below_the_high_watermark_and_a_follower_to_the_end() -> None:
     partition = leader(replicas=(NODE, 2))
     append(partition, b"a")

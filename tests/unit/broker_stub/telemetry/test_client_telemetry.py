@@ -9,19 +9,25 @@ from uuid import UUID
 
 import pytest
 
+from tests.unit.broker_stub.api.node import running_node
 from triokafka import errors
 from triokafka.broker_stub.metadata.match_patterns import matches, why_refused
 from triokafka.broker_stub.telemetry.client_telemetry import (
-    MAX_BYTES,
-    MAX_INSTANCES,
-    MAX_SERIES,
     MAX_SUBSCRIPTIONS,
     ClientFacts,
     ClientInstance,
     ClientTelemetry,
+    TelemetryLimits,
     subscription_for,
 )
 from triokafka.metrics.otlp import Point, decode_metrics, encode_metrics
+from triokafka.protocol.api.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from triokafka.protocol.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from triokafka.protocol.api.push_telemetry import PushTelemetryRequest
 from triokafka.protocol.configuration import ConfigResourceType
 
 ALL: Mapping[str, str] = {"metrics": "*", "interval.ms": "1000"}
@@ -115,10 +121,10 @@ def test_too_large_push_and_push_without_an_id_are_refused() -> None:
 
 
 def test_instance_that_was_used_longest_ago_makes_room() -> None:
-    telemetry = ClientTelemetry()
-    for number in range(1, MAX_INSTANCES + 2):
+    telemetry = ClientTelemetry(TelemetryLimits(clients=10))
+    for number in range(1, 12):
         telemetry.subscribe(facts(number), [], float(number))
-    assert len(telemetry.instances) == MAX_INSTANCES
+    assert len(telemetry.instances) == 10
     assert UUID(int=1) not in telemetry.instances
 
 
@@ -126,7 +132,8 @@ def test_deltas_add_up_and_gauges_replace() -> None:
     instance = ClientInstance(facts(), subscription_for(facts(), [ALL]))
     for value in (5.0, 2.0):
         instance.take(
-            [Point("sum", {"t": "x"}, value, True, True, 0, 1), Point("gauge", {}, value, False, False, 0, 1)]
+            [Point("sum", {"t": "x"}, value, True, True, 0, 1), Point("gauge", {}, value, False, False, 0, 1)],
+            max_series=2,
         )
     assert instance.series == {("sum", (("t", "x"),)): 7.0, ("gauge", ()): 2.0}
 
@@ -154,22 +161,22 @@ def series(number: int, *, delta: bool = False, size: int = 10) -> Point:
 @pytest.mark.parametrize("delta", [False, True])
 def test_series_beyond_the_most_are_not_kept(delta: bool) -> None:
     instance = ClientInstance(facts(), subscription_for(facts(), [ALL]))
-    instance.take(series(number, delta=delta) for number in range(MAX_SERIES + 100))
-    assert len(instance.series) == MAX_SERIES
+    instance.take((series(number, delta=delta) for number in range(300)), max_series=200)
+    assert len(instance.series) == 200
 
 
 def test_series_with_a_very_long_name_is_not_kept() -> None:
     instance = ClientInstance(facts(), subscription_for(facts(), [ALL]))
-    instance.take([series(1, size=100_000), series(2)])
+    instance.take([series(1, size=100_000), series(2)], max_series=200)
     assert [name for name, _ in instance.series] == [f"{2:010}"]
 
 
 def test_values_of_all_clients_are_bounded_and_the_oldest_go_first() -> None:
-    telemetry = ClientTelemetry()
+    telemetry = ClientTelemetry(TelemetryLimits(bytes=1 << 20))
     for number in range(1, 40):
         instance = admit(telemetry, float(number), who=facts(number))
-        telemetry.take(instance, [series(n, size=2_000) for n in range(MAX_SERIES)])
-        assert telemetry.bytes == sum(instance.bytes for instance in telemetry.instances.values()) <= MAX_BYTES
+        telemetry.take(instance, [series(n, size=2_000) for n in range(100)])
+        assert telemetry.bytes == sum(instance.bytes for instance in telemetry.instances.values()) <= 1 << 20
     assert UUID(int=39) in telemetry.instances
     assert UUID(int=1) not in telemetry.instances
 
@@ -185,6 +192,8 @@ def test_push_of_very_many_fields_is_refused() -> None:
     """Each field costs a microsecond, and a thousandth of a byte when it is compressed."""
     with pytest.raises(ValueError, match="more than 200000 fields"):
         decode_metrics(b"\x18\x00" * 300_000)
+    with pytest.raises(ValueError, match="more than 10 fields"):
+        decode_metrics(b"\x18\x00" * 11, max_fields=10)
 
 
 def test_match_takes_linear_time() -> None:
@@ -218,3 +227,34 @@ def test_subscriptions_are_read_once_and_the_first_thousand_apply() -> None:
     assert [config["metrics"] for config in found] == [f"m{number}" for number in range(1, MAX_SUBSCRIPTIONS + 1)]
     assert telemetry.subscriptions_in(configs) is found
     assert telemetry.subscriptions_in({(kind, "s"): {"metrics": "m"}}) == [{"metrics": "m"}]
+
+
+async def test_limits_are_named_in_the_configuration() -> None:
+    settings: dict[str, Any] = {
+        "telemetry_max_clients": 1,
+        "telemetry_max_series_per_client": 2,
+        "telemetry_store_max_bytes": 1 << 20,
+        "telemetry_max_fields": 100,
+        "max_incremental_fetch_session_cache_partitions": 0,
+    }
+    every = AlterConfigsResource(
+        resource_type=16, resource_name="all", configs=[AlterableConfig(name="metrics", value="*")]
+    )
+    async with running_node(**settings) as node:
+        assert node.broker.fetch_sessions._max_partitions == 0
+        assert (await node.call(IncrementalAlterConfigsRequest(resources=[every]), 1)).responses[0].error_code == 0
+
+        async def push(client: int, points: int) -> int:
+            who = UUID(int=client)
+            found = await node.call(GetTelemetrySubscriptionsRequest(client_instance_id=who), 0)
+            metrics = encode_metrics([series(number) for number in range(points)], {})
+            request = PushTelemetryRequest(
+                client_instance_id=who, subscription_id=found.subscription_id, metrics=metrics
+            )
+            return int((await node.call(request, 0)).error_code)
+
+        assert await push(1, 3) == 0
+        telemetry = node.broker.dispatcher.services.telemetry
+        assert [len(one.series) for one in telemetry.instances.values()] == [2]
+        assert await push(2, 30) == errors.InvalidRecordError.code
+        assert list(telemetry.instances) == [UUID(int=2)]

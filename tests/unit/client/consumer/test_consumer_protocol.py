@@ -256,7 +256,7 @@ async def test_the_old_partition_goes_when_the_same_name_comes_with_another_id()
         consumer.subscribe("t", listener=listener)
         await until(consumer, consumer.assignment)
         cluster.topic_ids["t"] = uuid.UUID(int=777)
-        cluster._told = None
+        cluster._sent_assignment = None
         await until(consumer, lambda: len(listener.heard) == 3)
     assert listener.heard[:3] == [("assigned", ["t-0"]), ("revoked", ["t-0"]), ("assigned", ["t-0"])]
 

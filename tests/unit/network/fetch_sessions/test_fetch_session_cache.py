@@ -1,4 +1,4 @@
-"""Claims about fetch sessions."""
+"""Fetch sessions: creation, incremental responses, eviction."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from triokafka.world.system import RealWorld
 A, B, C = (("a", number) for number in range(3))
 
 
-def cache(slots: int = 10) -> FetchSessionCache:
-    """A cache of that many sessions."""
-    return FetchSessionCache(slots, RealWorld())
+def cache(slots: int = 10, max_partitions: int = 500_000) -> FetchSessionCache:
+    """Return a cache with room for so many sessions, of so many partitions together."""
+    return FetchSessionCache(slots, RealWorld(), max_partitions=max_partitions)
 
 
 def want(key: PartitionKey, offset: int = 0) -> WantedPartition:
-    """A request for one partition."""
+    """Return a request for one partition."""
     return WantedPartition(key[0], key[1], offset, 1000)
 
 
@@ -47,7 +47,7 @@ def context(
     now: float = 0.0,
     reader: Hashable = None,
 ) -> FetchContext:
-    """The context of a request."""
+    """Return the context of a request."""
     return sessions.context_for(
         session_id=session_id,
         epoch=epoch,
@@ -61,28 +61,28 @@ def context(
 
 
 def read(high_watermark: int = 5, records: bytes = b"", error_code: int = 0, log_start_offset: int = 0) -> ReadOutcome:
-    """What was read of a partition."""
+    """Return the result of reading a partition."""
     return ReadOutcome(error_code, high_watermark, high_watermark, log_start_offset, records)
 
 
 def answer(fetch: FetchContext, outcome: ReadOutcome | None = None, now: float = 0.0) -> Answered:
-    """The answer when every partition gives the same."""
+    """Return the response when every partition was read with the same result."""
     return fetch.respond({wanted.key: outcome or read() for wanted in fetch.partitions}, now)
 
 
 def open_session(sessions: FetchSessionCache, *keys: PartitionKey, now: float = 0.0, privileged: bool = False) -> int:
-    """Make a session; 0 when there is no room for it."""
+    """Open a session, and return its id; 0 if there is no room for it."""
     return answer(context(sessions, 0, INITIAL_EPOCH, *keys, now=now, privileged=privileged), now=now).session_id
 
 
-def test_request_without_a_session_answers_everything_and_keeps_nothing() -> None:
+def test_request_without_a_session_gets_all_partitions_and_creates_no_session() -> None:
     sessions = cache()
     answered = answer(context(sessions, 0, FINAL_EPOCH, A, B))
     assert (answered.session_id, list(answered.outcomes), len(sessions)) == (0, [A, B], 0)
 
 
-def test_full_request_makes_a_session_when_it_is_answered() -> None:
-    """All partitions are in the answer, also empty ones."""
+def test_full_request_opens_a_session_with_its_response() -> None:
+    """The response has all partitions, also empty ones."""
     sessions = cache()
     fetch = context(sessions, 0, INITIAL_EPOCH, A, B)
     assert len(sessions) == 0
@@ -92,7 +92,7 @@ def test_full_request_makes_a_session_when_it_is_answered() -> None:
     assert sessions.cached_partitions == 2
 
 
-def test_incremental_request_reads_the_whole_session_and_answers_news_only() -> None:
+def test_incremental_request_reads_the_whole_session_and_returns_only_changes() -> None:
     sessions = cache()
     session_id = open_session(sessions, A, B, C)
     fetch = context(sessions, session_id, 1)
@@ -104,7 +104,7 @@ def test_incremental_request_reads_the_whole_session_and_answers_news_only() -> 
     assert second.session_id == session_id
 
 
-def test_records_and_divergence_are_always_news() -> None:
+def test_partitions_with_records_or_divergence_are_always_returned() -> None:
     sessions = cache()
     session_id = open_session(sessions, A, B)
     diverging = ReadOutcome(0, 5, 5, 0, b"", EpochEnd(1, 3))
@@ -112,16 +112,16 @@ def test_records_and_divergence_are_always_news() -> None:
     assert list(answered.outcomes) == [A, B]
 
 
-def test_partition_is_answered_again_once_its_error_is_gone() -> None:
+def test_partition_is_returned_again_once_its_error_is_gone() -> None:
     sessions = cache()
     session_id = open_session(sessions, A)
     failing = ReadOutcome(errors.NotLeaderForPartitionError.code)
-    for epoch, outcome, told in ((1, failing, [A]), (2, failing, [A]), (3, read(), [A]), (4, read(), [])):
-        assert list(context(sessions, session_id, epoch).respond({A: outcome}, 0).outcomes) == told, epoch
+    for epoch, outcome, returned in ((1, failing, [A]), (2, failing, [A]), (3, read(), [A]), (4, read(), [])):
+        assert list(context(sessions, session_id, epoch).respond({A: outcome}, 0).outcomes) == returned, epoch
 
 
-def test_partition_with_data_moves_to_the_end_of_the_line() -> None:
-    """With a limit on bytes the others come first next time."""
+def test_partition_with_data_moves_to_the_end_of_the_session() -> None:
+    """When bytes are limited, the other partitions are read first next time."""
     sessions = cache()
     session_id = open_session(sessions, A, B, C)
     context(sessions, session_id, 1).respond({A: read(records=b"x"), B: read(), C: read()}, 0)
@@ -161,7 +161,7 @@ def test_session_does_not_change_from_names_to_ids() -> None:
 
 
 def test_duplicate_of_a_parked_request_invalidates_the_parked_one() -> None:
-    """The epoch is looked at again when the answer is made."""
+    """The session checks the epoch again when it builds the response."""
     sessions = cache()
     session_id = open_session(sessions, A)
     parked = context(sessions, session_id, 1)
@@ -179,7 +179,7 @@ class Resting:
         self.wake = wake
 
     def end(self, fetched_at: float) -> None:
-        """Nothing is watched."""
+        """Do nothing: no partition is watched."""
 
 
 def test_end_of_a_parked_request_leaves_the_watch_of_the_next_one() -> None:
@@ -239,7 +239,6 @@ def test_full_cache_leaves_a_newcomer_of_equal_size_without_a_session() -> None:
 
 
 def test_least_recently_used_session_is_evicted() -> None:
-    """The session that was used least recently goes first."""
     sessions = cache(1)
     open_session(sessions, A, B, now=0)
     assert open_session(sessions, A, now=EVICTION_SECONDS + 1)
@@ -247,7 +246,7 @@ def test_least_recently_used_session_is_evicted() -> None:
 
 
 def test_long_wait_of_a_request_does_not_hide_that_another_session_is_stale() -> None:
-    """What counts is when a session was asked for, not when it was answered."""
+    """A session's age counts from its last request, not from its last response."""
     sessions = cache(2)
     waiting = open_session(sessions, A, now=0)
     open_session(sessions, B, now=1)
@@ -258,7 +257,7 @@ def test_long_wait_of_a_request_does_not_hide_that_another_session_is_stale() ->
 
 
 def test_old_session_in_use_yields_to_a_larger_newcomer_only() -> None:
-    """Using a session refreshes it, so it is not stale, but it may be the cheapest."""
+    """Use refreshes a session, so it is not stale, but it may still be the smallest."""
     sessions = cache(1)
     session_id = open_session(sessions, A, now=0)
     late = EVICTION_SECONDS + 1
@@ -267,7 +266,7 @@ def test_old_session_in_use_yields_to_a_larger_newcomer_only() -> None:
     assert open_session(sessions, B, C, now=late)
 
 
-def test_follower_takes_a_consumers_place_at_once_and_keeps_it() -> None:
+def test_follower_evicts_a_consumers_session_at_once_and_is_not_evicted_by_one() -> None:
     sessions = cache(1)
     open_session(sessions, A, B, now=0)
     assert open_session(sessions, A, now=1, privileged=True)
@@ -276,7 +275,7 @@ def test_follower_takes_a_consumers_place_at_once_and_keeps_it() -> None:
 
 
 def test_old_session_of_a_follower_yields_to_a_larger_one_of_another_follower() -> None:
-    """Though it is in use, and never to a consumer's."""
+    """This holds even while the session is in use; a follower never loses its session to a consumer."""
     sessions = cache(1)
     session_id = open_session(sessions, A, now=0, privileged=True)
     late = EVICTION_SECONDS + 1
@@ -290,7 +289,7 @@ def test_old_session_of_a_follower_yields_to_a_larger_one_of_another_follower() 
 def test_clients_without_a_session_do_not_search_the_full_cache_with_every_fetch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A refusal holds for a second for those who are no larger."""
+    """After a refusal, requests of the same size or smaller are refused for a second without a search."""
     sessions = cache(1)
     session_id = open_session(sessions, A, B, now=0)
     late = EVICTION_SECONDS + 1
@@ -322,25 +321,18 @@ def test_session_ids_are_positive_and_unique(monkeypatch: pytest.MonkeyPatch) ->
     assert [open_session(sessions, A), open_session(sessions, B)] == [5, 9]
 
 
-@pytest.fixture
-def room_for_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session_cache, "MAX_PARTITIONS", 3)
-
-
-@pytest.mark.usefixtures("room_for_three")
-def test_session_with_more_partitions_than_there_is_room_for_is_not_made() -> None:
-    sessions = cache()
+def test_session_with_more_partitions_than_there_is_room_for_is_not_created() -> None:
+    sessions = cache(max_partitions=3)
     assert open_session(sessions, A, B)
     refused = answer(context(sessions, 0, INITIAL_EPOCH, A, B))
-    assert (refused.session_id, list(refused.outcomes)) == (0, [A, B])  # a full answer, as without sessions
+    assert (refused.session_id, list(refused.outcomes)) == (0, [A, B])  # a full response, as without sessions
     assert open_session(sessions, A)
     assert sessions.cached_partitions == 3
     assert open_session(sessions, A, B, C, privileged=True)  # a follower always gets its session
 
 
-@pytest.mark.usefixtures("room_for_three")
 def test_session_that_outgrows_the_room_ends_and_its_client_starts_over() -> None:
-    sessions = cache()
+    sessions = cache(max_partitions=3)
     session_id = open_session(sessions, A, B)
     other = open_session(sessions, A)
     grown = answer(context(sessions, session_id, 1, C))
@@ -349,9 +341,8 @@ def test_session_that_outgrows_the_room_ends_and_its_client_starts_over() -> Non
     assert answer(context(sessions, other, 1, B)).session_id == other
 
 
-@pytest.mark.usefixtures("room_for_three")
 def test_idle_session_is_evicted() -> None:
-    sessions = cache()
+    sessions = cache(max_partitions=3)
     open_session(sessions, A, B, C)
     assert not open_session(sessions, A, now=EVICTION_SECONDS)
     assert open_session(sessions, A, now=EVICTION_SECONDS + 1)

@@ -506,6 +506,16 @@ class TransactionManager:
         if (outcome := _retry_after(error)) is not None:
             return outcome
         self.end_sent = False
+        if committing and self.implicit and isinstance(error, InvalidTxnStateError):
+            # Every commit has an epoch of its own, so the coordinator refuses it for this reason alone. It answers the
+            # abort that follows with the next epoch.
+            self.fail_transaction(
+                InvalidTxnStateError(
+                    f"the coordinator has aborted the transaction of {self.transactional_id!r}, which was open for"
+                    f" longer than transaction_timeout_ms={self._timeout_ms}"
+                )
+            )
+            return CallOutcome.DONE
         if self._fails_producer(error) or isinstance(error, _ID_LOST):
             if self.state is _S.ABORTING:
                 self.error = error  # `_end` takes a new epoch

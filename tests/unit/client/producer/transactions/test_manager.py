@@ -362,6 +362,22 @@ def test_other_fatal_answers_fail_the_producer(code: int, kind: type[KafkaError]
     assert isinstance(bench.manager.error, kind) and bench.manager.state is State.FATAL_ERROR
 
 
+def test_transaction_that_the_coordinator_has_aborted_is_followed_by_the_next_under_version_2() -> None:
+    """It took too long. The coordinator refuses the commit, and answers the abort with the next epoch."""
+    bench = Bench(2)
+    manager = bench.begin(ORDERS_0)
+    manager.begin_commit()
+    assert bench.end(48) is CallOutcome.DONE
+    assert manager.state is State.ABORTABLE_ERROR
+    assert isinstance(manager.error, InvalidTxnStateError) and "transaction_timeout_ms=60000" in str(manager.error)
+    manager.begin_abort()
+    bench.end(producer_id=7, producer_epoch=1)
+    assert (manager.state, manager.identity.epoch, manager.committed) == (State.READY, 1, False)
+    bench.begin(ORDERS_0).begin_abort()
+    bench.end(48)
+    assert manager.state is State.FATAL_ERROR, "an abort cannot be followed by an abort"
+
+
 def test_refused_topic_fails_the_transaction_alone() -> None:
     bench = Bench()
     manager = bench.begin()
