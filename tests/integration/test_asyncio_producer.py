@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Any, cast
 from unittest import mock
 
 import pytest
 
-from tests.support.asyncio_programs import run
+from tests.support.asyncio_programs import cancelled_at, run
 from triokafka.asyncio import (
     AIOKafkaConsumer,
     AIOKafkaProducer,
@@ -17,7 +18,13 @@ from triokafka.asyncio import (
     IllegalOperation,
     TopicPartition,
 )
-from triokafka.asyncio.errors import KafkaConnectionError, MessageSizeTooLargeError, ProducerClosed, ProducerFenced
+from triokafka.asyncio.errors import (
+    IllegalStateError,
+    KafkaConnectionError,
+    MessageSizeTooLargeError,
+    ProducerClosed,
+    ProducerFenced,
+)
 from triokafka.blocking import KafkaAdminClient
 from triokafka.blocking.admin import NewTopic
 
@@ -58,7 +65,7 @@ def test_class_can_be_patched_while_a_producer_exists(bootstrap: str) -> None:
     run(program())
 
 
-def test_send_and_wait_returns_where_the_record_was_written(bootstrap: str, topic: str) -> None:
+def test_send_and_wait_returns_the_records_offset(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
             first = await producer.send_and_wait(topic, b"one", timestamp_ms=1234)
@@ -159,7 +166,7 @@ def test_send_refuses_records_that_are_invalid(bootstrap: str, topic: str) -> No
     run(program())
 
 
-def test_sends_that_a_stop_overtakes_say_that_the_producer_was_closed(bootstrap: str, topic: str) -> None:
+def test_sends_interrupted_by_a_stop_raise_that_the_producer_was_closed(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
         await producer.start()
@@ -255,7 +262,7 @@ def test_calls_outside_of_a_loop_and_without_transactional_id_raise(bootstrap: s
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
-def test_client_shows_the_health_of_brokers_and_the_metadata(bootstrap: str, topic: str, kind: str) -> None:
+def test_client_exposes_the_readiness_of_brokers_and_the_metadata(bootstrap: str, topic: str, kind: str) -> None:
     async def program() -> None:
         create(bootstrap, topic, 2)
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -299,3 +306,31 @@ def test_cancelled_send_leaves_the_producer_usable(bootstrap: str, topic: str) -
             assert {type(one) for one in outcomes[:5]} == {asyncio.CancelledError}
 
     run(program())
+
+
+TRANSACTION_CALLS: dict[str, Callable[[AIOKafkaProducer], Any]] = {
+    "begin": lambda producer: producer.begin_transaction(),
+    "commit": lambda producer: producer.commit_transaction(),
+    "abort": lambda producer: producer.abort_transaction(),
+}
+
+
+@pytest.mark.parametrize("call", TRANSACTION_CALLS)
+def test_transaction_call_that_is_cancelled_leaves_the_producer_usable(bootstrap: str, topic: str, call: str) -> None:
+    async def program() -> list[bytes]:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
+            if call != "begin":
+                await producer.begin_transaction()
+                await producer.send(topic, b"first")
+            assert await cancelled_at(1, TRANSACTION_CALLS[call](producer))
+            with pytest.raises(IllegalStateError, match="there is no open transaction to commit"):
+                await producer.commit_transaction()
+            async with producer.transaction():
+                await producer.send(topic, b"second")
+            await producer.begin_transaction()
+            await producer.send(topic, b"third")
+            assert await cancelled_at(1, producer.commit_transaction())  # `stop` waits for it
+        records = await read(bootstrap, topic, 3 if call == "commit" else 2, isolation_level="read_committed")
+        return [record.value for record in records]
+
+    assert run(program()) == [*([b"first"] if call == "commit" else []), b"second", b"third"]

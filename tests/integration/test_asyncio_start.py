@@ -1,10 +1,12 @@
-"""`start` connects and logs in, or raises and leaves nothing."""
+"""`start` connects and logs in, or raises and leaks nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,7 +51,7 @@ async def end(client: Any) -> None:
 
 
 async def refused(new_client: Callable[..., Any], options: dict[str, Any]) -> KafkaConnectionError:
-    """Start a client twice, which fails; return the error. Checks that nothing is left."""
+    """Start a client twice, which fails; return the error. Checks that nothing leaks."""
     before = settled()
     client = new_client(**options)
     for _ in range(2):
@@ -78,7 +80,7 @@ def silent_server() -> Iterator[str]:
 
 @contextmanager
 def unused_address() -> Iterator[str]:
-    """Yield an address where nothing listens."""
+    """Yield an address without a listener."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         yield "{}:{}".format(*unused.getsockname())
@@ -115,7 +117,7 @@ def secured() -> Iterator[BlockingBroker]:
 
 
 def secured_options(broker: BlockingBroker) -> dict[str, Any]:
-    """Return options with which a client is accepted."""
+    """Return options that the broker accepts."""
     return {
         "bootstrap_servers": broker.bootstrap_servers,
         "security_protocol": "SASL_SSL",
@@ -270,10 +272,32 @@ def test_idle_consumer_leaves_its_group_after_max_poll_interval_ms(bootstrap: st
             async with consumer() as other:
                 while other.assignment() != {TopicPartition(topic, 0)}:
                     await other.getmany(timeout_ms=50)
-                assert asyncio.get_running_loop().time() - begun < 30, "it stays for its session"
+                assert asyncio.get_running_loop().time() - begun < 30, "the member stayed until its session timeout"
                 async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
                     await producer.send_and_wait(topic, b"x")
             record = await asyncio.wait_for(idle.getone(), 30)
             assert record.value == b"x"
 
     run(program())
+
+
+_LOADS = """
+import asyncio, sys
+from triokafka.asyncio import AIOKafkaProducer
+
+async def main(servers, topic):
+    producer = AIOKafkaProducer(bootstrap_servers=servers)
+    before = set(sys.modules)
+    await producer.start()
+    await producer.send_and_wait(topic, b"x")
+    await producer.stop()
+    print(*sorted(set(sys.modules) - before - {"encodings.idna", "stringprep"}))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_first_producer_keeps_the_running_loop_from_no_work_by_imports(bootstrap: str, topic: str) -> None:
+    command = [sys.executable, "-c", _LOADS, bootstrap, topic]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert not done.stdout.split()

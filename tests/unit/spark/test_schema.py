@@ -24,7 +24,7 @@ def options(headers: bool = False) -> ReadOptions:
 
 
 @pytest.mark.parametrize(("headers", "expected"), [(False, CONNECTOR), (True, CONNECTOR_WITH_HEADERS)])
-def test_columns_and_types_are_the_connectors(headers: bool, expected: str) -> None:
+def test_columns_and_types_equal_the_connectors(headers: bool, expected: str) -> None:
     schema = spark_schema(options(headers))
     assert schema.simpleString() == expected
     assert all(field.nullable for field in schema)
@@ -44,7 +44,7 @@ def test_arrow_types_equal_those_that_spark_expects(headers: bool) -> None:
         assert [(inner.name, inner.type) for inner in element.type] == [("key", pa.string()), ("value", pa.binary())]
 
 
-def test_a_schema_of_the_users_is_refused() -> None:
+def test_a_user_defined_schema_is_refused() -> None:
     check_schema(spark_schema(options()), options())
     with pytest.raises(ConfigurationError, match="fixed schema and cannot be set with a custom one"):
         check_schema(StructType().add("value", "string"), options())

@@ -457,21 +457,8 @@ class ConsumerSession:
         """Return the SDK's position of a partition of which no record has crossed over."""
         self._holding = False
         if self._listening:
-            return await self._position_in_listener(partition)
+            return await _looked_up_position(self.consumer, self.options, partition)
         return await self.consumer.position(partition, timeout_ms=seconds * 1000)
-
-    async def _position_in_listener(self, partition: TopicPartition) -> int:
-        """Look the position up: the SDK does so only after the listener has had its chance to seek."""
-        known = self.consumer.health().partitions.get(partition)
-        if known is not None and known.position is not None:
-            return known.position
-        if self.options["group_id"] is not None:
-            committed = (await self.consumer.committed([partition]))[partition]
-            if committed is not None:
-                return committed.offset
-        if self.options["auto_offset_reset"] == "earliest":
-            return (await self.consumer.beginning_offsets([partition]))[partition]
-        return (await self.consumer.end_offsets([partition]))[partition]
 
     def fetched(self, partition: TopicPartition) -> tuple[int | None, int | None, int | None]:
         """Return high watermark, last stable offset, and time of the last fetch in milliseconds since the epoch.
@@ -585,6 +572,20 @@ class ConsumerSession:
         if error is not None:
             raise error
         return value
+
+
+async def _looked_up_position(consumer: Consumer, options: dict[str, Any], partition: TopicPartition) -> int:
+    """Look the position up: the SDK does so only after the listener has had its chance to seek."""
+    known = consumer.health().partitions.get(partition)
+    if known is not None and known.position is not None:
+        return known.position
+    if options["group_id"] is not None:
+        committed = (await consumer.committed([partition]))[partition]
+        if committed is not None:
+            return committed.offset
+    if options["auto_offset_reset"] == "earliest":
+        return (await consumer.beginning_offsets([partition]))[partition]
+    return (await consumer.end_offsets([partition]))[partition]
 
 
 def _run_in_loop(bridge: Bridge, do: Callable[..., Any], arguments: tuple[Any, ...], answered: Any) -> None:

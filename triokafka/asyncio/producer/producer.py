@@ -148,7 +148,7 @@ class AIOKafkaProducer:
         self._request_timeout = request_timeout_ms / 1000
         self._max_age = metadata_max_age_ms / 1000
         self._acked = acks != 0
-        self._state = TransactionState(transactional_id)
+        self._state = TransactionState(loop, transactional_id)
         memory = max(_BATCHES_IN_MEMORY * max_batch_size, 2 * max_request_size)
         options = {
             **network_options(self._bridge, given),
@@ -222,7 +222,11 @@ class AIOKafkaProducer:
         self._closed = True
         self._topics.clear()
         self._hand_over()
-        await asyncio.shield(self._bridge.call(self._session.close, True))
+        await asyncio.shield(self._end_session())
+
+    async def _end_session(self) -> None:
+        await self._state.wait_for_work()
+        await self._bridge.call(self._session.close, True)
 
     async def __aenter__(self) -> Self:
         try:
@@ -452,36 +456,48 @@ class AIOKafkaProducer:
             IllegalStateError: a transaction is open.
             ProducerFenced: a newer producer with this transactional id exists.
         """
+        await self._state.wait_for_abandoned()
         self._state.begin()
         try:
-            await asyncio.shield(self._bridge.call(self._session.begin))
-        except BaseException as error:
-            self._state.not_begun(error)
+            await self._state.follow(self._bridge.call(self._session.begin), self._note_begun)
+        except asyncio.CancelledError:
+            self._state.begin_was_cancelled(self._abort, self._note_ended)
             raise
-        self._state.begun()
+
+    def _note_begun(self, error: BaseException | None) -> None:
+        if error is None:
+            self._state.begun()
+        else:
+            self._state.not_begun(error)
         self._choose_path()
 
     async def commit_transaction(self) -> None:
-        """Send all records and commit the transaction. Raises as `begin_transaction`."""
+        """Send all records and commit the transaction. Raises as `begin_transaction`.
+
+        A call that is cancelled goes on, and the next call of these methods waits until it is over.
+        """
+        await self._state.wait_for_abandoned()
         self._state.end("commit")
         self._choose_path()
-        await self._end(self._session.commit)
+        self._hand_over()
+        await self._state.follow(self._bridge.call(self._session.commit), self._note_ended)
 
     async def abort_transaction(self) -> None:
-        """Abort the transaction. Raises as `begin_transaction`."""
+        """Abort the transaction. As `commit_transaction`."""
+        await self._state.wait_for_abandoned()
         self._state.end("abort")
-        self._choose_path()
-        await self._end(self._session.abort)
+        await self._state.follow(self._abort(), self._note_ended)
 
-    async def _end(self, work: Callable[[], Any]) -> None:
+    def _abort(self) -> Coroutine[Any, Any, None]:
+        self._choose_path()
         self._hand_over()
-        try:
-            await asyncio.shield(self._bridge.call(work))
-        except BaseException as error:
+        return self._bridge.call(self._session.abort)
+
+    def _note_ended(self, error: BaseException | None) -> None:
+        if error is None:
+            self._state.ended()
+        else:
             self._state.failed(error)
-            self._choose_path()
-            raise
-        self._state.ended()
         self._choose_path()
 
     def transaction(self) -> TransactionContext:

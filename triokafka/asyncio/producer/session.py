@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email.parser  # noqa: F401 - as the next one
+import importlib.metadata  # noqa: F401 - now, not in the running loop: the first connection reads a version with it
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from triokafka.asyncio.errors import IllegalOperation
 from triokafka.errors import IllegalStateError, ProducerFencedError
@@ -22,10 +25,19 @@ class TransactionMethods(Protocol):
         """Abort it."""
 
 
-class TransactionState:
-    """Whether a transaction is open. ``guarded`` means that sends must ask `check_can_send`."""
+Over = Callable[[BaseException | None], object]
 
-    def __init__(self, transactional_id: str | None) -> None:
+
+class TransactionState:
+    """Whether a transaction is open. ``guarded`` means that sends must ask `check_can_send`.
+
+    The state follows the work in the Trio loop, which goes on when the program's call is cancelled (`follow`).
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transactional_id: str | None) -> None:
+        self._loop = loop
+        self._work: asyncio.Task[None] | None = None
+        self._abandoned = False
         self._id = transactional_id
         self._state = "none"
         self.guarded = transactional_id is not None
@@ -35,6 +47,36 @@ class TransactionState:
     def is_open(self) -> bool:
         """Whether a transaction is open, and neither being committed nor aborted."""
         return self._state == "open"
+
+    async def follow(self, work: Coroutine[Any, Any, None], over: Over) -> None:
+        """Wait for ``work``; cancelling does not cancel it. ``over`` is called with its error, or None, when it has
+        ended."""
+        task = self._start(work, over)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                self._abandoned = True
+            raise
+
+    def _start(self, work: Coroutine[Any, Any, None], over: Over) -> asyncio.Task[None]:
+        task = self._work = self._loop.create_task(work)
+        task.add_done_callback(partial(self._end_work, over))
+        return task
+
+    def _end_work(self, over: Over, task: asyncio.Task[None]) -> None:
+        self._work, self._abandoned = None, False
+        over(asyncio.CancelledError() if task.cancelled() else task.exception())
+
+    async def wait_for_abandoned(self) -> None:
+        """Wait until nothing goes on whose call was cancelled."""
+        while self._work is not None and self._abandoned:
+            await asyncio.wait([self._work])
+
+    async def wait_for_work(self) -> None:
+        """Wait until no transaction is being begun or ended."""
+        while self._work is not None:
+            await asyncio.wait([self._work])
 
     def check_transactional(self) -> None:
         """Raise `IllegalOperation` without a transactional id."""
@@ -57,6 +99,15 @@ class TransactionState:
         """Note that the transaction is open. Sends need no check until it ends."""
         self._state = "open"
         self.guarded = False
+
+    def begin_was_cancelled(self, abort: Callable[[], Coroutine[Any, Any, None]], over: Over) -> None:
+        """Have the transaction aborted, now or when it is open: nobody knows of it. ``over`` is that of `follow`."""
+        if self._state == "beginning" and self._work is not None:
+            self._work.add_done_callback(lambda _: self.begin_was_cancelled(abort, over))
+        elif self._state == "open":
+            self.end("abort")
+            self._start(abort(), over)
+            self._abandoned = True
 
     def not_begun(self, error: BaseException) -> None:
         """Note that it could not begin."""

@@ -161,7 +161,7 @@ def test_a_group_that_cannot_be_committed_to_is_a_warning_with_the_offsets(caplo
     assert 'offsets {"orders":{"0":5}} were not committed to group \'watchers\'' in record.getMessage()
 
 
-def test_a_wrong_option_is_refused_before_there_is_a_batch() -> None:
+def test_a_wrong_option_is_refused_before_the_first_batch() -> None:
     with pytest.raises(ConfigurationError, match="did you mean 'bootstrap_servers'"):
         OffsetCommitListener("watchers", bootstrap_server="a:1")
 
