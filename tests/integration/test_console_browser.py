@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +12,7 @@ import pytest
 import trio
 
 import triokafka
+from tests.support.accessibility import problems
 from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.console_server import served_console
 from triokafka.console.limits import ConsoleLimits
@@ -21,24 +20,8 @@ from triokafka.testing import RunningBroker, running_broker, running_cluster
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 
-ACCESSIBILITY = (Path(__file__).parents[1] / "support" / "accessibility.js").read_text("utf-8")
-AXE = os.environ.get("TRIOKAFKA_AXE")
-"""Path of axe.min.js, to check with axe-core, too."""
 EVIL = '<img src=x onerror="console.error(1)"><script>console.error(2)</script>'
 PATIENCE = 850
-
-
-_AXE_RUN = """axe.run().then((found) =>
-    found.violations.map((one) => `${one.id} ${one.nodes.map((node) => node.html.slice(0, 200)).join(" ")}`))"""
-
-
-async def problems(page: Page) -> list[str]:
-    """Return the accessibility problems of the page."""
-    found: list[str] = await page.run(ACCESSIBILITY)
-    if AXE is not None:
-        await page.run(Path(AXE).read_text("utf-8") + "; true")
-        found += await page.run(_AXE_RUN)
-    return found
 
 
 async def checked(page: Page) -> None:
