@@ -82,10 +82,13 @@ $(DIST)/.ready: pyproject.toml
 dist: $(DIST)/.ready ## sdist and wheels for every CPython found, each installed and tried; in dist/
 	PATH="$(CURDIR)/$(DIST)/bin:$$PATH" $(DIST)/bin/python -m release
 
-image: $(DIST)/.ready ## the container image triokafka, where podman or docker is found; checks Containerfile anywhere
+# Only docker's format of images has health checks, and only docker makes it unasked.
+image: $(DIST)/.ready ## the container image triokafka, where podman, docker or buildah is found; checks Containerfile anywhere
 	@! test -x $(DIST)/bin/hadolint || $(DIST)/bin/hadolint Containerfile
-	@builder=$$(command -v podman || command -v docker) || { echo "podman and docker are missing: nothing was built"; exit 1; }; \
-	  $$builder build --file Containerfile --tag triokafka .
+	@builder=$$(command -v podman || command -v docker || command -v buildah) \
+	  || { echo "podman, docker and buildah are missing: nothing was built"; exit 1; }; \
+	case $$builder in */docker) format= ;; *) format="--format docker" ;; esac; \
+	  $$builder build $$format --file Containerfile --tag triokafka .
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) $(DIST) .java .interop demo-output benchmarks/results docs/reference docs/site build dist

@@ -12,7 +12,7 @@ from typing import Any, Final
 from docutils import nodes
 
 _FOLDER: Final = "images/"
-_FRAME: Final = 'style="overflow-x:auto;margin:1em 0" tabindex="0"'
+_FRAME: Final = 'class="diagram" tabindex="0" role="group" aria-label="Diagram"'
 
 
 def _inline(app: Any, doctree: nodes.document, page: str) -> None:

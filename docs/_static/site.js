@@ -1,13 +1,13 @@
 // Boxes that scroll can be scrolled by keyboard, too. Cells of tables with many columns know the name of their column.
 (() => {
-  const boxes = "article .highlight pre, article .table-wrapper";
+  const boxes = "article .highlight pre, article .table-wrapper, article .diagram";
   const mark = () =>
     document.querySelectorAll(boxes).forEach((box) => {
       const scrolls = box.scrollWidth > box.clientWidth;
       if (scrolls) {
         box.tabIndex = 0;
         box.setAttribute("role", "group");
-        box.setAttribute("aria-label", box.matches("pre") ? "Code" : "Table");
+        box.setAttribute("aria-label", box.matches("pre") ? "Code" : box.matches(".diagram") ? "Diagram" : "Table");
       } else {
         ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name));
       }
@@ -29,6 +29,7 @@
   };
   addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("article table.docutils").forEach(name_cells);
+    document.querySelectorAll(".indextable").forEach((one) => one.setAttribute("role", "presentation"));
     document.querySelector(".sidebar-drawer")?.setAttribute("aria-label", "All pages");
     document.querySelector(".toc-drawer")?.setAttribute("aria-label", "This page");
     mark();

@@ -121,14 +121,14 @@ class History:
         self._partitions[group, number].reads.append(Read(offset, tag, since, self.clock()))
 
     def granted(
-        self, who: str, group: str, epoch: int, numbers: Iterable[int], *, told_at: float | None = None
+        self, who: str, group: str, epoch: int, numbers: Iterable[int], *, assigned_at: float | None = None
     ) -> None:
         """Note that a member owns exactly these partitions now.
 
-        ``told_at`` is the time of the coordinator's response with the assignment, in this generation or member epoch:
-        the coordinator may have died since, and have lost it. None: now.
+        ``assigned_at`` is the time of the response with the assignment, in this generation or member epoch: the
+        coordinator may have died since, and have lost it. None: now.
         """
-        now = self.clock() if told_at is None else told_at
+        now = self.clock() if assigned_at is None else assigned_at
         numbers = sorted(numbers)
         for number in numbers:
             partition = self._partitions[group, number]

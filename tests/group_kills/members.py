@@ -155,11 +155,13 @@ class RawProcess(Process):
         self.held: set[int] = set()
         self.positions: dict[int, int] = {}
 
-    def take(self, numbers: Iterable[int], *, sent_at: float, patience: float, told_at: float | None = None) -> None:
+    def take(
+        self, numbers: Iterable[int], *, sent_at: float, patience: float, assigned_at: float | None = None
+    ) -> None:
         """Note the assignment from the coordinator."""
         self.held = set(numbers)
         self.positions = {number: at for number, at in self.positions.items() if number in self.held}
-        self.history.granted(self.who, self.part.group, self.epoch, self.held, told_at=told_at)
+        self.history.granted(self.who, self.part.group, self.epoch, self.held, assigned_at=assigned_at)
         self.confirm(sent_at, patience)
 
     def confirm(self, sent_at: float, patience: float) -> None:
@@ -462,9 +464,9 @@ class RealMember(Process):
         if not _modern_member(self._consumer).in_group:
             return
         self.note_target()  # a response that was not noted would count from now
-        epoch, told_at = self._answered
+        epoch, assigned_at = self._answered
         numbers = [partition.partition for partition in self._consumer.assignment()]
-        self.history.granted(self.who, self.part.group, epoch, numbers, told_at=told_at)
+        self.history.granted(self.who, self.part.group, epoch, numbers, assigned_at=assigned_at)
 
     def _look_around(self, consumer: triokafka.Consumer) -> None:
         health = consumer.health()

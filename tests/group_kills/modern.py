@@ -86,7 +86,7 @@ class ModernMember(RawProcess):
 
     async def _follow(self, answer: ConsumerGroupHeartbeatResponse, sent_at: float) -> bool:
         self.epoch, self._says_all = answer.member_epoch, False
-        told_at = self.history.clock()
+        assigned_at = self.history.clock()
         if answer.assignment is None:
             self.confirm(sent_at, SESSION)
             return True
@@ -97,5 +97,5 @@ class ModernMember(RawProcess):
             if self._slow:
                 await trio.sleep(self._slow)
             self.give_up(gone)
-        self.take(wanted, sent_at=sent_at, patience=SESSION, told_at=told_at)
+        self.take(wanted, sent_at=sent_at, patience=SESSION, assigned_at=assigned_at)
         return not gone and not came

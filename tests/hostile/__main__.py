@@ -1,6 +1,6 @@
-"""Runs the hostile sections and prints their table; exits with 1 where a limit is not met.
+"""Runs the hostile sections and prints their table; exits with 1 if a limit is exceeded.
 
-Each row also goes to standard error as soon as it is measured.
+Each row is also printed to standard error as soon as it is measured.
 """
 
 from __future__ import annotations

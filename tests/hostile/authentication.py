@@ -1,7 +1,7 @@
-"""Peers that misuse TLS and SASL: what a broker does with them, and what a good client notices of it.
+"""Clients that misuse TLS and SASL: the broker's reaction, and the effect on a good client.
 
-`make long` runs each case with 3,000 connections and a broker process of its own, with a SASL_SSL or SASL_PLAINTEXT
-listener. `make test` runs them with fewer, and shares the brokers. On Linux the good client has an address of its own.
+`make long` runs each case with 3,000 connections and its own broker process, with a SASL_SSL or SASL_PLAINTEXT
+listener. `make test` runs them with fewer, and shares the brokers. On Linux the good client has its own address.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 import trio
 import trustme
 
-from tests.hostile.storm import StormedBroker, allow_connections, stormed_broker
+from tests.hostile.storm import MeasuredBroker, allow_connections, measured_broker
 from tests.hostile.table import Row
 from tests.support.exact_receive import receive_exactly
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
@@ -52,10 +52,10 @@ _SASL: Final = (
 )  # fmt: skip
 
 
-class Door:
+class SecuredAccess:
     """A secured broker, and connections to it."""
 
-    def __init__(self, broker: StormedBroker, context: ssl.SSLContext | None) -> None:
+    def __init__(self, broker: MeasuredBroker, context: ssl.SSLContext | None) -> None:
         self.broker = broker
         self._context = context
 
@@ -69,7 +69,7 @@ class Door:
         return plain if self._context is None else self._context.wrap_socket(plain, server_hostname="127.0.0.1")
 
     def log_in(self, source: str = GOOD_ADDRESS) -> float:
-        """Connect, log in and ask for metadata; return the seconds that it took."""
+        """Connect, log in and request metadata; return the seconds that it took."""
         began = time.monotonic()
         with self.connect(source) as connection:
             assert ask(connection, SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
@@ -80,11 +80,11 @@ class Door:
 
 
 @contextmanager
-def secured_broker(*, tls: bool) -> Iterator[Door]:
+def secured_broker(*, tls: bool) -> Iterator[SecuredAccess]:
     """Run a broker with a SASL_SSL or SASL_PLAINTEXT listener for the length of the block."""
     if not tls:
-        with stormed_broker("listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT", *_SASL) as broker:
-            yield Door(broker, None)
+        with measured_broker("listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT", *_SASL) as broker:
+            yield SecuredAccess(broker, None)
         return
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
@@ -100,8 +100,8 @@ def secured_broker(*, tls: bool) -> Iterator[Door]:
             f"ssl.keystore.location={store}",
             f"ssl.truststore.location={trust}",
         )
-        with stormed_broker(*settings, *_SASL, data_directory=Path(directory) / "data") as broker:
-            yield Door(broker, context)
+        with measured_broker(*settings, *_SASL, data_directory=Path(directory) / "data") as broker:
+            yield SecuredAccess(broker, context)
 
 
 def ask(connection: socket.socket, request: Request[Any], version: int) -> Any:
@@ -116,17 +116,17 @@ def frame(request: Request[Any], version: int) -> bytes:
     return b"".join(encode_request(request, version=version, correlation_id=1, client_id="hostile"))
 
 
-def _held(case: str, door: Door, count: int, open_one: Callable[[int], socket.socket]) -> Iterator[Row]:
-    """Hold ``count`` connections, and measure the broker's memory and processor, and a good client's logins."""
-    broker = door.broker
+def _held(case: str, access: SecuredAccess, count: int, open_one: Callable[[int], socket.socket]) -> Iterator[Row]:
+    """Hold ``count`` connections, and measure the broker's memory and processor time, and a good client's logins."""
+    broker = access.broker
     for _ in range(5):
-        door.log_in()
+        access.log_in()
     before = broker.resident_kib
     with ExitStack() as held:
         for number in range(count):
             held.enter_context(open_one(number))
-        first = door.log_in(BAD_ADDRESS)  # the broker may still be busy with the connections
-        waits = sorted(door.log_in() for _ in range(_GOOD_LOGINS))
+        first = access.log_in(BAD_ADDRESS)  # the broker may still be busy with the connections
+        waits = sorted(access.log_in() for _ in range(_GOOD_LOGINS))
         each = (broker.resident_kib - before) / count
         yield _row(f"{count:,} {case}: memory for each", f"{each:.0f} KiB", f"{_MOST_KIB} KiB", each < _MOST_KIB)
         p99 = waits[int(len(waits) * 0.99)]
@@ -143,54 +143,54 @@ def _held(case: str, door: Door, count: int, open_one: Callable[[int], socket.so
         yield _row(f"{count:,} {case}: processor while they are silent", f"{busy:.0%}", "10 %", busy < 0.1)
 
 
-def slow_tls_handshakes(door: Door, count: int) -> Iterator[Row]:
+def slow_tls_handshakes(access: SecuredAccess, count: int) -> Iterator[Row]:
     """Hold ``count`` connections that have sent a part of the first message of TLS."""
     hello = _client_hello()
 
     def open_one(number: int) -> socket.socket:
-        connection = door.tcp()
+        connection = access.tcp()
         connection.sendall(hello[: 1 + number % (len(hello) - 1)])
         return connection
 
-    yield from _held("slow TLS handshakes", door, count, open_one)
+    yield from _held("slow TLS handshakes", access, count, open_one)
 
 
-def half_open_sasl(door: Door, count: int) -> Iterator[Row]:
-    """Hold ``count`` connections that have begun a SCRAM exchange and say nothing more."""
+def half_open_sasl(access: SecuredAccess, count: int) -> Iterator[Row]:
+    """Hold ``count`` connections that have started a SCRAM exchange and then send nothing more."""
     first = frame(SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=abc"), 2)
 
     def open_one(number: int) -> socket.socket:
-        connection = door.connect()
+        connection = access.connect()
         assert ask(connection, SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
         connection.sendall(first[: number % len(first)] if number % 2 else first)
         return connection
 
-    yield from _held("half-open SASL exchanges", door, count, open_one)
+    yield from _held("half-open SASL exchanges", access, count, open_one)
 
 
-def half_open_sasl_over_tls(door: Door, count: int) -> Iterator[Row]:
-    """The same over TLS, where each connection has the buffers of TLS too."""
+def half_open_sasl_over_tls(access: SecuredAccess, count: int) -> Iterator[Row]:
+    """The same over TLS, where each connection also has the buffers of TLS."""
 
     def open_one(number: int) -> socket.socket:
-        connection = door.connect()
+        connection = access.connect()
         assert ask(connection, SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
         return connection
 
-    yield from _held("half-open SASL exchanges over TLS", door, count // 3, open_one)
+    yield from _held("half-open SASL exchanges over TLS", access, count // 3, open_one)
 
 
-def tls_garbage(door: Door, count: int) -> Iterator[Row]:
+def tls_garbage(access: SecuredAccess, count: int) -> Iterator[Row]:
     """Send garbage to a TLS listener, before and after a handshake."""
     random = Random(24)
-    door.log_in()
-    files, lines_before = door.broker.open_files, len(door.broker.log_lines())
+    access.log_in()
+    files, lines_before = access.broker.open_files, len(access.broker.log_lines())
     waits: list[float] = []
     for number in range(count):
-        with door.connect() if number % 10 == 0 else door.tcp() as connection:
+        with access.connect() if number % 10 == 0 else access.tcp() as connection:
             raw = connection if not isinstance(connection, ssl.SSLSocket) else None
             junk = random.randbytes(random.randint(1, 300))
             if raw is None:
-                # Below TLS: bytes that are no record of this connection.
+                # Below TLS: bytes that are not a record of this connection.
                 with socket.socket(fileno=connection.detach()) as below:
                     below.settimeout(_PATIENCE_SECONDS)
                     below.sendall(junk)
@@ -201,15 +201,15 @@ def tls_garbage(door: Door, count: int) -> Iterator[Row]:
             connection.shutdown(socket.SHUT_WR)
             _until_closed(connection)
         if number % 20 == 1:
-            waits.append(door.log_in())
-    lines = len(door.broker.log_lines()) - lines_before
+            waits.append(access.log_in())
+    lines = len(access.broker.log_lines()) - lines_before
     yield _row(f"{count:,} connections of TLS garbage: lines in the log", str(lines), "60", lines < 60)
     p99 = sorted(waits)[int(len(waits) * 0.99)]
     yield _row("TLS garbage: a good client's p99 login", f"{p99 * 1000:.0f} ms", "1,000 ms", p99 < 1)
     deadline = time.monotonic() + 10
-    while door.broker.open_files > files and time.monotonic() < deadline:
-        time.sleep(0.05)  # another process gives no event for that
-    left = max(door.broker.open_files - files, 0)
+    while access.broker.open_files > files and time.monotonic() < deadline:
+        time.sleep(0.05)  # there is no event for the change in another process
+    left = max(access.broker.open_files - files, 0)
     yield Row(_SECTION, "TLS garbage: file descriptors left behind", str(left), "0", left == 0)
 
 
@@ -231,24 +231,24 @@ def _client_hello() -> bytes:
     raise AssertionError("a handshake without a peer")
 
 
-def sasl_fuzz(door: Door, count: int) -> Iterator[Row]:
-    """Talk SASL in random order: nobody gets in without the password, and the broker goes on."""
+def sasl_fuzz(access: SecuredAccess, count: int) -> Iterator[Row]:
+    """Send SASL requests in random order: no login succeeds without the password, and the broker continues."""
     random = Random(24)
     served = 0
     for _ in range(count // 2):
-        served += _talk(door, random)
-    seconds = door.log_in()
+        served += _talk(access, random)
+    seconds = access.log_in()
     yield Row(_SECTION, f"{count // 2:,} random SASL talks: served without a login", str(served), "0", served == 0)
     yield _row("random SASL talks: a good client's login afterwards", f"{seconds:.3f} s", "1 s", seconds < 1)
-    bad = [line for line in door.broker.log_lines() if "Traceback" in line or "unexpected" in line]
+    bad = [line for line in access.broker.log_lines() if "Traceback" in line or "unexpected" in line]
     yield Row(_SECTION, "random SASL talks: unexpected errors in the log", str(len(bad)), "0", not bad)
 
 
-def _talk(door: Door, random: Random) -> int:
-    """Send random requests of SASL and others; return how many others were served before a login."""
+def _talk(access: SecuredAccess, random: Random) -> int:
+    """Send random requests of SASL and others; return how many others were executed before a login."""
     good = b"\0alice\0s3cret"
     logged_in = authenticating = False
-    with door.connect() as connection:
+    with access.connect() as connection:
         for _ in range(random.randint(1, 8)):
             kind = random.choice(("handshake", "handshake", "token", "good token", "versions", "metadata", "junk"))
             try:
@@ -292,25 +292,25 @@ def _talk(door: Door, random: Random) -> int:
     return 0
 
 
-def huge_tokens(door: Door, count: int) -> Iterator[Row]:
+def huge_tokens(access: SecuredAccess, count: int) -> Iterator[Row]:
     """Send tokens at and above the limit, many at once."""
     many = max(10, count // 30)
-    door.log_in()
-    before = door.broker.resident_kib
+    access.log_in()
+    before = access.broker.resident_kib
     with ExitStack() as held:
-        connections = [held.enter_context(door.connect()) for _ in range(many)]
+        connections = [held.enter_context(access.connect()) for _ in range(many)]
         body = frame(SaslAuthenticateRequest(auth_bytes=bytes(_TOKEN_LIMIT - 100)), 1)
         for connection in connections:
             assert ask(connection, SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
-            connection.sendall(body[:-1])  # the last byte never comes
-        p99 = max(door.log_in() for _ in range(_GOOD_LOGINS))
-        grown = (door.broker.resident_kib - before) / 1024
+            connection.sendall(body[:-1])  # the last byte is never sent
+        p99 = max(access.log_in() for _ in range(_GOOD_LOGINS))
+        grown = (access.broker.resident_kib - before) / 1024
     most = many * 0.75 + 16
     yield _row(f"{many} unfinished tokens of 512 KiB: memory", f"{grown:.0f} MiB", f"{most:.0f} MiB", grown < most)
     yield _row("unfinished tokens: a good client's worst login", f"{p99 * 1000:.0f} ms", "1,000 ms", p99 < 1)
     closed = 0
     for _ in range(10):
-        with door.connect() as connection:
+        with access.connect() as connection:
             assert ask(connection, SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
             try:
                 ask(connection, SaslAuthenticateRequest(auth_bytes=bytes(_TOKEN_LIMIT + 1)), 1)
@@ -319,19 +319,19 @@ def huge_tokens(door: Door, count: int) -> Iterator[Row]:
     yield Row(_SECTION, "larger tokens: connections closed", f"{closed} of 10", "10 of 10", closed == 10)
 
 
-def wrong_passwords(door: Door, count: int) -> Iterator[Row]:
-    """Log in with wrong passwords, ``count`` times at once: all are refused late, and a good client is served."""
+def wrong_passwords(access: SecuredAccess, count: int) -> Iterator[Row]:
+    """Log in with wrong passwords, ``count`` times at once: all refusals are delayed, and a good client is served."""
     waits: list[float] = []
     processes = multiprocessing.get_context("spawn")
-    door.log_in()
+    access.log_in()
     here, there = processes.Pipe()
-    guesser = processes.Process(target=guess_passwords, args=(there, door.broker.address, count))
+    guesser = processes.Process(target=guess_passwords, args=(there, access.broker.address, count))
     guesser.start()
     there.close()
     try:
         assert here.recv() == "begin"
         while not here.poll() or not waits:
-            waits.append(door.log_in())
+            waits.append(access.log_in())
         refused: list[float] = here.recv()
     finally:
         guesser.kill()
@@ -377,7 +377,7 @@ def guess_passwords(results: Connection, address: tuple[str, int], count: int) -
     results.send(refused)
 
 
-CASES: Final[tuple[tuple[Callable[[Door, int], Iterator[Row]], bool], ...]] = (
+CASES: Final[tuple[tuple[Callable[[SecuredAccess, int], Iterator[Row]], bool], ...]] = (
     (slow_tls_handshakes, True),
     (half_open_sasl_over_tls, True),
     (tls_garbage, True),
@@ -390,11 +390,11 @@ CASES: Final[tuple[tuple[Callable[[Door, int], Iterator[Row]], bool], ...]] = (
 
 
 def measure(count: int = CONNECTIONS) -> Iterator[Row]:
-    """Run every case with ``count`` connections, each with a broker of its own."""
+    """Run every case with ``count`` connections, each with its own broker."""
     allow_connections(count)
     for case, tls in CASES:
-        with secured_broker(tls=tls) as door:
-            yield from case(door, count)
+        with secured_broker(tls=tls) as access:
+            yield from case(access, count)
 
 
 def _row(case: str, figure: str, limit: str, met: bool) -> Row:

@@ -1,17 +1,16 @@
 """Damage on one node of a cluster of three, in every kind of file, and its consequences for the cluster.
 
-Three simulated nodes take records, transactions and committed offsets; then all of them stop, node 3 cleanly or by a
-kill.
-Each case damages one file of node 3. The other two start before it, or all three start together; in the second case the
-damaged replica may lead. The outcome is one of:
+Three simulated nodes store records, transactions and committed offsets; then all of them stop, node 3 cleanly or by a
+kill. Each case damages one file of node 3. The other two start before it, or all three start together; in the second
+case the damaged replica may lead. The outcome is one of:
 
-- *recovered*: all records, offsets and topics are there, and the replicas have the same bytes;
-- *found when read*: clients get all of it from the other nodes; a reader of the damaged replica gets an error, because
-  a checksum does not fit. As in Kafka, a node that was stopped cleanly does not read its segments when it starts;
+- *recovered*: no record, offset or topic is missing, and the replicas have the same bytes;
+- *found when read*: clients get all data from the other nodes; a reader of the damaged replica gets an error, because a
+  checksum does not match. As in Kafka, a node that was stopped cleanly does not read its segments when it starts;
 - *beyond the checksum*: only the offset or the leader epoch of a batch is changed (see `tests.hostile.damage`);
-- *refused*: node 3 does not start, and names the file or its folder; the rest of the cluster has everything;
-- *lost with a message*: something is missing, and a WARNING or ERROR of a node names its partition or the file;
-- *silent*: something is missing without a message, or the cluster does not come back. That must not happen.
+- *refused*: node 3 does not start, and names the file or its folder; the rest of the cluster has all data;
+- *lost with a message*: data are missing, and a WARNING or ERROR of a node names the partition or the file;
+- *silent*: data are missing without a message, or the cluster does not come back. This is always a failure.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ _WITHIN: Final = 120.0
 
 
 class Seen(NamedTuple):
-    """What a client sees: the committed records of the topics, and the offsets of the group."""
+    """The data that a client reads: the committed records of the topics, and the offsets of the group."""
 
     records: dict[str, list[tuple[int, bytes | None]]]
     committed: dict[str, int]
 
 
 class Before(NamedTuple):
-    """The files of each node, and what clients saw, before the damage."""
+    """The files of each node, and the data that clients read, before the damage."""
 
     files: dict[str, Files]
     seen: Seen
@@ -91,7 +90,8 @@ async def _fill(simulation: Simulation, clean: bool) -> Before:
         if clean or node.number != DAMAGED:
             await node.stop()
         else:
-            # After two unclean stops only the last replica of KIP-966 may lead: the other two would not do without it.
+            # After two unclean stops only the last replica of KIP-966 may lead: the other two would not start without
+            # it.
             await node.kill()
             await trio.sleep(2 * SESSION_SECONDS)
     return Before({node.name: dict(_files(node.host.disk, DATA)) for node in cluster.nodes}, seen)
@@ -125,12 +125,14 @@ def _offset_of(found: Any) -> int:
 
 
 def prepare(*, clean: bool) -> Before:
-    """Fill three nodes; return their files and what clients saw."""
+    """Fill three nodes; return their files and the data that clients read."""
     return run_simulation(lambda simulation: _fill(simulation, clean), 1)
 
 
 def cases(before: Before, *, clean: bool, kinds: Iterable[str] = KINDS) -> Iterator[Case]:
-    """Yield each kind of damage for each kind of file of the damaged node: the first and the last of several alike."""
+    """Yield each kind of damage for each kind of file of the damaged node: for the first and the last file of
+    a kind.
+    """
     alike: dict[str, list[str]] = defaultdict(list)
     for path in sorted(before.files[f"node-{DAMAGED}"]):
         if not path.endswith("/.lock"):
@@ -157,7 +159,7 @@ async def _run(simulation: Simulation, case: Case, before: Before, together: boo
         except* (KafkaError, OSError) as errors:
             refusal.extend(_texts(errors))
 
-    with _warnings() as told:
+    with _warnings() as messages:
         try:
             with trio.fail_after(_WITHIN):
                 for node in cluster.nodes[:2]:
@@ -172,7 +174,7 @@ async def _run(simulation: Simulation, case: Case, before: Before, together: boo
                 await _leaders(cluster)
                 seen = await _look(cluster)
         except trio.TooSlowError:
-            return Outcome("silent", f"not back within {_WITHIN:.0f} s: {refusal or told[-3:]}")
+            return Outcome("silent", f"not back within {_WITHIN:.0f} s: {refusal or messages[-3:]}")
     if refusal:
         name, folder = case.path.rpartition("/")[2], case.path.rpartition("/")[0]
         if seen != before.seen:
@@ -191,18 +193,18 @@ async def _run(simulation: Simulation, case: Case, before: Before, together: boo
                 if damaged.log_bytes(partition) == good:
                     continue
             except CorruptRecordError as error:
-                kind = "lost with a message" if _is_told(case, told) else "found when read"
+                kind = "lost with a message" if _is_reported(case, messages) else "found when read"
                 return Outcome(kind, f"{partition}: {error}")
             if _only_offsets_differ(case, before.files[damaged.name]):
                 return Outcome("beyond the checksum", str(partition))
             missing = f"the replica of {partition} differs"
     if not missing:
-        return Outcome("recovered", "; ".join(told[:2]))
-    return Outcome("lost with a message" if _is_told(case, told) else "silent", missing)
+        return Outcome("recovered", "; ".join(messages[:2]))
+    return Outcome("lost with a message" if _is_reported(case, messages) else "silent", missing)
 
 
-def _is_told(case: Case, told: Iterable[str]) -> bool:
-    return any(case.path in text or case.path.split("/")[2] in text for text in told)
+def _is_reported(case: Case, messages: Iterable[str]) -> bool:
+    return any(case.path in text or case.path.split("/")[2] in text for text in messages)
 
 
 def _texts(errors: BaseExceptionGroup[Any]) -> Iterator[str]:
@@ -247,12 +249,12 @@ async def _partitions(cluster: SimulatedCluster, fits: Any) -> bool:
 
 
 def run(case: Case, before: Before, *, together: bool, seed: int = 2) -> Outcome | None:
-    """Damage the file, start the cluster, and judge. None if the damage does not fit the file."""
+    """Damage the file, start the cluster, and determine the outcome. None if the damage does not fit the file."""
     return run_simulation(lambda simulation: _run(simulation, case, before, together), seed)
 
 
 def measure(kinds: Iterable[str] = KINDS) -> Iterator[Row]:
-    """Run every case: a row for each outcome that is silent or a loss, and one for all."""
+    """Run every case: one row for each outcome that is silent or a loss, and one for all of them."""
     logging.getLogger("triokafka").setLevel(logging.WARNING)
     counts: Counter[str] = Counter()
     for clean in (True, False):

@@ -1,17 +1,17 @@
 """Damage in every kind of file of a broker, after a clean stop and after a kill, and its consequences.
 
-A broker fills a data directory: topics with several segments, transactions, deleted records and a configuration, one
-that is compacted, one whose name begins with a dot, committed offsets, a snapshot of the metadata. Each case damages
-one file of a copy and starts a broker with it. An oracle compares records, topics, configurations and committed offsets
+A broker fills a data directory: topics with several segments, transactions, deleted records and a configuration, a
+compacted topic, one whose name starts with a dot, committed offsets, a snapshot of the metadata. Each case damages one
+file of a copy and starts a broker with it. An oracle compares records, topics, configurations and committed offsets
 before and after. The outcome of a case is one of:
 
-- *recovered*: nothing is missing;
+- *recovered*: no data are missing;
 - *refused*: the broker does not start, and names the file, or its folder;
-- *lost with a message*: something is missing, and a WARNING or ERROR names its partition or the file; or a reader gets
-  an error instead of the records;
-- *beyond the checksum*: only the offset of a batch is changed, which Kafka's format covers with no checksum. The broker
-  notices where offsets do not ascend at the place where a read begins, or leave their segment, but not everywhere;
-- *silent*: records or metadata are missing without a message. That must not happen.
+- *lost with a message*: data are missing, and a WARNING or ERROR names the partition or the file; or a reader gets an
+  error instead of the records;
+- *beyond the checksum*: only the offset of a batch is changed, which no checksum of Kafka's format covers. The broker
+  notices it if offsets do not ascend where a read starts, or leave their segment, but not everywhere;
+- *silent*: records or metadata are missing without a message. This is always a failure.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Files = dict[str, bytes]
 
 
 class State(NamedTuple):
-    """The content of a broker in the view of clients. ``records`` and ``ends`` by partition."""
+    """The content of a broker as clients read it. ``records`` and ``ends`` are by partition."""
 
     records: dict[str, dict[int, bytes | None]]
     ends: dict[str, int]
@@ -78,7 +78,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The case in words."""
+        """Return a description of the case."""
         return f"{self.kind}: {self.path.removeprefix(DATA + '/')}, {'clean' if self.clean else 'unclean'} stop"
 
 
@@ -182,8 +182,9 @@ def _write(disk: Storage, path: str, content: bytes) -> None:
 
 
 def cases(paths: Iterable[str], *, clean: bool) -> Iterator[Case]:
-    """Yield every kind of damage to every kind of file: of several alike, such as indexes, to the first and the
-    last."""
+    """Yield every kind of damage to every kind of file: for the first and the last of several alike, such as
+    indexes.
+    """
     alike: dict[str, list[str]] = defaultdict(list)
     for path in sorted(paths):
         alike[_NOT_ITS.sub("#", path)].append(path)
@@ -200,7 +201,7 @@ def cases(paths: Iterable[str], *, clean: bool) -> Iterator[Case]:
 
 @contextmanager
 def _warnings() -> Iterator[list[str]]:
-    """Collect what the broker logs at WARNING and above."""
+    """Collect the broker's log lines at WARNING and above."""
     found: list[str] = []
 
     class Collector(logging.Handler):
@@ -226,7 +227,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 
 
 async def prepare(*, clean: bool) -> tuple[Files, State]:
-    """Fill a data directory; return its files, and the content in the view of clients."""
+    """Fill a data directory; return its files, and the content as clients read it."""
     world = memory_world()
     async with running_node(world=world, **_OPTIONS) as node:
         await node.create("plain", internal_segment_bytes="900", max_message_bytes="70000")
@@ -292,7 +293,7 @@ def _files(disk: Storage, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 async def look(node: Node, failed: list[str]) -> State:
-    """Read everything as clients do. Their errors go to ``failed``, beginning with the resource."""
+    """Read everything as clients do. Errors are added to ``failed``, starting with the resource."""
     state = State({}, {}, {}, {})
     image = node.broker.image
     for topic in image.topics:
@@ -351,7 +352,7 @@ async def _read(node: Node, topic: str) -> tuple[dict[int, bytes | None], int, s
 
 
 async def run(case: Case, files: Files, before: State) -> Outcome | None:
-    """Damage a copy of the files, start a broker with it twice, and judge.
+    """Damage a copy of the files, start a broker with it twice, and determine the outcome.
 
     Returns None if the damage does not fit the file.
     """
@@ -363,7 +364,7 @@ async def run(case: Case, files: Files, before: State) -> Outcome | None:
     if not apply(case, disk):
         return None
     missing: dict[str, str] = {}
-    told: list[str] = []
+    reports: list[str] = []
     for start in range(2):
         failed: list[str] = []
         with _warnings() as messages:
@@ -378,20 +379,20 @@ async def run(case: Case, files: Files, before: State) -> Outcome | None:
             except KafkaError as error:
                 if not missing:
                     return _refusal(case, str(error))
-                told.append(str(error))
+                reports.append(str(error))
                 break
-        told += messages + failed
+        reports += messages + failed
         missing.update(found)
-    silent = {what: why for what, why in missing.items() if not _is_told(what, case.path, told)}
+    silent = {resource: why for resource, why in missing.items() if not _is_reported(resource, case.path, reports)}
     if silent and case.path.endswith(".log") and _only_offsets_differ(case, files):
         return Outcome("beyond the checksum")
     if silent:
-        return Outcome("silent", "; ".join(f"{what}: {why}" for what, why in silent.items()))
+        return Outcome("silent", "; ".join(f"{resource}: {why}" for resource, why in silent.items()))
     return Outcome("lost with a message" if missing else "recovered")
 
 
 def _only_offsets_differ(case: Case, files: Files) -> bool:
-    """Whether all batches of the damaged file are valid and in their places, so that no checksum shows the damage."""
+    """Whether all batches of the damaged file are valid and in order, so that no checksum shows the damage."""
     change = CONTENT.get(case.kind) or IN_BATCHES.get(case.kind)
     content = files[case.path]
     changed = change(content) if change is not None else None
@@ -412,9 +413,9 @@ def _refusal(case: Case, message: str) -> Outcome:
     return Outcome("refused") if name in message or folder in message else Outcome("silent", f"no file in: {message}")
 
 
-def _is_told(what: str, path: str, messages: Iterable[str]) -> bool:
+def _is_reported(resource: str, path: str, messages: Iterable[str]) -> bool:
     """Whether a message names a partition, or the damaged file."""
-    return any(what in message or path in message for message in messages)
+    return any(resource in message or path in message for message in messages)
 
 
 def differences(before: State, after: State) -> dict[str, str]:

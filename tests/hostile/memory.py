@@ -1,9 +1,9 @@
-"""Memory: what hostile clients can make a broker hold, what it frees, and the response times of a good client
-meanwhile.
+"""Memory: how much hostile clients can make a broker hold, how much it releases, and the response times of a good
+client meanwhile.
 
 Each case runs one broker process with default options and measures it at rest. Hostile clients then attack while a good
-client produces and fetches small batches; memory is measured again after some more good traffic. Numbers of
-connections and sizes are arguments, so a short form of the same cases runs in seconds.
+client produces and fetches small batches; memory is measured again after some more good traffic. Numbers of connections
+and sizes are arguments, so a short form of the same cases runs in seconds.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def resident_bytes(pid: int) -> int:
 
 
 class GoodClient:
-    """A process that produces and fetches small batches in turns; prints the duration of each round at the end."""
+    """A process that alternately produces and fetches small batches; prints the duration of each round at the end."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         command = [sys.executable, "-m", "tests.hostile.memory", address[0], str(address[1])]
@@ -145,19 +145,19 @@ class GoodClient:
         assert self._process.stdout.readline() == b"ready\n"
 
     def stop(self) -> list[float]:
-        """End it, and return the seconds of each round, sorted."""
-        told, _ = self._process.communicate(timeout=_PATIENCE)
+        """End the process, and return the seconds of each round, sorted."""
+        output, _ = self._process.communicate(timeout=_PATIENCE)
         assert self._process.returncode == 0, "the good client failed"
-        return sorted(map(float, told.split()))
+        return sorted(map(float, output.split()))
 
 
-def good_rounds(address: tuple[str, int], go_on: Callable[[], bool]) -> list[float]:
+def good_rounds(address: tuple[str, int], continues: Callable[[], bool]) -> list[float]:
     """Produce and fetch in a loop; return the seconds of each round."""
     peer = Peer(address)
     records = bytes(encode_batch([(time.time_ns() // 1_000_000, None, b"v" * 100, ())]))
     data = [TopicProduceData(name="good", partition_data=[PartitionProduceData(index=0, records=records)])]
     found = []
-    while go_on():
+    while continues():
         start = time.perf_counter()
         answer = peer.call(ProduceRequest(acks=1, timeout_ms=1000, topic_data=data), 9)
         appended = answer.responses[0].partition_responses[0]
@@ -172,7 +172,7 @@ def good_rounds(address: tuple[str, int], go_on: Callable[[], bool]) -> list[flo
     return found
 
 
-Strangers = Callable[[tuple[str, int], Scale], None]
+Attack = Callable[[tuple[str, int], Scale], None]
 
 
 def at_once(count: int, work: Callable[[int], None]) -> None:
@@ -184,10 +184,10 @@ def at_once(count: int, work: Callable[[int], None]) -> None:
         thread.join()
 
 
-def sent_by_each(count: int, make: Callable[[Scale], tuple[bytes, bytes]]) -> Strangers:
-    """Clients that send frames of the maximum size at the same time: a beginning, and filler for the rest."""
+def sent_by_each(count: int, make: Callable[[Scale], tuple[bytes, bytes]]) -> Attack:
+    """Clients that send frames of the maximum size at the same time: a start, and filler for the rest."""
 
-    def strangers(address: tuple[str, int], scale: Scale) -> None:
+    def attack(address: tuple[str, int], scale: Scale) -> None:
         head, filler = make(scale)
 
         def one(number: int) -> None:
@@ -198,34 +198,34 @@ def sent_by_each(count: int, make: Callable[[Scale], tuple[bytes, bytes]]) -> St
 
         at_once(count, one)
 
-    return strangers
+    return attack
 
 
-def one_after_the_other(count: int, make: Callable[[Scale], tuple[bytes, bytes]]) -> Strangers:
-    """As `sent_by_each`, but one after the other."""
+def one_after_the_other(count: int, make: Callable[[Scale], tuple[bytes, bytes]]) -> Attack:
+    """Do the same as `sent_by_each`, one client after the other."""
     single = sent_by_each(1, make)
 
-    def strangers(address: tuple[str, int], scale: Scale) -> None:
+    def attack(address: tuple[str, int], scale: Scale) -> None:
         for _ in range(count):
             single(address, scale)
 
-    return strangers
+    return attack
 
 
 def malformed_produce(scale: Scale) -> tuple[bytes, bytes]:
-    """A Produce request whose only batch is cut off by the bytes behind it."""
+    """Return a Produce request whose only batch is cut off by the bytes behind it."""
     return frame(ProduceRequest(acks=1, timeout_ms=1000), 9)[4:] + b"\x05", b"\xff"
 
 
 def many_partitions(scale: Scale) -> tuple[bytes, bytes]:
-    """A Produce request (v3) with as many partitions without records as fit."""
+    """Return a Produce request (v3) with as many partitions without records as fit."""
     head = struct.pack(">hhih", 0, 3, 7, 1) + b"s" + struct.pack(">hhii", -1, 1, 1000, 1)
     head += struct.pack(">h", len(TOPIC)) + TOPIC.encode() + struct.pack(">i", (scale.frame_bytes - 60) // 8)
     return head, struct.pack(">ii", 0, -1)
 
 
 def well_formed_produce(scale: Scale) -> tuple[bytes, bytes]:
-    """A Produce request with one batch, as large as the frame."""
+    """Return a Produce request with one batch, as large as the frame."""
     start = struct.pack(">hhih", 0, 3, 7, 1) + b"s" + struct.pack(">hhii", -1, 1, 1000, 1)
     start += struct.pack(">h", len(TOPIC)) + TOPIC.encode() + struct.pack(">ii", 1, 0)
     size = scale.frame_bytes - len(start) - 4
@@ -235,30 +235,30 @@ def well_formed_produce(scale: Scale) -> tuple[bytes, bytes]:
 
 
 def huge_metadata(scale: Scale) -> tuple[bytes, bytes]:
-    """A Metadata request with as many short names as fit."""
+    """Return a Metadata request with as many short names as fit."""
     count = (scale.frame_bytes - 20) // 3
     return struct.pack(">hhih", 3, 1, 7, 1) + b"s" + struct.pack(">i", count), b"\0\1a"
 
 
 def huge_create_topics(scale: Scale) -> tuple[bytes, bytes]:
-    """A CreateTopics request with as many topics as fit."""
+    """Return a CreateTopics request with as many topics as fit."""
     count = (scale.frame_bytes - 30) // 17
     one = struct.pack(">h", 1) + b"a" + struct.pack(">ihii", 1, 1, 0, 0)
     return struct.pack(">hhih", 19, 2, 7, 1) + b"s" + struct.pack(">i", count), one
 
 
 def wide_text(scale: Scale) -> tuple[bytes, bytes]:
-    """A Metadata request with long names, of which one character makes all of them wide."""
+    """Return a Metadata request with long names, each with one character that makes the whole string wide."""
     name = "a" * 30_000 + "\U0001f600"
     one = struct.pack(">h", len(name.encode())) + name.encode()
     count = (scale.frame_bytes - 20) // len(one)
     return struct.pack(">hhih", 3, 1, 7, 1) + b"s" + struct.pack(">i", count), one
 
 
-def bombs(codec: str, count: int) -> Strangers:
+def bombs(codec: str, count: int) -> Attack:
     """Clients that send small batches with a very large decompressed size at the same time."""
 
-    def strangers(address: tuple[str, int], scale: Scale) -> None:
+    def attack(address: tuple[str, int], scale: Scale) -> None:
         packed = bomb(codec, scale.expanded_bytes)
 
         def one(number: int) -> None:
@@ -269,7 +269,7 @@ def bombs(codec: str, count: int) -> Strangers:
 
         at_once(count, one)
 
-    return strangers
+    return attack
 
 
 def bomb(codec: str, size: int) -> bytes:
@@ -281,10 +281,10 @@ def bomb(codec: str, size: int) -> bytes:
     return produce_frame(bytes(encode_batch([(0, None, bytes(size), ())], compression=codec)))
 
 
-def slow_drips(count: int) -> Strangers:
-    """Clients that announce the largest frame, send a part of it and then a byte now and then."""
+def slow_drips(count: int) -> Attack:
+    """Clients that announce the largest frame, send a part of it and then single bytes."""
 
-    def strangers(address: tuple[str, int], scale: Scale) -> None:
+    def attack(address: tuple[str, int], scale: Scale) -> None:
         end = time.monotonic() + scale.seconds
         peers = []
         for number in range(count):
@@ -301,13 +301,13 @@ def slow_drips(count: int) -> Strangers:
         for peer in peers:
             peer.close()
 
-    return strangers
+    return attack
 
 
-def unread_fetches(count: int) -> Strangers:
-    """Clients that fetch a lot and never read."""
+def unread_fetches(count: int) -> Attack:
+    """Clients that fetch large responses and never read them."""
 
-    def strangers(address: tuple[str, int], scale: Scale) -> None:
+    def attack(address: tuple[str, int], scale: Scale) -> None:
         filler = produce_frame(bytes(encode_batch([(time.time_ns() // 1_000_000, None, os.urandom(900_000), ())])))
         peer = Peer(address)
         for _ in range(max(scale.frame_bytes // 2_000_000, 2)):
@@ -315,38 +315,38 @@ def unread_fetches(count: int) -> Strangers:
             peer.answered_or_closed()
         fetched = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=scale.frame_bytes)]
         topics = [FetchTopic(topic=TOPIC, partitions=fetched)]
-        asked = frame(FetchRequest(max_bytes=scale.frame_bytes, max_wait_ms=0, min_bytes=1, topics=topics), 11)
-        _ask_and_wait(address, asked, count, scale)
+        request = frame(FetchRequest(max_bytes=scale.frame_bytes, max_wait_ms=0, min_bytes=1, topics=topics), 11)
+        _ask_and_wait(address, request, count, scale)
 
-    return strangers
+    return attack
 
 
-def unread_metadata(count: int) -> Strangers:
-    """Clients that request the metadata of many topics and never read."""
+def unread_metadata(count: int) -> Attack:
+    """Clients that request the metadata of many topics and never read the responses."""
 
-    def strangers(address: tuple[str, int], scale: Scale) -> None:
+    def attack(address: tuple[str, int], scale: Scale) -> None:
         peer = Peer(address)
         topics = [CreatableTopic(name=f"many-{n}", num_partitions=100, replication_factor=1) for n in range(20)]
         peer.call(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
         _ask_and_wait(address, frame(MetadataRequest(topics=None), 9), count * 4, scale)
 
-    return strangers
+    return attack
 
 
-def _ask_and_wait(address: tuple[str, int], asked: bytes, count: int, scale: Scale) -> None:
+def _ask_and_wait(address: tuple[str, int], request: bytes, count: int, scale: Scale) -> None:
     peers = [Peer(address) for _ in range(count)]
     for peer in peers:
         peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        peer.send(asked, len(asked))
+        peer.send(request, len(request))
     time.sleep(scale.seconds)
     for peer in peers:
         peer.close()
 
 
-def moderate(count: int, size: int) -> Strangers:
+def moderate(count: int, size: int) -> Attack:
     """Many connections, each with an incomplete frame of moderate size."""
 
-    def strangers(address: tuple[str, int], scale: Scale) -> None:
+    def attack(address: tuple[str, int], scale: Scale) -> None:
         peers = []
         for _ in range(count):
             peer = Peer(address)
@@ -357,10 +357,10 @@ def moderate(count: int, size: int) -> Strangers:
         for peer in peers:
             peer.close()
 
-    return strangers
+    return attack
 
 
-def large_members(count: int) -> Strangers:
+def large_members(count: int) -> Attack:
     """Clients that join groups with very large subscriptions, and leave."""
 
     def make(scale: Scale) -> tuple[bytes, bytes]:
@@ -372,8 +372,8 @@ def large_members(count: int) -> Strangers:
     return sent_by_each(count, make)
 
 
-def cases(scale: Scale) -> list[tuple[str, Strangers]]:
-    """The cases by name."""
+def cases(scale: Scale) -> list[tuple[str, Attack]]:
+    """Return the cases by name."""
     few, many, frame_mb = scale.few, scale.many, scale.frame_bytes // 1_000_000
     expanded = scale.expanded_bytes // 1_000_000
     return [
@@ -399,8 +399,10 @@ def cases(scale: Scale) -> list[tuple[str, Strangers]]:
     ]
 
 
-def run_case(strangers: Strangers, scale: Scale) -> tuple[int, int, int, float]:
-    """Run a case; return memory at rest, at most and afterwards, and the good client's 99th percentile in seconds."""
+def run_case(attack: Attack, scale: Scale) -> tuple[int, int, int, float]:
+    """Run a case; return memory at rest, at the maximum and afterwards, and the good client's 99th percentile in
+    seconds.
+    """
     with tempfile.TemporaryDirectory() as directory:
         broker = BrokerProcess(Path(directory), discards_log=True)
         try:
@@ -414,7 +416,7 @@ def run_case(strangers: Strangers, scale: Scale) -> tuple[int, int, int, float]:
             before = resident_bytes(broker.pid)
             watch, client = Watch(broker.pid), GoodClient(address)
             try:
-                strangers(address, scale)
+                attack(address, scale)
             finally:
                 seconds = client.stop()
                 peak = watch.stop()
@@ -432,10 +434,10 @@ def _some_good_rounds(address: tuple[str, int], count: int) -> None:
 def measure(scale: Scale | None = None, only: str = "") -> Iterator[Row]:
     """Run the cases whose name contains ``only``."""
     scale = Scale() if scale is None else scale
-    for name, strangers in cases(scale):
+    for name, attack in cases(scale):
         if only not in name:
             continue
-        before, peak, after, p99 = run_case(strangers, scale)
+        before, peak, after, p99 = run_case(attack, scale)
         yield Row("memory", f"{name}: most", f"{peak >> 20} MiB ({before >> 20} at rest)", "512 MiB", peak < PEAK_LIMIT)
         left = after - before
         yield Row("memory", f"{name}: kept afterwards", f"{left >> 20} MiB", "64 MiB", left < LEFT_LIMIT)
@@ -443,7 +445,7 @@ def measure(scale: Scale | None = None, only: str = "") -> Iterator[Row]:
 
 
 def main(host: str, port: str) -> None:
-    """Be the good client until the input ends."""
+    """Run the good client until standard input ends."""
     ended = threading.Event()
 
     def watch() -> None:

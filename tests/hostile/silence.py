@@ -1,7 +1,7 @@
 """Connections that die without a reset: the longest stall of each wait, with our client and with librdkafka's.
 
-A broker advertises the address of a proxy. Clients of both kinds warm up through it; then the proxy leaves their
-connections half-open, drops everything for some seconds, or limits the rate, and each client does its work again.
+A broker advertises the address of a proxy. Clients of both kinds connect through it; then the proxy leaves their
+connections half-open, drops everything for some seconds, or limits the rate, and each client repeats its work.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ async def _measure(fault: str, *, beside: bool) -> dict[str, dict[str, float | N
 
 
 def strike(proxy: FaultProxy, fault: str) -> None:
-    """Begin a fault on all connections of a proxy; a black hole lasts until `FaultProxy.heal`."""
+    """Start a fault on all connections of a proxy; a black hole lasts until `FaultProxy.heal`."""
     match fault:
         case "half-open":
             proxy.half_open()
@@ -118,7 +118,7 @@ def strike(proxy: FaultProxy, fault: str) -> None:
 
 
 async def _feed(stack: AsyncExitStack, nursery: trio.Nursery, servers: str, port: int) -> None:
-    """Write the time into both topics again and again, past the proxy."""
+    """Write the time into both topics repeatedly, without the proxy."""
 
     async def directly(host: str, advertised: int) -> trio.SocketStream:
         return await trio.open_tcp_stream("127.0.0.1", port)

@@ -1,7 +1,7 @@
-"""Storms of connections: how fast a broker takes them, and what a good client notices of it.
+"""Storms of connections: how fast a broker accepts them, and the effect on a good client.
 
-Each case has a broker process of its own, whose log goes to a file. `make long` runs each case with 2,000 connections,
-`make test` with fewer.
+Each case has its own broker process, whose log goes to a file. `make long` runs each case with 2,000 connections, `make
+test` with fewer.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _HELLO: Final = b"".join(
 )
 
 
-class StormedBroker:
-    """A broker process of its own, and what it has cost so far."""
+class MeasuredBroker:
+    """A broker in its own process, with measurements of its resources."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         assert process.stdout is not None
@@ -54,7 +54,7 @@ class StormedBroker:
 
     @property
     def running(self) -> bool:
-        """Whether the process is still there."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     @property
@@ -75,14 +75,14 @@ class StormedBroker:
         return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
     def log_lines(self) -> list[str]:
-        """What it has logged at WARNING and above."""
+        """Its log lines at WARNING and above."""
         return self.log.read_text().splitlines()
 
 
 @contextmanager
-def stormed_broker(
+def measured_broker(
     *settings: str, files: int | None = None, data_directory: Path | None = None
-) -> Iterator[StormedBroker]:
+) -> Iterator[MeasuredBroker]:
     """Run a broker for the length of the block, with at most ``files`` open files; in memory without a directory."""
     where = "--in-memory" if data_directory is None else f"--data-dir={data_directory}"
     command = [sys.executable, "-m", "triokafka", "broker", where, "--listen", "127.0.0.1:0"]
@@ -94,7 +94,7 @@ def stormed_broker(
         with log.open("w") as errors:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
-            yield StormedBroker(process, log)
+            yield MeasuredBroker(process, log)
         finally:
             process.kill()
             process.communicate()
@@ -109,15 +109,15 @@ def allow_connections(count: int) -> None:
 
 
 def ask(connection: socket.socket) -> None:
-    """Send ApiVersions and receive all of its answer."""
+    """Send ApiVersions and receive the whole response."""
     connection.settimeout(_PATIENCE_SECONDS)
     connection.sendall(_HELLO)
     size = int.from_bytes(receive_exactly(connection, 4), "big")
     receive_exactly(connection, size)
 
 
-def answered_within(broker: StormedBroker, seconds: float) -> float | None:
-    """Connect and ask once more; return the seconds that it took, None after ``seconds``."""
+def answered_within(broker: MeasuredBroker, seconds: float) -> float | None:
+    """Connect and send another request; return the seconds that it took, None after ``seconds``."""
     began = time.monotonic()
     try:
         with socket.create_connection(broker.address, timeout=seconds) as connection:
@@ -128,8 +128,8 @@ def answered_within(broker: StormedBroker, seconds: float) -> float | None:
 
 
 def sequential(count: int) -> Iterator[Row]:
-    """Connect ``count`` times, one after the other, and keep the connections."""
-    with stormed_broker() as broker, ExitStack() as held:
+    """Connect ``count`` times, one after the other, and hold the connections."""
+    with measured_broker() as broker, ExitStack() as held:
         began = time.monotonic()
         for _ in range(count):
             held.enter_context(socket.create_connection(broker.address, timeout=_PATIENCE_SECONDS))
@@ -140,7 +140,7 @@ def sequential(count: int) -> Iterator[Row]:
 
 
 def parallel(count: int) -> Iterator[Row]:
-    """Connect ``count`` times at once, and have each connection answered."""
+    """Connect ``count`` times at once, and send a request on each connection."""
     worst = 0.0
 
     async def one(address: tuple[str, int]) -> None:
@@ -158,7 +158,7 @@ def parallel(count: int) -> Iterator[Row]:
                 for _ in range(count):
                     nursery.start_soon(one, address)
 
-    with stormed_broker() as broker:
+    with measured_broker() as broker:
         before = broker.processor_seconds
         began = time.monotonic()
         trio.run(all_of_them, broker.address)
@@ -169,8 +169,8 @@ def parallel(count: int) -> Iterator[Row]:
 
 
 def closed_at_once(count: int) -> Iterator[Row]:
-    """Connect and close ``count`` times: every other connection is closed in order, the others are reset."""
-    with stormed_broker() as broker:
+    """Connect and close ``count`` times: every other connection is closed cleanly, the others are reset."""
+    with measured_broker() as broker:
         files = broker.open_files
         began = time.monotonic()
         for number in range(count):
@@ -187,8 +187,8 @@ def closed_at_once(count: int) -> Iterator[Row]:
 
 
 def out_of_files(count: int) -> Iterator[Row]:
-    """Hold more connections than the broker may have open files, and then leave."""
-    with stormed_broker(files=_FILES) as broker:
+    """Hold more connections than the broker may have open files, and then close them."""
+    with measured_broker(files=_FILES) as broker:
         with ExitStack() as held:
             good = held.enter_context(socket.create_connection(broker.address, timeout=_PATIENCE_SECONDS))
             ask(good)
@@ -217,7 +217,7 @@ def garbage(count: int) -> Iterator[Row]:
         b"\xff" * 64,
         b"\x00\x00\x00\x04\x7f\xff\x00\x00",
     )
-    with stormed_broker() as broker:
+    with measured_broker() as broker:
         good = socket.create_connection(broker.address, timeout=_PATIENCE_SECONDS)
         waits: list[float] = []
         with good:
@@ -240,8 +240,8 @@ def garbage(count: int) -> Iterator[Row]:
 
 
 def half_open(count: int) -> Iterator[Row]:
-    """Hold ``count`` connections that have sent half a request and say nothing more."""
-    with stormed_broker() as broker, ExitStack() as held:
+    """Hold ``count`` connections that have sent half a request and send nothing more."""
+    with measured_broker() as broker, ExitStack() as held:
         for _ in range(count):
             connection = held.enter_context(socket.create_connection(broker.address, timeout=_PATIENCE_SECONDS))
             connection.sendall(_HELLO[:10])
@@ -280,9 +280,11 @@ def _seconds(value: float | None) -> str:
     return "never" if value is None else f"{value:.3f} s"
 
 
-def _wait_for_files(broker: StormedBroker, files: int) -> int:
-    """Wait until the broker has closed what came; return how many descriptors more than before it has after a while."""
+def _wait_for_files(broker: MeasuredBroker, files: int) -> int:
+    """Wait until the broker has closed new connections; return how many descriptors more than before it has after a
+    while.
+    """
     deadline = time.monotonic() + 10
     while (left := broker.open_files - files) > 0 and time.monotonic() < deadline:
-        time.sleep(0.05)  # another process gives no event for that
+        time.sleep(0.05)  # there is no event for the change in another process
     return max(left, 0)

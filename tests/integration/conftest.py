@@ -1,7 +1,7 @@
 """The broker that the integration tests run against.
 
-Ours, in a process of its own, unless ``TRIOKAFKA_TEST_BOOTSTRAP`` names another one (Apache Kafka, for example): then
-the same tests run against that. Topics and groups have names of their own in every test, so one broker serves all.
+It is ours, in its own process, unless ``TRIOKAFKA_TEST_BOOTSTRAP`` names another one, such as Apache Kafka. Every test
+uses its own topics and groups, so that one broker serves all tests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.broker_process import broker_process
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """HOST:PORT of the broker under test."""
+    """The HOST:PORT of the broker under test."""
     given = os.environ.get("TRIOKAFKA_TEST_BOOTSTRAP")
     if given:
         yield given
@@ -36,11 +36,11 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def topic() -> str:
-    """A topic name that no other test uses."""
+    """An unused topic name."""
     return f"topic-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 def group() -> str:
-    """A group id that no other test uses."""
+    """An unused group id."""
     return f"group-{uuid.uuid4().hex[:12]}"

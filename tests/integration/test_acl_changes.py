@@ -1,4 +1,6 @@
-"""An ACL denies one operation while a consumer group runs: the member raises the error; later ones go on without it."""
+"""An ACL denies one operation to a running group: the member raises the error, and later members continue
+without it.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,7 @@ async def test_denied_group_member_names_the_resource_and_another_member_continu
             "metadata_max_age_ms": 300,
         }
         if protocol == "classic":
-            # A member that may not read the group may not leave it either.
+            # A member without READ on the group is not allowed to leave it either.
             group |= {"heartbeat_interval_ms": 100, "session_timeout_ms": 1000, "max_poll_interval_ms": 1000}
         allow = AclBinding(
             case.resource, case.name, AclPatternType.LITERAL, "User:*", "*", AclOperation.ALL, AclPermissionType.ALLOW

@@ -1,4 +1,4 @@
-"""The admin client on real sockets: our own broker, or the one that ``TRIOKAFKA_TEST_BOOTSTRAP`` names."""
+"""The admin client on real sockets: with our own broker, or with the one that ``TRIOKAFKA_TEST_BOOTSTRAP`` names."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from triokafka.client.admin import (
 )
 from triokafka.errors import (
     BrokerIdNotRegisteredError,
+    BrokerNotAvailableError,
     GroupIdNotFoundError,
     InvalidConfigurationError,
     InvalidPartitionsError,
@@ -51,14 +52,16 @@ def admin_of(bootstrap: str) -> triokafka.AdminClient:
 
 
 async def eventually(ask: Callable[[], Awaitable[T]], accept: Callable[[T], bool]) -> T:
-    """Ask until the answer is as expected: Apache Kafka's brokers learn of a change only after it was acknowledged."""
+    """Repeat a request until its response is accepted: Apache Kafka's brokers learn of a change after its
+    acknowledgement.
+    """
     while not accept(found := await ask()):
         await trio.sleep(0.02)
     return found
 
 
 async def described(admin: triokafka.AdminClient, topic: str, partitions: int = 1) -> TopicDescription:
-    """The topic, once it has that many partitions."""
+    """Return the topic's description once it has that many partitions."""
     found = await eventually(
         lambda: admin.describe_topics([topic]),
         lambda answer: not answer.errors and len(answer[topic].partitions) == partitions,
@@ -207,7 +210,7 @@ async def test_groups_and_their_offsets_are_managed(bootstrap: str, topic: str, 
                 await admin.delete_groups([group])
 
 
-async def test_unreachable_cluster_gives_a_sentence_in_time() -> None:
+async def test_unreachable_cluster_raises_a_descriptive_error_in_time() -> None:
     with trio.fail_after(20):
         async with triokafka.AdminClient(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=1000) as admin:
             with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1: Connection refused"):
@@ -215,7 +218,7 @@ async def test_unreachable_cluster_gives_a_sentence_in_time() -> None:
 
 
 async def test_leaders_and_reassignments_are_requested(bootstrap: str, topic: str) -> None:
-    """(KIP-455, KIP-460) With one broker nothing can move."""
+    """KIP-455, KIP-460. With one broker, no replica can move."""
     with trio.fail_after(60):
         async with admin_of(bootstrap) as admin:
             await admin.create_topics([NewTopic(topic, 2)])
@@ -237,7 +240,7 @@ async def test_leaders_and_reassignments_are_requested(bootstrap: str, topic: st
 
 
 async def test_producers_of_a_partition_are_described(bootstrap: str, topic: str) -> None:
-    """(KIP-664)"""
+    """KIP-664."""
     with trio.fail_after(60):
         async with admin_of(bootstrap) as admin:
             await admin.create_topics([NewTopic(topic, 1)])
@@ -252,8 +255,8 @@ async def test_producers_of_a_partition_are_described(bootstrap: str, topic: str
             )
 
 
-async def test_quotas_are_set_found_and_taken_back(bootstrap: str, topic: str) -> None:
-    """(KIP-546)"""
+async def test_quotas_are_set_described_and_deleted(bootstrap: str, topic: str) -> None:
+    """KIP-546."""
     entity = QuotaEntity.of(user=topic, client_id=None)
     with trio.fail_after(60):
         async with admin_of(bootstrap) as admin:
@@ -272,7 +275,7 @@ async def test_quotas_are_set_found_and_taken_back(bootstrap: str, topic: str) -
 
 
 async def test_directories_features_and_quorum_are_described(bootstrap: str, topic: str) -> None:
-    """(KIP-113, KIP-584, KIP-595)"""
+    """KIP-113, KIP-584, KIP-595."""
     with trio.fail_after(60):
         async with admin_of(bootstrap) as admin:
             await admin.create_topics([NewTopic(topic, 1)])
@@ -286,6 +289,10 @@ async def test_directories_features_and_quorum_are_described(bootstrap: str, top
             with pytest.raises(LogDirNotFoundError):
                 await admin.alter_replica_log_dirs({TopicPartitionReplica(topic, 0, node): "/no/such/directory"})
             features = await admin.describe_features()
+            (node, *_) = (await admin.describe_cluster()).nodes
+            assert (await admin.describe_features(node_id=node.node_id)).finalized == features.finalized
+            with pytest.raises(BrokerNotAvailableError):
+                await admin.describe_features(node_id=9_999)
             level = features.finalized["metadata.version"].max_version
             assert features.supported["metadata.version"].max_version >= level
             await admin.update_features({"metadata.version": level}, validate_only=True)
@@ -298,7 +305,7 @@ async def test_directories_features_and_quorum_are_described(bootstrap: str, top
 
 
 async def test_resources_with_a_configuration_are_listed_and_values_reset(bootstrap: str, topic: str) -> None:
-    """(KIP-1142)"""
+    """KIP-1142."""
     resource = ConfigResource.topic(topic)
     with trio.fail_after(60):
         async with admin_of(bootstrap) as admin:
@@ -321,8 +328,8 @@ async def test_resources_with_a_configuration_are_listed_and_values_reset(bootst
             await admin.reset_configs({group: ["consumer.session.timeout.ms"]})
 
 
-async def test_members_are_removed_of_a_group(bootstrap: str, topic: str, group: str) -> None:
-    """(KIP-345)"""
+async def test_members_are_removed_from_a_group(bootstrap: str, topic: str, group: str) -> None:
+    """KIP-345."""
     with trio.fail_after(60):
         async with admin_of(bootstrap) as admin:
             await admin.create_topics([NewTopic(topic, 1)])
@@ -340,8 +347,8 @@ async def test_members_are_removed_of_a_group(bootstrap: str, topic: str, group:
 async def test_several_groups_are_described_and_their_offsets_read_at_once(
     bootstrap: str, topic: str, group: str
 ) -> None:
-    """(KIP-699, KIP-709, KIP-848) A group with a member, one with offsets only, and one that is not there."""
-    simple, nobody = f"{group}-simple", f"{group}-nobody"
+    """KIP-699, KIP-709, KIP-848. The groups have a member, have only offsets, and do not exist."""
+    simple, missing = f"{group}-simple", f"{group}-nobody"
     zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with trio.fail_after(60):
         async with admin_of(bootstrap) as admin:
@@ -351,16 +358,16 @@ async def test_several_groups_are_described_and_their_offsets_read_at_once(
             async with triokafka.Consumer(topic, bootstrap_servers=bootstrap, group_id=group) as consumer:
                 while not consumer.assignment():
                     await consumer.poll(timeout_ms=100)
-                found = await admin.describe_groups([group, simple, nobody])
+                found = await admin.describe_groups([group, simple, missing])
                 (member,) = found[group].members
                 assert (found[group].state, set(member.assignment)) == ("Stable", {zero, one})
                 assert (found[simple].state, found[simple].members) == ("Empty", ())
-                assert isinstance(found.errors.get(nobody), GroupIdNotFoundError) or found[nobody].state == "Dead"
+                assert isinstance(found.errors.get(missing), GroupIdNotFoundError) or found[missing].state == "Dead"
                 by_broker = await admin.list_groups_by_broker(states=["Stable"], types=["classic", "consumer"])
                 assert not by_broker.errors
                 listed = {listing.group_id for node in by_broker for listing in by_broker[node]}
                 assert group in listed and simple not in listed
-                offsets = await admin.list_offsets_of_groups([group, simple, nobody], {simple: [one]})
+                offsets = await admin.list_offsets_of_groups([group, simple, missing], {simple: [one]})
                 assert {tp: o.offset for tp, o in offsets[simple].items()} == {one: 4}
-                assert (offsets[nobody], offsets.errors) == ({}, {})
+                assert (offsets[missing], offsets.errors) == ({}, {})
                 assert await admin.remove_all_group_members(group) == 1

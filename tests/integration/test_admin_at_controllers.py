@@ -27,7 +27,7 @@ PATIENCE = 60
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[tuple[RunningCluster, list[str]]]:
-    """Three nodes, and the addresses of their controllers."""
+    """Run three nodes; yield the addresses of their controllers."""
     async with running_cluster(nodes=3) as running:
         async with triokafka.AdminClient(bootstrap_servers=running.bootstrap_servers) as admin:
             quorum = await admin.describe_metadata_quorum()
@@ -60,7 +60,7 @@ async def test_the_active_controller_describes_and_changes_the_cluster(
             assert len((await admin.describe_topics(["orders"]))["orders"].partitions) == 2
 
 
-async def test_calls_go_on_when_the_active_controller_dies(cluster: tuple[RunningCluster, list[str]]) -> None:
+async def test_calls_continue_when_the_active_controller_dies(cluster: tuple[RunningCluster, list[str]]) -> None:
     running, controllers = cluster
     with trio.fail_after(PATIENCE):
         async with triokafka.AdminClient(bootstrap_controllers=controllers) as admin:
@@ -70,7 +70,7 @@ async def test_calls_go_on_when_the_active_controller_dies(cluster: tuple[Runnin
             assert (await admin.describe_metadata_quorum()).leader_id not in (-1, before)
 
 
-async def test_what_needs_brokers_is_refused_at_once(cluster: tuple[RunningCluster, list[str]]) -> None:
+async def test_calls_that_need_brokers_are_refused_at_once(cluster: tuple[RunningCluster, list[str]]) -> None:
     running, controllers = cluster
     with trio.fail_after(PATIENCE):
         async with triokafka.AdminClient(bootstrap_controllers=controllers, default_api_timeout_ms=600_000) as admin:

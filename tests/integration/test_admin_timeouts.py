@@ -1,4 +1,4 @@
-"""Administrative requests whose time limit is over when they come are answered as Apache Kafka answers them."""
+"""Administrative requests whose time limit has passed on arrival get the same responses as from Apache Kafka."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from tests.support.broker_process import broker_process
 
 
 def test_every_api_with_a_time_limit_answers_as_apache_kafka_does() -> None:
-    """kafka-go's default for ElectLeaders is no time at all; Kafka answers REQUEST_TIMED_OUT, too."""
+    """kafka-go's default for ElectLeaders is a limit of zero; Kafka responds with REQUEST_TIMED_OUT, too."""
     with broker_process() as bootstrap:
         assert trio.run(answers, bootstrap) == expected()

@@ -30,11 +30,11 @@ async def fill(bootstrap: str, topic: str, count: int, partition: int | None = 0
 
 
 def consumer_of(bootstrap: str, *topics: str, **options: Any) -> AIOKafkaConsumer:
-    """Return a consumer that begins at the first record."""
+    """Return a consumer that starts at the first record."""
     return AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **{"auto_offset_reset": "earliest", **options})
 
 
-def test_getone_getmany_and_async_for_continue_each_other(bootstrap: str, topic: str) -> None:
+def test_getone_getmany_and_async_for_share_one_position(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         await fill(bootstrap, topic, 20)
         async with consumer_of(bootstrap, topic) as consumer:
@@ -59,7 +59,7 @@ def test_getone_getmany_and_async_for_continue_each_other(bootstrap: str, topic:
     run(program())
 
 
-def test_seek_drops_records_that_are_buffered_or_on_their_way(bootstrap: str, topic: str) -> None:
+def test_seek_drops_buffered_and_in_flight_records(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         await fill(bootstrap, topic, 50)
         async with consumer_of(bootstrap, topic) as consumer:
@@ -219,7 +219,7 @@ def test_second_member_gets_partitions_and_listeners_may_be_coroutines(bootstrap
             assert first.assignment() == both
             assert listener.committed.keys() == both  # `start` waits for the listener, too
             async with consumer_of(bootstrap, topic, group_id=group) as second:
-                # The first member rejoins by itself: it asks for no records meanwhile.
+                # The first member rejoins in the background: the program does not poll meanwhile.
                 await until(lambda: len(first.assignment()) == 1 and len(second.assignment()) == 1)
                 assert first.assignment() | second.assignment() == both
                 (mine,) = first.assignment()
@@ -329,7 +329,7 @@ def test_offset_out_of_range_is_raised_without_a_reset_policy(bootstrap: str, to
             consumer.seek(partition, 100)
             with pytest.raises(OffsetOutOfRangeError) as raised:
                 await consumer.getone()
-            assert raised.value.args == ({partition: 100},)  # programs read the partitions there
+            assert raised.value.args == ({partition: 100},)  # programs read the partitions from the arguments
             consumer.seek(partition, 1)
             assert (await consumer.getone()).offset == 1
 
@@ -359,7 +359,7 @@ def test_error_of_a_position_is_raised_by_calls_for_its_partition_only(bootstrap
     run(program())
 
 
-def test_getmany_returns_no_more_than_one_fetch_may_bring(bootstrap: str, topic: str) -> None:
+def test_getmany_returns_at_most_one_fetch(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         partition, values = TopicPartition(topic, 0), [b"small", b"x" * 50_000, b"another"]
         async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
@@ -399,7 +399,7 @@ def test_deserializers_run_in_the_loop_and_their_error_keeps_the_position(bootst
 
 
 @pytest.mark.parametrize("flags", ["", "(?i)", "(?x) # all"])
-def test_pattern_matches_the_beginning_of_names(bootstrap: str, topic: str, flags: str) -> None:
+def test_pattern_matches_prefixes_of_names(bootstrap: str, topic: str, flags: str) -> None:
     async def program() -> None:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
             await producer.send_and_wait(topic, b"x")
@@ -446,7 +446,7 @@ def test_getmany_that_a_stop_interrupts_returns_nothing(bootstrap: str, topic: s
     run(program())
 
 
-def test_start_leaves_errors_of_positions_to_calls_for_records(bootstrap: str, topic: str) -> None:
+def test_errors_of_positions_are_raised_by_calls_for_records_not_by_start(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
             await producer.send_and_wait(topic, b"x")

@@ -25,7 +25,7 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 
 
 def python(*arguments: str, **environment: str) -> str:
-    """Run Python and return what it prints. Fails with what it complains about."""
+    """Run Python and return its output. Fails with its error output."""
     command = [sys.executable, *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=False, env=ENVIRONMENT | environment
@@ -63,7 +63,7 @@ asyncio.run(main())
 """
 
 
-def test_fastapi_service_sends_handles_and_ends(bootstrap: str, topic: str) -> None:
+def test_fastapi_service_sends_handles_and_stops(bootstrap: str, topic: str) -> None:
     pytest.importorskip("fastapi", reason="FastAPI is not installed")
     pytest.importorskip("httpx", reason="httpx is not installed")
     assert python("-c", _SERVICE, KAFKA_BOOTSTRAP_SERVERS=bootstrap, ORDERS_TOPIC=topic).split() == ["20"]
@@ -177,7 +177,7 @@ def test_programs_of_aiokafkas_readme_run_unchanged(bootstrap: str) -> None:
     pytest.importorskip("aiokafka")
     install = "from triokafka.asyncio.as_aiokafka import install_as_aiokafka\ninstall_as_aiokafka()\n"
     produce, consume = (install + one.replace("localhost:9092", bootstrap) for one in readme_programs())
-    python("-c", produce)  # makes the topic
+    python("-c", produce)  # creates the topic
     consumer = subprocess.Popen(
         [sys.executable, "-u", "-c", consume], stdout=subprocess.PIPE, env=ENVIRONMENT, text=True
     )

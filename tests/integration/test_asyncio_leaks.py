@@ -1,4 +1,4 @@
-"""Clients of asyncio leave nothing behind: tasks, threads, files, memory."""
+"""Clients of asyncio leak no tasks, threads, files or memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def settled() -> tuple[int, int, int]:
 
 
 async def settle_to(expected: tuple[int, int, int]) -> None:
-    """Wait until there is no more than before."""
+    """Wait until the numbers are no larger than before."""
     await until(lambda: all(now <= then for now, then in zip(settled(), expected, strict=True)))
 
 
@@ -119,7 +119,7 @@ CONSUMER_CALLS: dict[str, Callable[[AIOKafkaConsumer, str], Coroutine[Any, Any, 
 
 
 async def from_the_beginning(consumer: AIOKafkaConsumer, topic: str, call: Callable[[], Any]) -> None:
-    """Seek, so that the record of the call is not there yet, and call."""
+    """Seek, so that the record of the call has not been fetched, and call."""
     consumer.seek(TopicPartition(topic, 0), 0)
     await call()
 
@@ -195,11 +195,11 @@ def test_keyboard_interrupt_leaves_nothing(bootstrap: str, topic: str) -> None:
             while True:
                 await producer.send_and_wait(topic, b"x")
 
-    async def nothing() -> tuple[int, int, int]:
+    async def no_leak() -> tuple[int, int, int]:
         await use(bootstrap, topic)
         return settled()
 
-    before = run(nothing())
+    before = run(no_leak())
     for stage in (0, 1):
         with pytest.raises(KeyboardInterrupt):
             run(interrupted(stage))
@@ -301,11 +301,11 @@ def test_clients_of_a_closed_loop_end(bootstrap: str, topic: str) -> None:
         await consumer.start()
         return producer, consumer
 
-    async def nothing() -> tuple[int, int, int]:
+    async def no_leak() -> tuple[int, int, int]:
         await use(bootstrap, topic)
         return settled()
 
-    before = run(nothing())
+    before = run(no_leak())
     clients = run(leave_open())
     run(settle_to(before))
     with warnings.catch_warnings():

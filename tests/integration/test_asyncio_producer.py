@@ -65,7 +65,7 @@ def test_class_can_be_patched_while_a_producer_exists(bootstrap: str) -> None:
     run(program())
 
 
-def test_send_and_wait_returns_where_the_record_was_written(bootstrap: str, topic: str) -> None:
+def test_send_and_wait_returns_the_records_offset(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
             first = await producer.send_and_wait(topic, b"one", timestamp_ms=1234)
@@ -166,7 +166,7 @@ def test_send_refuses_records_that_are_invalid(bootstrap: str, topic: str) -> No
     run(program())
 
 
-def test_sends_that_a_stop_overtakes_say_that_the_producer_was_closed(bootstrap: str, topic: str) -> None:
+def test_sends_interrupted_by_a_stop_raise_that_the_producer_was_closed(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
         await producer.start()
@@ -262,7 +262,7 @@ def test_calls_outside_of_a_loop_and_without_transactional_id_raise(bootstrap: s
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
-def test_client_shows_the_health_of_brokers_and_the_metadata(bootstrap: str, topic: str, kind: str) -> None:
+def test_client_exposes_the_readiness_of_brokers_and_the_metadata(bootstrap: str, topic: str, kind: str) -> None:
     async def program() -> None:
         create(bootstrap, topic, 2)
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)

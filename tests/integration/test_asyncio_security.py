@@ -53,7 +53,7 @@ def test_token_provider_runs_in_the_loop_of_the_program() -> None:
     run(program())
 
 
-def test_options_that_are_incomplete_or_not_there_are_refused() -> None:
+def test_incomplete_or_unknown_options_are_refused() -> None:
     async def program() -> None:
         for options, error in [
             ({"security_protocol": "SSL"}, ValueError),

@@ -1,4 +1,4 @@
-"""`start` connects and logs in, or raises and leaves nothing."""
+"""`start` connects and logs in, or raises and leaks nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def end(client: Any) -> None:
 
 
 async def refused(new_client: Callable[..., Any], options: dict[str, Any]) -> KafkaConnectionError:
-    """Start a client twice, which fails; return the error. Checks that nothing is left."""
+    """Start a client twice, which fails; return the error. Checks that nothing leaks."""
     before = settled()
     client = new_client(**options)
     for _ in range(2):
@@ -80,7 +80,7 @@ def silent_server() -> Iterator[str]:
 
 @contextmanager
 def unused_address() -> Iterator[str]:
-    """Yield an address where nothing listens."""
+    """Yield an address without a listener."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         yield "{}:{}".format(*unused.getsockname())
@@ -117,7 +117,7 @@ def secured() -> Iterator[BlockingBroker]:
 
 
 def secured_options(broker: BlockingBroker) -> dict[str, Any]:
-    """Return options with which a client is accepted."""
+    """Return options that the broker accepts."""
     return {
         "bootstrap_servers": broker.bootstrap_servers,
         "security_protocol": "SASL_SSL",
@@ -272,7 +272,7 @@ def test_idle_consumer_leaves_its_group_after_max_poll_interval_ms(bootstrap: st
             async with consumer() as other:
                 while other.assignment() != {TopicPartition(topic, 0)}:
                     await other.getmany(timeout_ms=50)
-                assert asyncio.get_running_loop().time() - begun < 30, "it stays for its session"
+                assert asyncio.get_running_loop().time() - begun < 30, "the member stayed until its session timeout"
                 async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
                     await producer.send_and_wait(topic, b"x")
             record = await asyncio.wait_for(idle.getone(), 30)

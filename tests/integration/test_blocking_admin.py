@@ -48,7 +48,7 @@ def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
 
 @pytest.fixture
 def filled(bootstrap: str, topic: str) -> Partition:
-    """A partition with 10 records, of milliseconds 1000 to 1009."""
+    """Return a partition with 10 records, with timestamps from 1000 to 1009 ms."""
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         for number in range(10):
             producer.send(topic, b"%d" % number, timestamp_ms=1_000 + number)
@@ -191,8 +191,8 @@ def test_the_cluster_and_its_brokers(admin: KafkaAdminClient, filled: Partition)
     assert answer.replica_election_results[0].partition_result[0].error_code == 84
 
 
-class Asked(NamedTuple):
-    """One of the two clients, the module with its types, and what it is asked about."""
+class ClientUnderTest(NamedTuple):
+    """One of the two clients, the module with its types, and the topic and group of its calls."""
 
     admin: Any
     types: Any
@@ -208,7 +208,7 @@ def without_ids(answer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def without_eligible_leaders(answer: dict[str, Any]) -> dict[str, Any]:
-    """kafka-python takes an empty list in their place for null."""
+    """kafka-python returns an empty list instead of null."""
     for topic in answer["topics"]:
         for partition in topic["partitions"]:
             assert not partition.pop("eligible_leader_replicas")
@@ -228,50 +228,64 @@ def names_of(answer: dict[Any, Any]) -> dict[Any, str]:
 
 
 def without_operations(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Brokers say what one may do with a topic also when there is none; the SDK then has an error, which does not."""
+    """Brokers return authorized operations also for a missing topic; the SDK then has only an error."""
     return [{**topic, "authorized_operations": None} for topic in topics]
 
 
-ANSWERS: dict[str, Callable[[Asked], Any]] = {
-    "describe_cluster": lambda asked: asked.admin.describe_cluster(),
-    "describe_topics": lambda asked: asked.admin.describe_topics([asked.topic]),
-    "a topic that does not exist": lambda asked: without_operations(asked.admin.describe_topics(["no-such-topic"])),
-    "describe_topic_partitions": lambda asked: without_eligible_leaders(
-        asked.admin.describe_topic_partitions([asked.topic], 1)
+ANSWERS: dict[str, Callable[[ClientUnderTest], Any]] = {
+    "describe_cluster": lambda under_test: under_test.admin.describe_cluster(),
+    "describe_topics": lambda under_test: under_test.admin.describe_topics([under_test.topic]),
+    "a topic that does not exist": lambda under_test: without_operations(
+        under_test.admin.describe_topics(["no-such-topic"])
     ),
-    "describe_configs": lambda asked: asked.admin.describe_configs(asked.configs(None), config_filter="all"),
-    "describe_features": lambda asked: asked.admin.describe_features(),
-    "describe_log_dirs": lambda asked: without_free_bytes(asked.admin.describe_log_dirs({asked.topic: [0]})),
-    "describe_groups": lambda asked: asked.admin.describe_groups([asked.group]),
-    "list_groups": lambda asked: [one for one in asked.admin.list_groups() if one["group_id"] == asked.group],
-    "list_group_offsets": lambda asked: asked.admin.list_group_offsets(asked.group),
-    "list_partition_offsets": lambda asked: asked.admin.list_partition_offsets(
-        {Partition(asked.topic, 0): -1, Partition(asked.topic, 1): 1_003}
+    "describe_topic_partitions": lambda under_test: without_eligible_leaders(
+        under_test.admin.describe_topic_partitions([under_test.topic], 1)
     ),
-    "create_topics": lambda asked: without_ids(
-        asked.admin.create_topics({f"{asked.topic}-2": {"num_partitions": 2}}, validate_only=True)
+    "describe_configs": lambda under_test: under_test.admin.describe_configs(
+        under_test.configs(None), config_filter="all"
     ),
-    "delete_topics": lambda asked: [
-        topic["error_code"] for topic in asked.admin.delete_topics(["no-such-topic"], raise_errors=False)["topics"]
+    "describe_features": lambda under_test: under_test.admin.describe_features(),
+    "describe_log_dirs": lambda under_test: without_free_bytes(
+        under_test.admin.describe_log_dirs({under_test.topic: [0]})
+    ),
+    "describe_groups": lambda under_test: under_test.admin.describe_groups([under_test.group]),
+    "list_groups": lambda under_test: [
+        one for one in under_test.admin.list_groups() if one["group_id"] == under_test.group
     ],
-    "delete_groups": lambda asked: asked.admin.delete_groups([asked.group, "no-such-group"]),
-    "delete_records": lambda asked: asked.admin.delete_records({Partition(asked.topic, 0): 3}),
-    "alter_configs": lambda asked: asked.admin.alter_configs(asked.configs({"retention.ms": "7"}), validate_only=True),
-    "reset_configs": lambda asked: asked.admin.reset_configs(asked.configs({"retention.ms": None}), incremental=False),
-    "list_partition_reassignments": lambda asked: asked.admin.list_partition_reassignments(),
-    "alter_group_offsets": lambda asked: names_of(
-        asked.admin.alter_group_offsets(asked.group, {Partition(asked.topic, 0): OffsetAndMetadata(1, "", -1)})
+    "list_group_offsets": lambda under_test: under_test.admin.list_group_offsets(under_test.group),
+    "list_partition_offsets": lambda under_test: under_test.admin.list_partition_offsets(
+        {Partition(under_test.topic, 0): -1, Partition(under_test.topic, 1): 1_003}
     ),
-    "delete_group_offsets": lambda asked: names_of(
-        asked.admin.delete_group_offsets(asked.group, [Partition(asked.topic, 0)])
+    "create_topics": lambda under_test: without_ids(
+        under_test.admin.create_topics({f"{under_test.topic}-2": {"num_partitions": 2}}, validate_only=True)
     ),
-    "remove_group_members": lambda asked: names_of(
-        asked.admin.remove_group_members(asked.group, [asked.types.MemberToRemove(member_id="nobody")])
+    "delete_topics": lambda under_test: [
+        topic["error_code"] for topic in under_test.admin.delete_topics(["no-such-topic"], raise_errors=False)["topics"]
+    ],
+    "delete_groups": lambda under_test: under_test.admin.delete_groups([under_test.group, "no-such-group"]),
+    "delete_records": lambda under_test: under_test.admin.delete_records({Partition(under_test.topic, 0): 3}),
+    "alter_configs": lambda under_test: under_test.admin.alter_configs(
+        under_test.configs({"retention.ms": "7"}), validate_only=True
+    ),
+    "reset_configs": lambda under_test: under_test.admin.reset_configs(
+        under_test.configs({"retention.ms": None}), incremental=False
+    ),
+    "list_partition_reassignments": lambda under_test: under_test.admin.list_partition_reassignments(),
+    "alter_group_offsets": lambda under_test: names_of(
+        under_test.admin.alter_group_offsets(
+            under_test.group, {Partition(under_test.topic, 0): OffsetAndMetadata(1, "", -1)}
+        )
+    ),
+    "delete_group_offsets": lambda under_test: names_of(
+        under_test.admin.delete_group_offsets(under_test.group, [Partition(under_test.topic, 0)])
+    ),
+    "remove_group_members": lambda under_test: names_of(
+        under_test.admin.remove_group_members(under_test.group, [under_test.types.MemberToRemove(member_id="nobody")])
     ),
 }
 
 
-def test_answers_are_those_of_kafka_python(bootstrap: str, topic: str, group: str) -> None:
+def test_results_equal_those_of_kafka_python(bootstrap: str, topic: str, group: str) -> None:
     with (
         kafka.KafkaAdminClient(bootstrap_servers=bootstrap) as theirs,
         KafkaAdminClient(bootstrap_servers=bootstrap) as ours,
@@ -287,8 +301,8 @@ def test_answers_are_those_of_kafka_python(bootstrap: str, topic: str, group: st
             pass
         consumer.commit()
         for call, ask in ANSWERS.items():
-            expected = ask(Asked(theirs, kafka.admin, topic, group))
-            assert ask(Asked(ours, blocking_admin, topic, group)) == expected, call
+            expected = ask(ClientUnderTest(theirs, kafka.admin, topic, group))
+            assert ask(ClientUnderTest(ours, blocking_admin, topic, group)) == expected, call
 
 
 def test_transactions_are_listed_described_and_aborted(

@@ -26,7 +26,7 @@ from triokafka.blocking.errors import (
 
 @pytest.fixture
 def filled(bootstrap: str, topic: str) -> TopicPartition:
-    """A partition with 3,000 records, whose values are their offsets."""
+    """Return a partition with 3,000 records, whose values are their offsets."""
     with KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5) as producer:
         for number in range(3_000):
             producer.send(topic, b"%d" % number, timestamp_ms=1_000 + number)
@@ -43,11 +43,11 @@ def consumer(bootstrap: str, filled: TopicPartition) -> Iterator[KafkaConsumer]:
 
 
 def offsets_of(polled: dict[TopicPartition, list[Any]]) -> list[int]:
-    """Of all records."""
+    """Return the offsets of all records."""
     return [record.offset for records in polled.values() for record in records]
 
 
-def test_poll_gives_at_most_max_records_in_order(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+def test_poll_returns_at_most_max_records_in_order(consumer: KafkaConsumer, filled: TopicPartition) -> None:
     assert offsets_of(consumer.poll(10_000)) == list(range(500))
     assert offsets_of(consumer.poll(max_records=7)) == list(range(500, 507))
     assert consumer.position(filled) == 507
@@ -76,7 +76,9 @@ def test_seek_drops_prefetched_records(consumer: KafkaConsumer, filled: TopicPar
     assert consumer.position(filled) == 3_000
 
 
-def test_paused_partitions_give_nothing_and_keep_their_place(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+def test_paused_partitions_return_nothing_and_retain_their_position(
+    consumer: KafkaConsumer, filled: TopicPartition
+) -> None:
     consumer.poll(10_000, max_records=10)
     consumer.pause(filled)
     assert consumer.paused() == {filled}
@@ -102,7 +104,7 @@ def test_lookups_have_kafka_pythons_types(consumer: KafkaConsumer, filled: Topic
         consumer.offsets_for_times({filled: -5})
 
 
-def test_wrong_use_raises_what_kafka_python_raises(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+def test_wrong_use_raises_kafka_pythons_errors(consumer: KafkaConsumer, filled: TopicPartition) -> None:
     other = TopicPartition(filled.topic, 7)
     for error, call in [
         (ValueError, lambda: consumer.poll(-1)),
@@ -138,7 +140,7 @@ def test_closing_ends_an_iteration(consumer: KafkaConsumer) -> None:
 
 
 def test_only_offsets_with_metadata_can_be_committed(bootstrap: str, filled: TopicPartition, group: str) -> None:
-    """An int for an offset, as other clients take, was silently nothing."""
+    """An int as an offset, which other clients accept, was once ignored silently."""
     with KafkaConsumer(bootstrap_servers=bootstrap, group_id=group) as consumer:
         wrong: Any
         for wrong in ({filled: 2}, {filled.topic: OffsetAndMetadata(2, "")}, [filled], {filled: None}):
@@ -240,16 +242,16 @@ def test_commit_async_settles_its_future_and_calls_back_in_a_later_poll(
 def test_listeners_run_in_the_polling_thread_and_may_use_the_consumer(
     bootstrap: str, filled: TopicPartition, group: str
 ) -> None:
-    told: list[tuple[str, int, Any]] = []
+    calls: list[tuple[str, int, Any]] = []
 
     class Listener(ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: Any) -> None:
-            told.append(("revoked", threading.get_ident(), set(revoked)))
+            calls.append(("revoked", threading.get_ident(), set(revoked)))
             if revoked:
                 consumer.commit()  # type: ignore[attr-defined]
 
         def on_partitions_assigned(self, assigned: Any) -> None:
-            told.append(("assigned", threading.get_ident(), set(assigned)))
+            calls.append(("assigned", threading.get_ident(), set(assigned)))
             for partition in assigned:
                 consumer.seek(partition, 2_000)  # type: ignore[attr-defined]
 
@@ -259,9 +261,9 @@ def test_listeners_run_in_the_polling_thread_and_may_use_the_consumer(
     while not polled:
         polled = offsets_of(consumer.poll(1_000, max_records=5))
     assert polled == [2_000, 2_001, 2_002, 2_003, 2_004]
-    assert ("assigned", threading.get_ident(), {filled}) in told
+    assert ("assigned", threading.get_ident(), {filled}) in calls
     consumer.close()
-    assert told[-1] == ("revoked", threading.get_ident(), {filled})
+    assert calls[-1] == ("revoked", threading.get_ident(), {filled})
     with KafkaConsumer(bootstrap_servers=bootstrap, group_id=group) as other:
         assert other.committed(filled) == 2_005
 
@@ -308,7 +310,7 @@ def test_two_consumers_share_a_topic_and_the_second_takes_over(bootstrap: str, t
         second.close()
 
 
-def test_patterns_match_the_beginning_of_names(bootstrap: str, filled: TopicPartition, group: str) -> None:
+def test_patterns_match_prefixes_of_names(bootstrap: str, filled: TopicPartition, group: str) -> None:
     with KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
         consumer.subscribe(pattern=filled.topic[:-2])
         polled: list[int] = []
@@ -343,7 +345,9 @@ def test_configurations_are_checked_as_kafka_python_does(bootstrap: str, options
 def test_rebalance_revokes_partly_consumed_partitions_and_no_record_is_read_twice(
     bootstrap: str, topic: str, group: str
 ) -> None:
-    """A consumer in the middle of thousands of records gives partitions away, with positions of what it handed out."""
+    """A consumer with thousands of buffered records gives partitions up, and commits the positions of
+    returned records.
+    """
     from triokafka.blocking import KafkaAdminClient
     from triokafka.blocking.admin import NewTopic
 
@@ -369,7 +373,7 @@ def test_rebalance_revokes_partly_consumed_partitions_and_no_record_is_read_twic
         while len(read) < 10:
             take(first.poll(100, max_records=1))
         while not second.assignment():
-            # Both in the middle of what they have: only polls of few records at a time.
+            # Both have partly consumed partitions: their polls return only a few records at a time.
             take(first.poll(20, max_records=1))
             take(second.poll(20, max_records=1))
         assert len(read) < 1_500
@@ -393,8 +397,8 @@ def test_waiting_without_a_subscription_ends_in_time_as_in_kafka_python(
         assert not [record for record in caplog.records if "without a subscription" in record.getMessage()]
         assert consumer.poll(timeout_ms=20) == {}
         assert list(consumer) == []
-        said = [record for record in caplog.records if "without a subscription" in record.getMessage()]
-        assert [record.levelname for record in said] == ["WARNING"]
+        warnings = [record for record in caplog.records if "without a subscription" in record.getMessage()]
+        assert [record.levelname for record in warnings] == ["WARNING"]
         consumer.assign([])
         assert consumer.poll(timeout_ms=20) == {}
 

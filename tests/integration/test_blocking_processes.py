@@ -1,4 +1,4 @@
-"""What becomes of the blocking clients when their process ends, forks, or is interrupted."""
+"""Blocking clients in a process that ends, forks, or is interrupted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def run_program(program: str, *arguments: str, expect: int = 0) -> str:
-    """What a program prints in a process of its own, which must end by itself."""
+    """Run a program in its own process, which must end by itself, and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         capture_output=True,
@@ -34,7 +34,7 @@ def run_program(program: str, *arguments: str, expect: int = 0) -> str:
 
 
 def count(bootstrap: str, topic: str) -> int:
-    """How many records a topic of one partition has."""
+    """Return the number of records in a topic of one partition."""
     with KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
         partition = TopicPartition(topic, 0)
         return consumer.end_offsets([partition])[partition]
@@ -80,7 +80,7 @@ sys.exit(3)
     assert run_program(program, bootstrap, topic, group, expect=3) == "b'value'\n"
 
 
-def test_a_forked_child_refuses_its_parents_clients_and_makes_its_own(bootstrap: str, topic: str) -> None:
+def test_a_forked_child_refuses_its_parents_clients_and_creates_its_own(bootstrap: str, topic: str) -> None:
     program = """
 import os, sys
 from triokafka.blocking import KafkaConsumer, KafkaProducer
@@ -130,7 +130,7 @@ print(os.waitstatus_to_exitcode(status))
 
 
 def test_a_forked_child_can_close_a_producer_that_a_thread_was_using(bootstrap: str, topic: str) -> None:
-    """At the end of a child, too: it has inherited what is registered with `atexit`."""
+    """The exit of a child must work, too: it inherits the functions registered with `atexit`."""
     program = """
 import os, sys
 from triokafka.blocking import KafkaProducer
@@ -149,7 +149,7 @@ print(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.parametrize("waiting", ["poll", "iteration"])
 def test_an_interrupt_ends_a_wait_for_records_and_loses_none(bootstrap: str, topic: str, waiting: str) -> None:
-    """Ctrl-C in `poll` raises at once; the consumer can go on after it."""
+    """Ctrl-C in `poll` raises at once; the consumer is usable afterwards."""
     partition = TopicPartition(topic, 0)
     with KafkaProducer(bootstrap_servers=bootstrap) as producer, KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
         producer.send(topic, b"first").get(timeout=60)
@@ -162,7 +162,7 @@ def test_an_interrupt_ends_a_wait_for_records_and_loses_none(bootstrap: str, top
         def interrupt() -> None:
             asked.wait()
             while "/triokafka/blocking/" not in sys._current_frames()[main_thread].f_code.co_filename:
-                time.sleep(0.001)  # no event tells that another thread has begun to wait
+                time.sleep(0.001)  # there is no event for the moment when another thread starts to wait
             os.kill(os.getpid(), signal.SIGINT)
 
         thread = threading.Thread(target=interrupt)
@@ -208,7 +208,7 @@ print([(thread.name, thread.daemon) for thread in threading.enumerate() if threa
 
 
 def test_a_blocking_call_inside_of_the_loop_is_refused() -> None:
-    """It would wait for itself."""
+    """The call would wait for itself."""
     from triokafka.loop_thread import loop_thread
 
     loop = loop_thread()

@@ -22,14 +22,14 @@ from triokafka.testing.blocking import running_broker
 
 
 def read_all(bootstrap: str, topic: str, count: int, **options: Any) -> list[Any]:
-    """The first ``count`` records of all partitions."""
+    """Return the first ``count`` records of all partitions."""
     with KafkaConsumer(bootstrap_servers=bootstrap, consumer_timeout_ms=20_000, **options) as consumer:
         consumer.assign([TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic)])
         consumer.seek_to_beginning()
         return [record for _, record in zip(range(count), consumer, strict=False)]
 
 
-def test_send_gives_a_future_that_says_where_the_record_is(bootstrap: str, topic: str) -> None:
+def test_send_returns_a_future_with_the_records_offset(bootstrap: str, topic: str) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         first = producer.send(topic, b"value", key=b"key", headers=[("name", b"1")], timestamp_ms=5)
         metadata = first.get(timeout=60)
@@ -43,7 +43,7 @@ def test_send_gives_a_future_that_says_where_the_record_is(bootstrap: str, topic
 
 
 def test_records_with_and_without_key_partition_time_and_headers_keep_their_order(bootstrap: str, topic: str) -> None:
-    """What only some records of a chunk have does not move to others."""
+    """Optional fields of some records in a chunk are not applied to others."""
     sent: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int | None]] = [
         (b"a", None, [], None),
         (b"b", b"key", [], None),
@@ -83,11 +83,11 @@ def test_callbacks_run_before_get_and_flush_return_and_may_use_the_producer(boot
         producer.flush()
         assert seen[1:] == [("later", offset) for offset in range(2, 102)]
         future.add_callback(seen.append)
-        assert seen[-1].offset == 0  # of what is settled, at once
+        assert seen[-1].offset == 0  # the callback of a settled future runs at once
 
 
 def test_each_callback_runs_once_with_the_offset_of_its_record(bootstrap: str, topic: str) -> None:
-    told: list[tuple[int, Any]] = []
+    results: list[tuple[int, Any]] = []
     with KafkaProducer(bootstrap_servers=bootstrap, batch_size=2_000) as producer:
         for index in range(3_000):
             keyed, timed, headed = index % 2 == 0, index % 3 == 0, index % 5 == 0
@@ -99,12 +99,12 @@ def test_each_callback_runs_once_with_the_offset_of_its_record(bootstrap: str, t
                 headers=[("h", b"value")] if headed else None,
             )
             if index % 4:
-                future.add_callback(lambda metadata, index=index: told.append((index, metadata)))  # type: ignore[misc]
-    assert sorted(index for index, _ in told) == [index for index in range(3_000) if index % 4]
-    for partition in {metadata.partition for _, metadata in told}:
-        offsets = [metadata.offset for _, metadata in told if metadata.partition == partition]
+                future.add_callback(lambda metadata, index=index: results.append((index, metadata)))  # type: ignore[misc]
+    assert sorted(index for index, _ in results) == [index for index in range(3_000) if index % 4]
+    for partition in {metadata.partition for _, metadata in results}:
+        offsets = [metadata.offset for _, metadata in results if metadata.partition == partition]
         assert offsets == sorted(set(offsets))
-    for index, metadata in told:
+    for index, metadata in results:
         assert metadata.topic_partition == (topic, metadata.partition)
         assert metadata.serialized_value_size == index % 90
         assert metadata.serialized_key_size == (5 if index % 2 == 0 else -1)
@@ -113,7 +113,7 @@ def test_each_callback_runs_once_with_the_offset_of_its_record(bootstrap: str, t
     with KafkaConsumer(
         topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=2_000
     ) as c:
-        places = {(metadata.partition, metadata.offset): index for index, metadata in told}
+        places = {(metadata.partition, metadata.offset): index for index, metadata in results}
         for record in c:
             index = places.get((record.partition, record.offset))  # type: ignore[assignment]
             assert index is None or len(record.value) == index % 90
@@ -132,8 +132,8 @@ def test_a_callback_that_is_added_after_the_record_is_known_to_be_settled_runs_a
         assert here == [threading.get_ident()] * 2
 
 
-def test_flush_without_patience_says_whether_all_is_settled_and_called_back(bootstrap: str, topic: str) -> None:
-    """As kafka-python's; a producer that is closed has nothing left."""
+def test_flush_without_a_timeout_reports_whether_all_callbacks_have_run(bootstrap: str, topic: str) -> None:
+    """kafka-python does the same; a closed producer has no pending records."""
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         producer.flush(0)
         go_on = threading.Event()
@@ -147,7 +147,7 @@ def test_flush_without_patience_says_whether_all_is_settled_and_called_back(boot
     producer.flush()
 
 
-def test_headers_of_a_record_that_was_read_can_be_sent_on(bootstrap: str, topic: str) -> None:
+def test_headers_of_a_received_record_can_be_sent_again(bootstrap: str, topic: str) -> None:
     headers = [("trace", b"1"), ("trace", b"2")]
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         producer.send(topic, b"first", headers=headers)
@@ -268,13 +268,13 @@ def test_configurations_are_checked_as_kafka_python_does(bootstrap: str) -> None
         assert producer.bootstrap_connected()
 
 
-def test_a_producer_without_brokers_says_so_within_its_time() -> None:
+def test_a_producer_without_brokers_raises_in_time() -> None:
     with pytest.raises(KafkaTimeoutError, match="bootstrap"):
         KafkaProducer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=200)
 
 
 def test_full_buffers_make_send_wait_and_then_fail() -> None:
-    """Nobody listens: nothing leaves the buffers, and no memory beyond them is used."""
+    """No broker listens: the buffers stay full, and no memory beyond them is used."""
     producer = KafkaProducer(
         bootstrap_servers="127.0.0.1:1", api_version=(3, 0), max_block_ms=200, buffer_memory=1 << 20
     )
@@ -302,7 +302,7 @@ def test_transactions_are_refused_as_without_transactional_id(bootstrap: str) ->
 
 
 def test_a_record_that_is_refused_in_the_middle_of_many_fails_alone(bootstrap: str, topic: str) -> None:
-    """Those before and behind it are delivered, in order; its future has the reason."""
+    """The records before and behind it are delivered, in order; its future has the error."""
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         producer.send(topic, b"first").get(timeout=60)
         futures = [producer.send(topic, b"%d" % number) for number in range(50)]
@@ -314,21 +314,21 @@ def test_a_record_that_is_refused_in_the_middle_of_many_fails_alone(bootstrap: s
         assert [future.value.offset for future in futures] == list(range(1, 101))
 
 
-def test_a_record_that_is_refused_among_others_with_keys_spoils_none_of_them(bootstrap: str, topic: str) -> None:
-    told: list[tuple[int, Any]] = []
+def test_a_refused_record_among_others_with_keys_affects_none_of_them(bootstrap: str, topic: str) -> None:
+    results: list[tuple[int, Any]] = []
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         producer.send(topic, b"first").get(timeout=60)
         for number in range(100):
             if number == 50:
                 wrong = producer.send(topic, b"x" * 800_000, key=b"wrong", headers=[("h" * 100_000, b"")])
-                wrong.add_errback(lambda error: told.append((-1, error)))
+                wrong.add_errback(lambda error: results.append((-1, error)))
             future = producer.send(topic, b"%d" % number, key=b"key %d" % (number % 9))
-            future.add_callback(lambda metadata, number=number: told.append((number, metadata)))  # type: ignore[misc]
+            future.add_callback(lambda metadata, number=number: results.append((number, metadata)))  # type: ignore[misc]
         producer.flush()
-    assert sorted(number for number, _ in told) == list(range(-1, 100))
+    assert sorted(number for number, _ in results) == list(range(-1, 100))
     assert isinstance(wrong.exception, MessageSizeTooLargeError)
     by_partition: dict[int, list[int]] = {}
-    for number, metadata in told:
+    for number, metadata in results:
         if number >= 0:
             assert metadata.serialized_value_size == len(str(number))
             by_partition.setdefault(metadata.partition, []).append(number)
@@ -336,12 +336,12 @@ def test_a_record_that_is_refused_among_others_with_keys_spoils_none_of_them(boo
 
 
 def test_a_sender_waits_for_callbacks_that_are_slower_than_it(bootstrap: str, topic: str) -> None:
-    """They are bounded by ``buffer_memory``: without that they would fill the memory."""
-    go_on, told = threading.Event(), []
+    """Pending callbacks are bounded by ``buffer_memory``: otherwise they would fill the memory."""
+    go_on, results = threading.Event(), []
 
     def slow(metadata: Any) -> None:
         go_on.wait(60)
-        told.append(metadata.offset)
+        results.append(metadata.offset)
 
     producer = KafkaProducer(bootstrap_servers=bootstrap, buffer_memory=1 << 20, max_block_ms=300)
     sent = 0
@@ -350,20 +350,20 @@ def test_a_sender_waits_for_callbacks_that_are_slower_than_it(bootstrap: str, to
             producer.send(topic, b"x" * 1000).add_callback(slow)
             sent += 1
             if sent % 100 == 0:
-                time.sleep(0.01)  # no hurry: only the callbacks are late
+                time.sleep(0.01)  # no hurry: only the callbacks are slow
     assert 500 < sent < 5_000
     go_on.set()
     producer.send(topic, b"there is room again").get(timeout=60)
     producer.flush()
-    assert told == list(range(sent))
+    assert results == list(range(sent))
     producer.close()
     assert producer._staging.staged == 0
 
 
-def test_closing_without_patience_settles_every_future(topic: str) -> None:
-    """Also of records that the loop was taking over when memory was full."""
+def test_closing_without_a_timeout_settles_every_future(topic: str) -> None:
+    """This includes records that the loop was accepting when memory ran out."""
     with running_broker() as broker:
-        broker.create_topic(topic)  # which may take longer than the producer is going to wait
+        broker.create_topic(topic)  # which may take longer than the producer's timeout
         producer = KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers, buffer_memory=1 << 20, max_block_ms=100, batch_size=65_536
         )
@@ -380,10 +380,10 @@ def test_closing_without_patience_settles_every_future(topic: str) -> None:
                 future.get(timeout=60)
 
 
-def test_closing_without_patience_settles_the_futures_of_every_chunk(topic: str) -> None:
-    """Also of one that was begun while the loop waited for memory for the one before."""
+def test_closing_without_a_timeout_settles_the_futures_of_every_chunk(topic: str) -> None:
+    """This includes a chunk started while the loop waited for memory for the previous one."""
     with running_broker() as broker:
-        broker.create_topic(topic)  # which may take longer than the producer is going to wait
+        broker.create_topic(topic)  # which may take longer than the producer's timeout
         producer = KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers, buffer_memory=1 << 20, max_block_ms=100, batch_size=65_536
         )

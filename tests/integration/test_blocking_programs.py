@@ -1,6 +1,6 @@
-"""Programs written for kafka-python print the same when only their import is another.
+"""Programs written for kafka-python print the same output after only their import is changed.
 
-Each runs twice against the same broker: as it is, and with ``from kafka`` replaced.
+Each runs twice against the same broker: unchanged, and with ``from kafka`` replaced.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ print(list(consumer))
 
 
 def output_of(program: str, bootstrap: str) -> str:
-    """What a program prints, with a topic and a group of its own."""
+    """Return the output of a program, which gets its own topic and group."""
     names = f"bootstrap, topic, group = {bootstrap!r}, 't-{uuid.uuid4().hex}', 'g-{uuid.uuid4().hex}'\n"
     done = subprocess.run(
         [sys.executable, "-c", names + program], capture_output=True, text=True, cwd=ROOT, timeout=100

@@ -1,4 +1,4 @@
-"""A broker among clients that misbehave: it serves the others, and forgets the bad ones."""
+"""A broker with misbehaving clients: it serves the others, and releases the resources of the misbehaving ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SETTINGS = {
 
 
 def check_log(lines: list[str], made: int) -> None:
-    """Each connection has one line that says why it was closed; a few broke before they were accepted."""
+    """Each connection has one log line with the reason for its end; a few broke before they were accepted."""
     found = [match for match in map(_CLOSING.search, lines) if match]
     assert sorted(int(match[1]) for match in found) == list(range(1, len(found) + 1))
     assert made * 0.9 < len(found) < made * 1.01 + 5
@@ -48,7 +48,7 @@ def check_log(lines: list[str], made: int) -> None:
 async def test_broker_among_bad_clients_serves_the_good_one_and_forgets_the_others(
     seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No task, no connection, no memory of a request stays; each connection has its line."""
+    """No task, no connection and no request memory remains; each connection has its log line."""
     caplog.set_level(logging.INFO, logger="triokafka.broker_stub.network")
     async with running_broker(
         socket_request_max_bytes=_MOST_BYTES,
@@ -59,7 +59,7 @@ async def test_broker_among_bad_clients_serves_the_good_one_and_forgets_the_othe
         host, port = broker.sockets.address("PLAINTEXT")
         good = GoodClient(host, port)
         await good.run(0)
-        await make_topic(host, port)
+        await create_topic(host, port)
         await trio.testing.wait_all_tasks_blocked(0.01)
         tasks = trio.lowlevel.current_statistics().tasks_living
         abuse = Abuse(host, port, seed, patience=2.0, pause=0.05, most_bytes=_MOST_BYTES)
@@ -83,7 +83,7 @@ async def test_broker_among_bad_clients_serves_the_good_one_and_forgets_the_othe
 async def test_request_that_would_take_too_much_memory_is_refused_before_it_does(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is small enough as it comes, but nothing but tiny elements; others of its size are answered."""
+    """The request is small when encoded, but has only tiny elements; other requests of its size are executed."""
     caplog.set_level(logging.INFO, logger="triokafka.broker_stub.network")
     async with running_broker(socket_request_max_bytes=1_000_000, auto_create_topics_enable=False) as broker:
         asker = Asker(broker.bootstrap_servers)
@@ -101,8 +101,8 @@ async def test_request_that_would_take_too_much_memory_is_refused_before_it_does
     assert peak < 10_000_000, f"{peak} bytes"
 
 
-async def make_topic(host: str, port: int) -> None:
-    """Asking for the topic makes it; then the good client's requests succeed."""
+async def create_topic(host: str, port: int) -> None:
+    """Create the topic by a Metadata request, so that the good client's requests succeed."""
     client = GoodClient(host, port)
     await client.run(0.001)
 
@@ -117,7 +117,7 @@ class Running(NamedTuple):
     log: Path
 
     def metric(self, name: str) -> float:
-        """One of its metrics."""
+        """Return the value of one of its metrics."""
         with urlopen(f"http://{self.control}/metrics", timeout=30) as answer:
             for line in answer.read().decode().splitlines():
                 if line.startswith(f"{name} "):
@@ -126,7 +126,7 @@ class Running(NamedTuple):
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    """Ask another process again and again, for at most 30 s."""
+    """Repeat a check of another process, for at most 30 s."""
     with trio.fail_after(30):
         while not await trio.to_thread.run_sync(condition):
             await trio.sleep(0.05)
@@ -134,7 +134,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 @contextmanager
 def logged_broker(directory: Path, settings: dict[str, str]) -> Iterator[Running]:
-    """A broker in a process of its own whose log goes to a file."""
+    """Run a broker in its own process, whose log goes to a file."""
     log = directory / "broker.log"
     command = [sys.executable, "-m", "triokafka", "broker", "--in-memory", "-v", "--listen", "127.0.0.1:0"]
     command += ["--control", "127.0.0.1:0", *(f"--set={name}={value}" for name, value in settings.items())]
@@ -154,7 +154,7 @@ def logged_broker(directory: Path, settings: dict[str, str]) -> Iterator[Running
 @pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_five_minutes_of_abuse(tmp_path: Path) -> None:
-    """Memory is bounded, the others' latency at most doubles, and nothing is left behind."""
+    """Memory is bounded, the latency of others at most doubles, and nothing leaks."""
     seed = int(os.environ.get("ABUSE_SEED", time.time_ns() % 10**6))
     minutes = float(os.environ.get("ABUSE_MINUTES", "5"))
     print(f"abuse: seed {seed}", flush=True)
@@ -165,7 +165,7 @@ def test_five_minutes_of_abuse(tmp_path: Path) -> None:
     print(f"abuse: {done}")
     print(f"abuse: {len(among)} of {among.connections} seconds count, {len(alone)} of {alone.connections} without")
     if min(len(alone), len(among)) < 10:
-        pytest.skip("nothing can be said of latency: this machine's processors were taken away nearly all the time")
+        pytest.skip("no latency measured: other machines used this host's processors nearly all the time")
     times = {share: among.typical(share) / alone.typical(share) for share in (0.5, 0.9, 0.99)}
     for share, found in times.items():
         print(f"abuse: latency p{share * 100:g} {found:.2f} times as without, {among.typical(share) * 1000:.2f} ms")
@@ -173,11 +173,11 @@ def test_five_minutes_of_abuse(tmp_path: Path) -> None:
     assert times[0.9] < 2
 
 
-class Seconds:
-    """How long a good client waited for its answers, by the second.
+class LatencySamples:
+    """The response times of a good client, second by second.
 
-    Seconds in which the machine was not there are left out: on a virtual one with two processors in use, the answers
-    of a broker that is busy wait for each time that one of them is taken away.
+    Seconds in which the host's processors served other machines are left out: with two virtual processors in use, the
+    responses of a busy broker would wait each time that one of them is taken away.
     """
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class Seconds:
         self._counting: list[GoodClient] = []
 
     async def one_more(self, broker: Running) -> None:
-        """Have a client ask for a second."""
+        """Measure a good client for one second."""
         self.connections += 1
         client, before = GoodClient(broker.host, broker.port), _processor_time()
         await client.run(1)
@@ -194,7 +194,7 @@ class Seconds:
             self._counting.append(client)
 
     def typical(self, share: float) -> float:
-        """The quantile of a typical second, in seconds."""
+        """Return the quantile of a typical second, in seconds."""
         return median(client.quantile(share) for client in self._counting)
 
     def __len__(self) -> int:
@@ -202,18 +202,22 @@ class Seconds:
 
 
 def _processor_time() -> tuple[int, int]:
-    """Of all processors, and how much of that other machines on the same host had, in the kernel's ticks."""
+    """Return the processor time of this machine, and the part taken by other machines on the same host, in kernel
+    ticks.
+    """
     ticks = [int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return sum(ticks), ticks[7]
 
 
 async def _abuse_in_turns(
     broker: Running, other: Running, seed: int, minutes: float
-) -> tuple[Counter[str], Seconds, Seconds]:
-    """The broker and another one are abused in turns, so that the good client always sees the same busy machine."""
-    alone, among = Seconds(), Seconds()
+) -> tuple[Counter[str], LatencySamples, LatencySamples]:
+    """Misuse this broker and another one alternately, so that the good client always runs on an equally busy
+    machine.
+    """
+    alone, among = LatencySamples(), LatencySamples()
     for warmed in (broker, other):
-        await make_topic(warmed.host, warmed.port)
+        await create_topic(warmed.host, warmed.port)
         await GoodClient(warmed.host, warmed.port).run(3)
     idle_tasks = broker.metric("triokafka_tasks")
     done: Counter[str] = Counter()
@@ -221,9 +225,9 @@ async def _abuse_in_turns(
     async def misbehave(target: Running, turn: int) -> None:
         arguments = [target.host, target.port, seed * 1000 + turn, 20, 8.0, 1.0, _MOST_BYTES]
         command = [sys.executable, "-m", "tests.support.abuse", *map(str, arguments)]
-        said = json.loads((await trio.run_process(command, capture_stdout=True)).stdout)
+        report = json.loads((await trio.run_process(command, capture_stdout=True)).stdout)
         if target is broker:
-            done.update(said["done"], connections=said["connections"])
+            done.update(report["done"], connections=report["connections"])
 
     before = most = resident_bytes(broker.pid)
     for turn in range(max(2, round(minutes * 60 / 20) * 2)):

@@ -1,4 +1,4 @@
-"""Reading logs that the kernel has forgotten, or that somebody else has changed."""
+"""Reading logs that are no longer in the page cache, or whose files were changed by another program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALUE_BYTES = 1_000
 
 
 def evict(directory: Path) -> None:
-    """Have the kernel forget what it holds of the files below a directory."""
+    """Evict the files below a directory from the page cache."""
     for path in directory.rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
@@ -36,7 +36,7 @@ async def fill(bootstrap: str, topic: str) -> None:
 
 
 async def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
-    """The first records of partition 0."""
+    """Return the first records of partition 0."""
     values: list[bytes | None] = []
     async with triokafka.Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([triokafka.TopicPartition(topic, 0)])
@@ -47,7 +47,7 @@ async def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 
 
 async def test_cold_log_of_many_segments_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """Headers, indexes and records come from the disk, by threads."""
+    """Threads read headers, indexes and records from the disk."""
     options: dict[str, Any] = {"log_dirs": (str(tmp_path),), "log_segment_bytes": 1_048_576}
     expected = [value(number) for number in range(RECORDS)]
     async with running_broker(world=RealWorld(), **options) as broker:
@@ -60,7 +60,7 @@ async def test_cold_log_of_many_segments_is_read_as_it_was_written(tmp_path: Pat
 
 
 async def test_truncated_segment_file_fails_only_its_partition(tmp_path: Path) -> None:
-    """The broker lives, and its other partitions are read (design rule 5)."""
+    """The broker continues, and serves its other partitions."""
     async with running_broker(world=RealWorld(), log_dirs=(str(tmp_path),)) as broker:
         for topic in ("whole", "short"):
             await fill(broker.bootstrap_servers, topic)

@@ -1,4 +1,4 @@
-"""Ten thousand idle connections and five hundred busy ones on one broker, and what they cost."""
+"""The cost of ten thousand idle connections beside five hundred busy ones on one broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.integration.test_broker_abuse import Running, logged_broker, make_topic
+from tests.integration.test_broker_abuse import Running, create_topic, logged_broker
 from tests.support.abuse import GoodClient, resident_bytes
 
 IDLE, BUSY = 10_000, 500
@@ -35,7 +35,7 @@ sys.stdin.read()
 
 @contextmanager
 def held_connections(broker: Running, count: int) -> Iterator[None]:
-    """Connections of another process, each of which was used once."""
+    """Hold connections from another process, each of which was used once."""
     command = [sys.executable, "-c", _HOLD, broker.host, str(broker.port), str(count)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -48,11 +48,11 @@ def held_connections(broker: Running, count: int) -> Iterator[None]:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_ten_thousand_idle_connections_cost_little_and_leave_the_busy_ones_alone(tmp_path: Path) -> None:
-    """The memory of an idle connection is stated."""
+def test_ten_thousand_idle_connections_cost_little_and_do_not_slow_the_busy_ones(tmp_path: Path) -> None:
+    """Prints the memory of an idle connection."""
     with logged_broker(tmp_path, {}) as broker:
         alone, among = GoodClient(broker.host, broker.port), GoodClient(broker.host, broker.port)
-        trio.run(make_topic, broker.host, broker.port)
+        trio.run(create_topic, broker.host, broker.port)
         trio.run(_busy, alone)
         before = resident_bytes(broker.pid)
         with held_connections(broker, IDLE):
@@ -71,7 +71,7 @@ def test_ten_thousand_idle_connections_cost_little_and_leave_the_busy_ones_alone
 
 
 async def _busy(client: GoodClient) -> None:
-    """Every connection asks six things, rests, and does it again."""
+    """Run rounds of six requests on every connection, with a pause between rounds."""
     async with trio.open_nursery() as nursery:
         for number in range(BUSY):
             nursery.start_soon(_start_later, client, number / BUSY * 5)

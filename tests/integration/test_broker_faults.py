@@ -1,7 +1,7 @@
-"""Other people's producers against a broker that refuses, lies, loses answers and throttles.
+"""Other clients' producers against a broker that refuses requests, drops responses after the write and throttles.
 
-The faults are switched on over the control endpoint, the quotas over the protocol. What is promised: with idempotence
-every record is in the log once and in its order, whatever was answered.
+The faults are injected over the control endpoint, the quotas are set over the protocol. With idempotence, every record
+is in the log once and in order, whatever the responses were.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOST: dict[str, Any] = {"api": "Produce", "lose_answer": True, "times": 1, "skip
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerProcess]:
-    """With a control endpoint."""
+    """Run a broker with a control endpoint."""
     process = BrokerProcess(None, controlled=True)
     try:
         process.start()
@@ -55,7 +55,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def topic(broker: BrokerProcess) -> str:
-    """A topic of one partition."""
+    """Create a topic of one partition."""
     name = f"topic-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
@@ -104,7 +104,7 @@ def kafka_python(bootstrap: str, topic: str) -> None:
     for i in range(COUNT):
         sent.append(producer.send(topic, b"%d" % i))
         if not i % 10:
-            time.sleep(0.005)  # so that there are several requests
+            time.sleep(0.005)  # so that the records are sent in several requests
     producer.flush(PATIENCE)
     assert [future.get(PATIENCE).topic for future in sent] == [topic] * COUNT
     producer.close()
@@ -116,7 +116,7 @@ def aiokafka(bootstrap: str, topic: str) -> None:
             bootstrap_servers=bootstrap,
             enable_idempotence=True,
             max_batch_size=300,
-            request_timeout_ms=PATIENCE * 1000,  # and as long may a batch take in all
+            request_timeout_ms=PATIENCE * 1000,  # which is also the total time limit of a batch
             retry_backoff_ms=10,
         )
         await producer.start()
@@ -133,7 +133,7 @@ def aiokafka(bootstrap: str, topic: str) -> None:
 
 
 def stored(bootstrap: str, topic: str) -> list[int]:
-    """The records of partition 0, as numbers."""
+    """Return the records of partition 0, as numbers."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -148,12 +148,11 @@ def stored(bootstrap: str, topic: str) -> list[int]:
 
 
 @pytest.mark.parametrize("produce", [confluent, kafka_python, aiokafka])
-def test_an_idempotent_producer_comes_through_faults_in_order(
+def test_an_idempotent_producer_writes_each_record_once_and_in_order_despite_faults(
     broker: BrokerProcess, topic: str, produce: Callable[[str, str], None]
 ) -> None:
-    """Each record once, whatever the answers said."""
     try:
-        # aiokafka would wait for a lost answer as long as for everything.
+        # aiokafka would wait for a lost response as long as for the whole batch.
         control(broker, "POST", FAULTS if produce is aiokafka else [*FAULTS, LOST])
         produce(broker.bootstrap, topic)
         left = control(broker, "GET")
@@ -164,7 +163,7 @@ def test_an_idempotent_producer_comes_through_faults_in_order(
 
 
 def set_quota(bootstrap: str, user: str | None, key: str, value: float | None) -> None:
-    """Over the protocol: none of the clients has a call for it."""
+    """Set the quota over the protocol, because none of the clients has a call for it."""
 
     async def main() -> None:
         host, _, port = bootstrap.partition(":")
@@ -184,8 +183,8 @@ def set_quota(bootstrap: str, user: str | None, key: str, value: float | None) -
     trio.run(main)
 
 
-def test_a_throttled_librdkafka_says_so(broker: BrokerProcess, topic: str) -> None:
-    """And delivers everything (KIP-13, KIP-219)."""
+def test_a_throttled_librdkafka_reports_the_throttle_time(broker: BrokerProcess, topic: str) -> None:
+    """It delivers everything (KIP-13, KIP-219)."""
     throttled: list[ThrottleEvent] = []
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap, "throttle_cb": throttled.append, "linger.ms": 0, "batch.size": 60_000}
@@ -202,8 +201,10 @@ def test_a_throttled_librdkafka_says_so(broker: BrokerProcess, topic: str) -> No
     assert max(event.throttle_time for event in throttled) > 0
 
 
-def test_a_throttled_kafka_python_says_so(broker: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture) -> None:
-    """In its log (KIP-13, KIP-219)."""
+def test_a_throttled_kafka_python_logs_the_throttle_time(
+    broker: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """KIP-13, KIP-219."""
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=0)
     set_quota(broker.bootstrap, "ANONYMOUS", "producer_byte_rate", 100_000.0)
     try:

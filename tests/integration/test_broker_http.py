@@ -1,4 +1,4 @@
-"""Claims about the HTTP addresses of ``triokafka broker``: ``--control`` with its token, and ``--metrics``."""
+"""The HTTP addresses of ``triokafka broker``: ``--control`` with its token, and ``--metrics``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKEN = "a-token-of-the-environment"
 
 @contextmanager
 def broker(*options: str, environment: Mapping[str, str] | None = None, listen: bool = True) -> Iterator[Iterator[str]]:
-    """Run a broker; gives the lines that it prints, from "ready" on."""
+    """Run a broker; yield its output lines, starting with "ready"."""
     where = ["--listen", "127.0.0.1:0"] if listen else []
     command = [sys.executable, "-m", "triokafka", "broker", "--in-memory", *where, *options]
     process = subprocess.Popen(
@@ -116,7 +116,7 @@ def test_token_file_is_created_for_its_owner_alone_and_used_again(tmp_path: Path
         (b"two words in a token", "no spaces"),
     ],
 )
-def test_token_file_with_something_else_is_named(tmp_path: Path, content: bytes, sentence: str) -> None:
+def test_invalid_token_file_is_named(tmp_path: Path, content: bytes, sentence: str) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)
     command = [sys.executable, "-m", "triokafka", "broker", "--in-memory", "--listen", "127.0.0.1:0"]

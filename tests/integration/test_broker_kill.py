@@ -1,10 +1,10 @@
-"""``kill -9`` of the broker under load: nothing acknowledged is lost, and starting it again needs no hand.
+"""``kill -9`` of the broker under load: no acknowledged record is lost, and the restart needs no manual repair.
 
-A real process is killed with SIGKILL in the middle of everything and started again on the same data directory and port,
-while three idempotent producers write with acks=all, one of them to a topic that is compacted all the time; a group of
-two reads and commits; and another consumer commits ever higher positions. All of them go on through all of it.
+A real process is killed with SIGKILL at random moments and started again on the same data directory and port, while
+three idempotent producers write with acks=all, one of them to a topic that is compacted all the time. A group of two
+reads and commits, and another consumer commits ever higher offsets. All of them run throughout.
 
-What a power cut takes besides is tested on simulated disks (``tests/simulation``, ``tests/crashing``).
+The further effects of a power cut are tested on simulated disks (``tests/simulation``, ``tests/crashing``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 class Ledger:
-    """What the broker has acknowledged: values by topic, partition and offset; newest numbers by key; positions."""
+    """Acknowledged data: values by topic, partition and offset; newest numbers by key; committed offsets."""
 
     def __init__(self) -> None:
         self.records: dict[tuple[str, int, int], bytes] = {}
@@ -72,7 +72,7 @@ class Ledger:
 
 
 async def produce(bootstrap: str, name: str, ledger: Ledger, stop: trio.Event, *, topic: str = TOPIC) -> None:
-    """Send numbered records without a pause, and write down each acknowledgement."""
+    """Send numbered records without a pause, and record each acknowledgement."""
 
     def note(key: bytes | None, value: bytes, number: int) -> Callable[[RecordMetadata | None, Exception | None], None]:
         def on_delivery(metadata: RecordMetadata | None, error: Exception | None) -> None:
@@ -107,7 +107,7 @@ async def produce(bootstrap: str, name: str, ledger: Ledger, stop: trio.Event, *
 
 
 async def commit(bootstrap: str, ledger: Ledger, stop: trio.Event) -> None:
-    """Commit ever higher positions, and write down each commit that was acknowledged."""
+    """Commit ever higher offsets, and record each acknowledged commit."""
     async with triokafka.Consumer(
         bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False, retry_backoff_ms=20
     ) as consumer:
@@ -124,7 +124,7 @@ async def commit(bootstrap: str, ledger: Ledger, stop: trio.Event) -> None:
 
 
 async def read(bootstrap: str, ledger: Ledger) -> None:
-    """Be a member of a group that handles every record, until cancelled."""
+    """Run a member of a group that handles every record, until cancelled."""
     async with triokafka.Consumer(
         TOPIC,
         bootstrap_servers=bootstrap,
@@ -145,11 +145,11 @@ async def read(bootstrap: str, ledger: Ledger) -> None:
                 try:
                     await consumer.commit()
                 except KafkaError:
-                    continue  # the group moved on, or the broker is down: handled again by whoever is next
+                    continue  # the group rebalanced, or the broker is down: the next owner handles the records again
 
 
 async def read_all(bootstrap: str) -> dict[tuple[str, int, int], tuple[bytes | None, bytes]]:
-    """Key and value of every record there is."""
+    """Return key and value of every record, by topic, partition and offset."""
     found: dict[tuple[str, int, int], tuple[bytes | None, bytes]] = {}
     partitions = [TopicPartition(topic, n) for topic in (TOPIC, COMPACTED) for n in range(PARTITIONS)]
     async with triokafka.Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
@@ -170,7 +170,7 @@ async def test_everything_acknowledged_survives_ten_kills(tmp_path: Path) -> Non
 @pytest.mark.long
 @pytest.mark.timeout(0)
 async def test_everything_acknowledged_survives_many_kills(tmp_path: Path) -> None:
-    """The same, for as long as `make long` has time."""
+    """The same, with as many kills as `make long` has time for."""
     await kill_and_compare(tmp_path, LONG_KILLS)
 
 
@@ -206,7 +206,7 @@ async def kill_and_compare(tmp_path: Path, kills: int) -> None:
                 for number in range(kills):
                     with trio.fail_after(120):
                         await ledger.grows_by(choices.randrange(50, 500))
-                        if choices.random() < 0.5:  # else the group may never get together
+                        if choices.random() < 0.5:  # otherwise the group may never become stable
                             await ledger.more_is_handled()
                     await trio.to_thread.run_sync(broker.kill)
                     await trio.to_thread.run_sync(broker.start)
@@ -232,8 +232,10 @@ async def kill_and_compare(tmp_path: Path, kills: int) -> None:
         broker.close()
     compare(ledger, found, seed)
     for partition, position in ledger.commits.items():
-        kept = committed[TopicPartition(TOPIC, partition)]
-        assert kept is not None and kept.offset >= position, f"seed {seed}: partition {partition} was at {position}"
+        offset_after = committed[TopicPartition(TOPIC, partition)]
+        assert offset_after is not None and offset_after.offset >= position, (
+            f"seed {seed}: partition {partition} was at {position}"
+        )
 
 
 def compare(ledger: Ledger, found: dict[tuple[str, int, int], tuple[bytes | None, bytes]], seed: int) -> None:

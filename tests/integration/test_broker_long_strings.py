@@ -1,4 +1,6 @@
-"""Strings as long as the protocol allows, in every field of every API and in the client id: requests are answered."""
+"""Strings of the maximum length in every field of every API and in the client id: the broker responds to
+every request.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ _PLAIN = "t"
 
 
 def long_requests(handler: Handler[Any, Any], version: int, text: str) -> Iterator[tuple[str, Any]]:
-    """Requests in each of which one field is ``text``, by the field's path; numbers are 0, 1 or 2 in all of them."""
+    """Yield requests, each with ``text`` in one field, by the field's path; numbers are 0, 1 or 2 in all of them."""
     for number in NUMBERS:
         for place in count():
             choice = _Choice(place, text, number)
@@ -46,7 +48,7 @@ def long_requests(handler: Handler[Any, Any], version: int, text: str) -> Iterat
 
 
 class _Choice:
-    """Which of the string fields, counted in the order of declaration, is the long one."""
+    """The choice of the long string field, counted in the order of declaration."""
 
     def __init__(self, place: int, text: str, number: int) -> None:
         self.path: str | None = None
@@ -85,7 +87,7 @@ def _value(wire: Any, version: int, choice: _Choice, path: str) -> Any:
 
 
 async def exchange(node: Node, request: Any, version: int, client_id: str = "test") -> None:
-    """Send a request, and decode the answer."""
+    """Send a request, and decode the response."""
     frame = b"".join(encode_request(request, version=version, correlation_id=77, client_id=client_id))
     with trio.fail_after(2**31 / 1000 + 60):
         parts = await node.send_frame(frame)
@@ -99,7 +101,7 @@ async def exchange(node: Node, request: Any, version: int, client_id: str = "tes
 async def test_every_api_answers_the_longest_strings(
     handler: Handler[Any, Any], text: str, caplog: pytest.LogCaptureFixture, autojump_clock: object
 ) -> None:
-    """A name that an error message repeats made the answer too long to encode, and the connection was closed."""
+    """A name repeated in an error message once made the response too long to encode, and the connection was closed."""
     caplog.set_level(logging.ERROR)
     async with running_node() as node:
         await node.create("t")
@@ -118,7 +120,7 @@ async def test_every_api_answers_the_longest_strings(
 async def test_every_api_answers_the_longest_client_id(
     handler: Handler[Any, Any], caplog: pytest.LogCaptureFixture, autojump_clock: object
 ) -> None:
-    """Members' ids begin with the client id."""
+    """Member ids start with the client id."""
     caplog.set_level(logging.ERROR)
     async with running_node() as node:
         await node.create("t")
@@ -143,8 +145,10 @@ async def test_topic_name_that_is_too_long_is_an_invalid_topic(length: int, vers
 
 
 @pytest.mark.parametrize("version", [0, 12])
-async def test_answer_that_fits_in_no_way_closes_the_connection_with_the_reason(version: int) -> None:
-    """Each byte of a name that is not UTF-8 is decoded as a character of three; Kafka hangs up as well."""
+async def test_response_that_cannot_be_encoded_closes_the_connection_with_the_reason(version: int) -> None:
+    """Each byte of a name that is not UTF-8 is decoded as a character of three bytes; Kafka closes the connection as
+    well.
+    """
     async with running_node() as node:
         topic = MetadataRequestTopic(name="x" * MAX_STRING)
         request = MetadataRequest(topics=[topic])

@@ -1,4 +1,4 @@
-"""A log is moved between the data directories of a broker that is killed while it moves, and written to meanwhile."""
+"""A log moves between data directories of a broker that is killed during the move, while clients write to the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TP = TopicPartition("moving", 0)
 
 
 async def _write(bootstrap: str, written: list[int], acked: list[int]) -> None:
-    """Write numbers until the broker is gone."""
+    """Write numbers until the broker is down."""
     try:
         async with Producer(
             bootstrap_servers=bootstrap, delivery_timeout_ms=2_000, request_timeout_ms=1_000, max_block_ms=2_000
@@ -35,7 +35,7 @@ async def _write(bootstrap: str, written: list[int], acked: list[int]) -> None:
 
 
 async def _move(bootstrap: str, directories: list[str]) -> None:
-    """Move the log to and fro, until the broker is gone."""
+    """Move the log back and forth until the broker is down."""
     try:
         async with AdminClient(bootstrap_servers=bootstrap, request_timeout_ms=1_000) as admin:
             while True:
@@ -64,7 +64,7 @@ async def _read_all(bootstrap: str) -> list[int]:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_broker_that_is_killed_while_logs_move_loses_nothing(tmp_path: Path) -> None:
-    """What was acknowledged is there once and in its order; start-up needs no hand."""
+    """Acknowledged records are in the log once and in order; the start needs no manual repair."""
     kills, seed = int(os.environ.get("MOVE_KILLS", "30")), time.time_ns() % 10**6
     print(f"moves: seed {seed}", flush=True)
     chance = random.Random(seed)

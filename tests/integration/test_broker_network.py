@@ -1,4 +1,4 @@
-"""The broker's connections, over a simulated network and virtual time."""
+"""The broker's connections, over a simulated network and in virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TWO_LISTENERS: dict[str, Any] = {
 
 
 class RawClient:
-    """One connection that a test drives by hand."""
+    """One connection that a test drives directly."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -44,12 +44,12 @@ class RawClient:
         await self.stream.send(*encode_request(request, version=version, correlation_id=1, client_id="raw"))
 
     async def receive(self, response_type: type[Response], version: int) -> Any:
-        """Wait for an answer."""
+        """Wait for a response."""
         size = int.from_bytes(await self.exactly(4), "big")
         return decode_response(response_type, await self.exactly(size), version=version)[1]
 
     async def exactly(self, size: int) -> bytes:
-        """That many bytes; fewer when the broker closes."""
+        """Return that many bytes; fewer if the broker closes the connection."""
         data = bytearray(size)
         have = 0
         while have < size:
@@ -60,14 +60,14 @@ class RawClient:
         return bytes(data[:have])
 
     async def metadata(self, *topics: str) -> MetadataResponse:
-        """Ask for topics, which makes them."""
+        """Request metadata, which creates the topics."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics])
         await self.send(request, 9)
         response: MetadataResponse = await self.receive(MetadataResponse, 9)
         return response
 
     async def closed(self) -> bool:
-        """Wait until the broker closes."""
+        """Wait until the broker closes the connection."""
         try:
             return await self.exactly(1) == b""
         except OSError:
@@ -76,7 +76,7 @@ class RawClient:
 
 @asynccontextmanager
 async def broker_in(world: Simulation, **options: Any) -> AsyncIterator[Broker]:
-    """A broker on the host ``broker``."""
+    """Run a broker on the host ``broker``."""
     given = {"listeners": (f"PLAINTEXT://broker:{PORT}",), "log_dirs": ("/data",), **options}
     config = BrokerConfig.for_tests(**given)
     async with Node(config, world=world.host("broker").world) as node:
@@ -84,7 +84,7 @@ async def broker_in(world: Simulation, **options: Any) -> AsyncIterator[Broker]:
 
 
 async def connect(world: Simulation, host: str = "client") -> RawClient:
-    """A connection from a host."""
+    """Connect from a host."""
     return RawClient(await world.host(host).world.connect("broker", PORT))
 
 
@@ -94,7 +94,7 @@ def simulate(scenario: Callable[[Simulation], Awaitable[None]]) -> None:
 
 
 def test_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
-    """A fetch that waits longer than the limit is busy."""
+    """A connection with a fetch that waits longer than the limit is busy."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, connections_max_idle_ms=10_000) as broker:
@@ -115,14 +115,14 @@ def test_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
 
 
 def waiting_fetch(topic: str, max_wait_ms: int) -> FetchRequest:
-    """A fetch at the end of a topic's first partition."""
+    """Return a fetch from the end of a topic's first partition."""
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     return FetchRequest(
         max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1000, topics=[FetchTopic(topic=topic, partitions=[partition])]
     )
 
 
-def test_address_with_too_many_connections_is_refused_another_and_keeps_those_it_has() -> None:
+def test_connection_above_the_limit_of_an_address_is_refused_and_the_others_continue() -> None:
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, max_connections_per_ip=2):
@@ -139,7 +139,7 @@ def test_address_with_too_many_connections_is_refused_another_and_keeps_those_it
 
 
 def test_full_broker_accepts_again_once_a_connection_ends() -> None:
-    """The rest wait, and lose nothing."""
+    """The remaining clients wait, and lose nothing."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, max_connections=1):
@@ -204,8 +204,8 @@ def test_broken_frame_closes_only_its_connection() -> None:
     simulate(scenario)
 
 
-def test_stop_answers_parked_requests_before_it_closes_connections() -> None:
-    """A parked fetch is answered, an idle connection cut."""
+def test_stop_completes_parked_requests_before_it_closes_connections() -> None:
+    """A parked fetch gets its response, and an idle connection is closed."""
 
     async def scenario(world: Simulation) -> None:
         start = trio.current_time()
@@ -223,7 +223,7 @@ def test_stop_answers_parked_requests_before_it_closes_connections() -> None:
 
 
 def test_broker_that_is_full_makes_room_for_other_brokers() -> None:
-    """The most idle client goes; who is working stays, and clients still wait (KIP-402)."""
+    """The client that was idle the longest is disconnected; a busy one stays, and new clients still wait (KIP-402)."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, max_connections=2, **TWO_LISTENERS) as broker:
@@ -262,8 +262,8 @@ def test_listener_has_limits_of_its_own() -> None:
     simulate(scenario)
 
 
-def test_new_connections_come_no_faster_than_their_rate() -> None:
-    """Ten windows' worth at once, then one after the other; none is refused (KIP-612)."""
+def test_new_connections_are_limited_to_their_rate() -> None:
+    """The connections of ten windows are accepted at once, then one after the other; none is refused (KIP-612)."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, max_connection_creation_rate=2):
@@ -278,8 +278,8 @@ def test_new_connections_come_no_faster_than_their_rate() -> None:
     simulate(scenario)
 
 
-def test_address_with_a_quota_of_connections_is_refused_when_it_is_too_fast() -> None:
-    """After a while, so that it does not come again at once; other addresses connect (KIP-612)."""
+def test_address_above_its_connection_rate_quota_is_refused() -> None:
+    """The refusal is delayed, so that the client does not reconnect at once; other addresses connect (KIP-612)."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world) as broker:
@@ -300,7 +300,7 @@ def test_address_with_a_quota_of_connections_is_refused_when_it_is_too_fast() ->
 
 
 def test_limits_change_while_the_broker_runs() -> None:
-    """Connections that are too many are closed; slots are those of all listeners."""
+    """Excess connections are closed; slots are shared by all listeners."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, **TWO_LISTENERS) as broker:
@@ -342,9 +342,7 @@ async def set_option(broker: Broker, name: str, value: str) -> None:
     assert [result.error_message for result in response.responses if result.error_code] == []
 
 
-def test_request_that_never_comes_whole_is_closed_as_idle_and_its_memory_is_free_again() -> None:
-    """What a request announced is free again."""
-
+def test_incomplete_request_is_closed_as_idle_and_its_memory_is_released() -> None:
     async def scenario(world: Simulation) -> None:
         limits = {"queued_max_request_bytes": 1_000_000, "socket_request_max_bytes": 1_000_000}
         async with broker_in(world, connections_max_idle_ms=10_000, **limits) as broker:

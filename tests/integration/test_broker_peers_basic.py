@@ -1,4 +1,4 @@
-"""What one client writes the others read: every codec, headers, keys, tombstones, through one topic of the broker."""
+"""Every client reads the records of every other client: every codec, headers, keys, tombstones, through one topic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMESTAMP = 1_700_000_000_000
 
 
 def rows(writer: str, codec: str) -> list[Row]:
-    """What one writer sends with one codec."""
+    """Return the records of one writer with one codec."""
     name = f"{writer}/{codec}".encode()
     return [
         (name, b"value " * 50, (("h", b"1"), ("h", b"2")), TIMESTAMP),
@@ -27,7 +27,7 @@ def rows(writer: str, codec: str) -> list[Row]:
 
 
 def with_kafka_python(bootstrap: str, topic: str, codec: str) -> None:
-    """Write as kafka-python."""
+    """Write with kafka-python."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec)
     for key, value, headers, timestamp in rows("kafka-python", codec):
         producer.send(topic, key=key, value=value, headers=list(headers), timestamp_ms=timestamp, partition=0)
@@ -36,7 +36,7 @@ def with_kafka_python(bootstrap: str, topic: str, codec: str) -> None:
 
 
 def with_librdkafka(bootstrap: str, topic: str, codec: str) -> None:
-    """Write as confluent-kafka."""
+    """Write with confluent-kafka."""
     failures: list[Any] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 50})
     for key, value, headers, timestamp in rows("librdkafka", codec):
@@ -54,7 +54,7 @@ def with_librdkafka(bootstrap: str, topic: str, codec: str) -> None:
 
 
 def with_aiokafka(bootstrap: str, topic: str, codec: str) -> None:
-    """Write as aiokafka."""
+    """Write with aiokafka."""
 
     async def main() -> None:
         producer = AIOKafkaProducer(
@@ -70,7 +70,7 @@ def with_aiokafka(bootstrap: str, topic: str, codec: str) -> None:
 
 
 def by_kafka_python(bootstrap: str, topic: str, count: int) -> list[Row]:
-    """Read as kafka-python."""
+    """Read with kafka-python."""
     consumer = KafkaConsumer(
         topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=30_000
     )
@@ -84,7 +84,7 @@ def by_kafka_python(bootstrap: str, topic: str, count: int) -> list[Row]:
 
 
 def by_librdkafka(bootstrap: str, topic: str, count: int) -> list[Row]:
-    """Read as confluent-kafka."""
+    """Read with confluent-kafka."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": f"{topic}-librdkafka", "auto.offset.reset": "earliest"}
     )
@@ -102,7 +102,7 @@ def by_librdkafka(bootstrap: str, topic: str, count: int) -> list[Row]:
 
 
 def by_aiokafka(bootstrap: str, topic: str, count: int) -> list[Row]:
-    """Read as aiokafka."""
+    """Read with aiokafka."""
 
     async def main() -> list[Row]:
         found: list[Row] = []
@@ -116,10 +116,10 @@ def by_aiokafka(bootstrap: str, topic: str, count: int) -> list[Row]:
 
 
 @pytest.mark.parametrize("read", [by_kafka_python, by_librdkafka, by_aiokafka])
-def test_every_client_reads_what_every_client_wrote(
+def test_every_client_reads_the_records_of_every_client(
     read: Callable[[str, str, int], list[Row]], bootstrap: str, topic: str
 ) -> None:
-    """The broker keeps batches as they came, so each codec is met by each reader."""
+    """The broker stores batches as they arrive, so that each reader meets each codec."""
     expected: list[Row] = []
     for writer, write in (
         ("kafka-python", with_kafka_python),

@@ -1,4 +1,4 @@
-"""Requests that are well-formed and make no sense: every API answers them, and none fails in an unforeseen way."""
+"""Well-formed requests with random values: every API responds, and none fails with an unexpected error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXTS = ["t", "t", "g", "", "__consumer_offsets", "consumer", "range", "1", "ret
 
 
 class Filler:
-    """Fills structures with values that are likely to mean something to somebody."""
+    """Fills structures with values that are likely to exist or to be special."""
 
     def __init__(self, rng: Random, topic_id: UUID) -> None:
         self._random = rng
@@ -63,10 +63,10 @@ class Filler:
 
 
 @pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda handler: handler.request_type.__name__)
-async def test_every_api_survives_requests_that_make_no_sense(
+async def test_every_api_survives_requests_with_random_values(
     handler: Handler[Any, Any], caplog: pytest.LogCaptureFixture, autojump_clock: object
 ) -> None:
-    """An answer, none for acks=0, or a closed connection."""
+    """The result is a response, none for acks=0, or a closed connection."""
     caplog.set_level(logging.ERROR)
     for seed in range(EXAMPLES):
         rng = Random(f"{handler.api_key}/{seed}")
@@ -80,8 +80,8 @@ async def test_every_api_survives_requests_that_make_no_sense(
 
 
 async def exchange(node: Node, request: Any, version: int) -> None:
-    """Send a request; whatever comes back is decoded."""
-    with trio.fail_after(2**31 / 1000 + 60):  # a rebalance may take as long as the request says
+    """Send a request, and decode the response, if there is one."""
+    with trio.fail_after(2**31 / 1000 + 60):  # a rebalance may take as long as the request allows
         try:
             if getattr(request, "acks", None) == 0:
                 assert await node.send(request, version) == []

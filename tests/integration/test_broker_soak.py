@@ -1,9 +1,9 @@
-"""A broker that works for long: what it holds does not grow with what it has done.
+"""A long-running broker: its resources do not grow with the work done.
 
 The unit is a round of work, not a time: records are produced and read by a group, segments roll, are compacted and
-deleted, a topic comes and goes, connections open and close. After each round the broker comes down again to the files
-and tasks that it had, and to about the memory. It never stands still, as there is always somebody to look for what is
-to be deleted or compacted, so what counts is the least that is seen, not what is seen twice.
+deleted, a topic is created and deleted, connections are opened and closed. After each round the broker returns to its
+former numbers of files and tasks, and to about its former memory. A background task always checks for data to delete or
+compact, so the minimum of many samples counts.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _LOOKS = 50
 """How often one looks for the least that it holds, to begin with."""
 
 
-class Soaked:
-    """A broker process, and its clients' rounds."""
+class BrokerUnderLoad:
+    """A broker process, and the rounds of its clients."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
@@ -51,12 +51,12 @@ class Soaked:
         self.rounds = 0
 
     async def prepare(self) -> None:
-        """Make the topics."""
+        """Create the topics."""
         async with triokafka.AdminClient(bootstrap_servers=self._address) as admin:
             await admin.create_topics([NewTopic("plain", 2, 1, _SEGMENT), NewTopic("compacted", 2, 1, _COMPACTED)])
 
     async def round(self) -> None:
-        """Work, with clients of its own."""
+        """Run one round of work with new clients."""
         self.rounds += 1
         values = [b"%08d" % number + bytes(1_000) for number in range(_RECORDS)]
         keys = [b"k%d" % (number % 50) for number in range(_RECORDS)]
@@ -77,52 +77,53 @@ class Soaked:
             await admin.delete_topics([f"passing-{self.rounds}"])
             await admin.delete_records(dict.fromkeys(_PARTITIONS, -1))
 
-    def held(self) -> tuple[int, int]:
-        """Open files and connections, and tasks."""
+    def resources(self) -> tuple[int, int]:
+        """Return the numbers of open files and connections, and of tasks."""
         with urlopen(f"http://{self._broker.control}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         tasks = next(int(float(line.split()[1])) for line in lines if line.startswith("triokafka_tasks "))
         return len(os.listdir(f"/proc/{self._broker.pid}/fd")), tasks
 
-    def least_held(self) -> tuple[int, int]:
-        """The fewest files and the fewest tasks of many looks."""
-        files, tasks = zip(*(self.held() for _ in range(_LOOKS)), strict=True)
+    def least_resources(self) -> tuple[int, int]:
+        """Return the fewest files and the fewest tasks of many samples."""
+        files, tasks = zip(*(self.resources() for _ in range(_LOOKS)), strict=True)
         return min(files), min(tasks)
 
-    async def come_down_to(self, files: int, tasks: int) -> None:
-        """Look until it holds no more than that, one of each aside that may be under way.
+    async def wait_to_return_to(self, files: int, tasks: int) -> None:
+        """Wait until the broker uses no more than that, plus one of each for work in progress.
 
-        Raises:
-            AssertionError: it does not come down; with what it holds.
+        Raises AssertionError with the present numbers if it does not return to them.
         """
-        least = self.held()
+        least = self.resources()
         with trio.move_on_after(_MOST_SECONDS):
             while least[0] > files + 1 or least[1] > tasks + 1:
                 await trio.lowlevel.checkpoint()
-                now = self.held()
+                now = self.resources()
                 least = min(least[0], now[0]), min(least[1], now[1])
         assert least[0] <= files + 1, f"{least[0]} files after {self.rounds} rounds, {files} before"
         assert least[1] <= tasks + 1, f"{least[1]} tasks after {self.rounds} rounds, {tasks} before"
 
 
 async def soak(broker: BrokerProcess, rounds: int) -> int:
-    """So many rounds, after two to warm up; by how many bytes it grew after the first of them."""
-    soaked = Soaked(broker)
-    await soaked.prepare()
-    await soaked.round()
-    await soaked.round()
-    files, tasks = soaked.least_held()
+    """Run two rounds to warm up, then so many more; return by how many bytes the broker grew after the first
+    of these.
+    """
+    load = BrokerUnderLoad(broker)
+    await load.prepare()
+    await load.round()
+    await load.round()
+    files, tasks = load.least_resources()
     sizes: list[int] = []
     for _ in range(rounds):
-        await soaked.round()
-        await soaked.come_down_to(files, tasks)
+        await load.round()
+        await load.wait_to_return_to(files, tasks)
         sizes.append(resident_bytes(broker.pid))
     return sizes[-1] - sizes[0]
 
 
 @pytest.mark.parametrize("rounds", [4, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(0)])])
 def test_resources_of_a_broker_do_not_grow_with_its_work(tmp_path: Path, rounds: int) -> None:
-    """Files and tasks are the same after each round; memory is, but for what the allocator keeps."""
+    """Files and tasks are the same after each round; memory, too, apart from the allocator's reserves."""
     broker = BrokerProcess(tmp_path, settings=_SETTINGS, controlled=True)
     broker.start()
     try:

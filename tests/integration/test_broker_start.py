@@ -1,4 +1,4 @@
-"""Starting, stopping and starting again: on a disk, with what goes wrong there."""
+"""Starting, stopping and restarting a broker on a disk, with the failures that can happen there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from triokafka.world.system import RealWorld
 
 
 async def commit(node: Node, offset: int) -> int:
-    """Commit a position of the group ``g`` on ``t-0``; the error code."""
+    """Commit an offset of the group ``g`` on ``t-0``; return the error code."""
     await node.call(FindCoordinatorRequest(key="g"), 1)
     request = OffsetCommitRequest(
         group_id="g",
@@ -41,7 +41,7 @@ async def commit(node: Node, offset: int) -> int:
 
 
 async def committed(node: Node) -> int:
-    """The group's position, once its coordinator has read its log."""
+    """Return the group's committed offset once its coordinator has loaded it."""
     request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
     while True:
         response = await node.call(request, 5)
@@ -50,7 +50,7 @@ async def committed(node: Node) -> int:
 
 
 async def fill(node: Node) -> None:
-    """A topic, records, a position, a producer id."""
+    """Create a topic, records, a committed offset, and a producer id."""
     await node.create("t", partitions=2, retention_ms="-1")
     await node.produce("t", batch(b"a", b"b"))
     await node.produce("t", batch(b"c"), partition=1)
@@ -58,7 +58,7 @@ async def fill(node: Node) -> None:
 
 
 async def check(node: Node) -> None:
-    """All of it is there."""
+    """Check that all of it still exists."""
     first, second = await node.fetch("t", 0, 0)
     assert [r.value for r in decode_records(first.records or b"")] == [b"a", b"b"]
     assert [r.value for r in decode_records(second.records or b"")] == [b"c"]
@@ -67,8 +67,8 @@ async def check(node: Node) -> None:
     assert (await node.produce("t", batch(b"d"))).base_offset == 2
 
 
-async def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
-    """On a real disk: topics with their ids, records, positions; producer ids go on."""
+async def test_no_data_is_lost_by_a_clean_stop(tmp_path: Path) -> None:
+    """The disk is real: topics retain their ids, records and committed offsets; producer ids are not reused."""
     directories = (str(tmp_path / "a"), str(tmp_path / "b"))
     async with running_node(world=RealWorld(), log_dirs=directories) as node:
         await fill(node)
@@ -85,14 +85,14 @@ async def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
         assert again.producer_id > first.producer_id
 
 
-async def test_everything_acknowledged_is_there_after_the_process_was_killed() -> None:
-    """Nothing was flushed or closed."""
+async def test_no_acknowledged_data_is_lost_when_the_process_is_killed() -> None:
+    """The killed process flushes and closes nothing."""
     world = memory_world()
     storage = MemoryStorage()
     world.storage = storage
     async with running_node(world=world) as node:
         await fill(node)
-        # What a killed process leaves: another world opens the same disk, while this one cannot write any more.
+        # The state after a kill: another world opens the same disk, while this one can no longer write.
         storage.kill()
         survivor = memory_world()
         survivor.storage = storage
@@ -101,7 +101,7 @@ async def test_everything_acknowledged_is_there_after_the_process_was_killed() -
 
 
 async def test_broker_starts_only_once() -> None:
-    """Make another one instead."""
+    """Create a new broker object instead."""
     process = BrokerNode(BrokerConfig.for_tests(log_dirs=("/data",)), world=memory_world())
     async with process:
         pass
@@ -110,8 +110,8 @@ async def test_broker_starts_only_once() -> None:
             pass
 
 
-async def test_port_in_use_is_a_sentence_with_the_address() -> None:
-    """And nothing is left behind: the same directory starts elsewhere."""
+async def test_port_in_use_is_an_error_with_the_address() -> None:
+    """Nothing leaks: the same directory can be started on another port."""
     world = memory_world()
     async with running_node() as node:
         address = node.broker.bootstrap_servers
@@ -122,8 +122,8 @@ async def test_port_in_use_is_a_sentence_with_the_address() -> None:
         pass
 
 
-async def test_listener_that_would_not_be_secure_is_refused() -> None:
-    """Rather than served in the clear."""
+async def test_insecure_listener_with_security_options_is_refused() -> None:
+    """It must not be served in plaintext."""
     config = BrokerConfig.for_tests(
         listeners=("SECURE://127.0.0.1:0",), listener_security_protocol_map=("SECURE:SASL_SSL",)
     )
@@ -131,7 +131,7 @@ async def test_listener_that_would_not_be_secure_is_refused() -> None:
         BrokerNode(config, world=memory_world())
 
 
-async def test_data_directory_of_another_broker_is_a_sentence_and_stays_untouched(tmp_path: Path) -> None:
+async def test_data_directory_of_another_broker_is_refused_and_stays_untouched(tmp_path: Path) -> None:
     directories = (str(tmp_path),)
     async with running_node(world=RealWorld(), log_dirs=directories) as node:
         await fill(node)
@@ -143,7 +143,7 @@ async def test_data_directory_of_another_broker_is_a_sentence_and_stays_untouche
         await check(node)
 
 
-async def test_file_in_place_of_the_data_directory_is_a_sentence(tmp_path: Path) -> None:
+async def test_file_in_place_of_the_data_directory_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"")
     with pytest.raises(ConfigurationError, match=str(path)):
@@ -154,7 +154,7 @@ async def test_file_in_place_of_the_data_directory_is_a_sentence(tmp_path: Path)
 async def test_failure_of_a_part_stops_the_broker_and_is_raised(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The process is not left running without serving."""
+    """The process must not keep running without serving."""
 
     serves = trio.Event()
 
@@ -174,7 +174,7 @@ async def test_failure_of_a_part_stops_the_broker_and_is_raised(
 
 
 async def test_exception_of_the_body_leaves_the_block_as_itself() -> None:
-    """And the broker has stopped by then."""
+    """The broker has stopped by then."""
     with pytest.raises(ZeroDivisionError):
         async with running_node() as node:
             await node.create("t")

@@ -1,4 +1,4 @@
-"""The commands for topics, configurations, producing and consuming, against a broker in a process of its own."""
+"""The commands for topics, configurations, producing and consuming, against a broker in its own process."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from triokafka.cli.app import run
 from triokafka.cli.line_reader import Item
 
 
-class Done(NamedTuple):
-    """How a command ended."""
+class CommandResult(NamedTuple):
+    """The exit status and output of a command."""
 
     status: int
     out: str
@@ -39,22 +39,22 @@ class Tool:
         self._capture = capture
         self._patch = patch
 
-    def __call__(self, *arguments: str, stdin: str = "", waiting: bool = False) -> Done:
-        """Run a command; ``waiting`` keeps the lines about a broker that has not responded yet."""
+    def __call__(self, *arguments: str, stdin: str = "", waiting: bool = False) -> CommandResult:
+        """Run a command; ``waiting`` includes the lines about a broker that has not responded yet."""
         self._patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         self._capture.readouterr()
         status = run([*arguments, "--bootstrap-server", self.bootstrap])
         out, err = self._capture.readouterr()
-        return Done(status, out.decode(), err.decode() if waiting else without_waiting(err.decode()))
+        return CommandResult(status, out.decode(), err.decode() if waiting else without_waiting(err.decode()))
 
     def ok(self, *arguments: str, stdin: str = "") -> str:
-        """The output of a command that must succeed."""
+        """Return the output of a command that must succeed."""
         done = self(*arguments, stdin=stdin)
         assert done.status == 0, done
         return done.out
 
     def fails(self, *arguments: str, stdin: str = "", status: int = 1) -> str:
-        """The one line that a command complains with."""
+        """Return the single error line of a command that must fail."""
         done = self(*arguments, stdin=stdin)
         assert done.status == status, done
         lines = [line for line in done.err.splitlines() if line.startswith("triokafka")]
@@ -62,7 +62,7 @@ class Tool:
         return lines[0]
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """The command in a process of its own."""
+        """Start the command in its own process."""
         return subprocess.Popen(
             [sys.executable, "-m", "triokafka", *arguments, "--bootstrap-server", self.bootstrap],
             stdin=subprocess.PIPE,
@@ -86,7 +86,7 @@ def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: py
 
 
 class NamesFormatter:
-    """Makes text of whatever it gets, which is neither a record nor bytes."""
+    """Returns text, which is neither a record nor bytes, for every record."""
 
     def __init__(self, properties: object) -> None:
         pass
@@ -96,7 +96,7 @@ class NamesFormatter:
 
 
 class FailingReader:
-    """Reads the first line, and fails over the second as a program with a mistake does."""
+    """Reads the first line, and fails at the second like a program with a bug."""
 
     def __init__(self, properties: object) -> None:
         self._known = {b"v": Item(None, b"v")}
@@ -135,7 +135,7 @@ class TestTopics:
         assert tool("topics").status == 2
         assert "No such command 'crate'" in tool("topics", "crate", "x").err
 
-    def test_large_records_are_warned_of_and_the_topic_is_made(self, tool: Tool) -> None:
+    def test_large_records_cause_a_warning_and_the_topic_is_created(self, tool: Tool) -> None:
         done = tool("topics", "create", "tp-large", "--config", "max.message.bytes=1048589")
         assert done.status == 0 and "may exceed the limits of producers and consumers" in done.err
         assert (
@@ -144,7 +144,7 @@ class TestTopics:
         )
         assert "max.message.bytes=1048589" in tool.ok("topics", "describe", "tp-large")
 
-    def test_wrong_creation_says_why_and_creates_nothing(self, tool: Tool) -> None:
+    def test_wrong_creation_gives_the_reason_and_creates_nothing(self, tool: Tool) -> None:
         tool.ok("topics", "create", "tp-twice")
         assert "already exists" in tool.fails("topics", "create", "tp-twice")
         assert tool.ok("topics", "create", "tp-twice", "--if-not-exists") == "Topic tp-twice already exists.\n"
@@ -169,7 +169,7 @@ class TestTopics:
         listed = tool.ok("topics", "list").split()
         assert not {"tp-rf", "tp-key", "tp-bad", "tp-dry"} & set(listed)
 
-    def test_names_that_metrics_would_confuse_are_refused(self, tool: Tool) -> None:
+    def test_names_that_collide_in_metrics_are_refused(self, tool: Tool) -> None:
         tool.ok("topics", "create", "tp.collides")
         assert "collides with existing topic 'tp.collides'" in tool.fails("topics", "create", "tp_collides")
 
@@ -194,7 +194,7 @@ class TestTopics:
         assert "Topic: rep-strict" in tool.ok(*describe, "--under-min-isr-partitions")
         assert len(tool.ok(*describe, "--at-min-isr-partitions").splitlines()) == 2
         found = tool.ok(*describe, "--topics-with-overrides", "--partition-size-limit-per-response", "1").splitlines()
-        assert len(found) == 2  # of the cluster and of the topic
+        assert len(found) == 2  # one of the cluster, one of the topic
         assert "rep-strict" in found[1] and "min.insync.replicas=2" in found[1]
         both = ("--unavailable-partitions", "--topics-with-overrides")
         assert "exclude each other" in tool.fails(*describe, *both, status=2)
@@ -223,7 +223,7 @@ class TestTopics:
         tool.ok("consume", "grows", "--group", "g", "--timeout-ms", "10")
         assert "cannot grow" in tool.fails("topics", "alter", "__consumer_offsets", "--partitions", "99", status=2)
 
-    def test_deleting_by_a_pattern_wants_to_be_sure(self, tool: Tool) -> None:
+    def test_deleting_by_a_pattern_asks_for_confirmation(self, tool: Tool) -> None:
         for name in ("del-a", "del-b", "del-c"):
             tool.ok("topics", "create", name)
         assert tool.ok("topics", "delete", "del-.*", "--dry-run").splitlines() == [
@@ -236,7 +236,7 @@ class TestTopics:
         assert tool.ok("topics", "delete", "del-a", "--if-exists") == ""
         assert "TOPICS or --topic-id" in tool.fails("topics", "delete", status=2)
 
-    def test_unreachable_broker_is_one_sentence(self, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_unreachable_broker_is_one_error_line(self, capfd: pytest.CaptureFixture[str]) -> None:
         status = run(["topics", "list", "--bootstrap-server", "127.0.0.1:1", "-X", "default.api.timeout.ms=300"])
         assert status == 1
         (line,) = capfd.readouterr().err.splitlines()
@@ -253,10 +253,10 @@ class TestTopics:
         ],
         ids=" ".join,
     )
-    def test_broker_that_is_silent_is_one_sentence_in_time(
+    def test_silent_broker_is_one_error_line_in_time(
         self, command: list[str], capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """One that hangs takes connections and never answers (clients-today pains 4 and 13)."""
+        """A hanging broker accepts connections and never responds."""
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = f"127.0.0.1:{silent.getsockname()[1]}"
             status = run([*command, "--bootstrap-server", address, "-X", "default.api.timeout.ms=300"])
@@ -265,7 +265,7 @@ class TestTopics:
         assert address in line
 
     def test_options_of_the_client_come_from_file_and_command_line(self, tool: Tool, tmp_path: Path) -> None:
-        """(--command-config)"""
+        """``--command-config``."""
         config = tmp_path / "client.properties"
         config.write_text("request.timeout.ms=20000\n")
         assert tool.ok("topics", "list", "nothing", "--command-config", str(config)) == ""
@@ -277,7 +277,7 @@ class TestTopics:
 
 
 class TestConfigs:
-    def test_values_are_set_shown_with_their_sources_and_taken_back(self, tool: Tool) -> None:
+    def test_values_are_set_shown_with_their_sources_and_removed(self, tool: Tool) -> None:
         tool.ok("topics", "create", "cfg")
         alter = ("configs", "alter", "--topic", "cfg")
         tool.ok(*alter, "--add-config", "retention.ms=5,cleanup.policy=[compact,delete]")
@@ -424,7 +424,7 @@ class TestProduceAndConsume:
     def test_endless_line_takes_bounded_memory_and_is_reported(
         self, tool: Tool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As ``triokafka produce t < /dev/zero``."""
+        """As with ``triokafka produce t < /dev/zero``."""
         monkeypatch.setattr(produce_run, "_LONGEST_LINE", 100_000)
         largest = ("-X", "max.request.size=200000")
         done = tool(
@@ -435,7 +435,7 @@ class TestProduceAndConsume:
         assert "line 5 was not acknowledged: it has 300,000 bytes" in done.err
         assert done.err.endswith("3 records acknowledged\n")
 
-    def test_reader_of_lines_of_ones_own_that_fails_ends_the_run(self, tool: Tool) -> None:
+    def test_failing_custom_line_reader_ends_the_run(self, tool: Tool) -> None:
         produce = ("produce", "own-reader", "--line-reader")
         assert "failed: TypeError" in tool.fails(*produce, "os:getcwd", stdin="v\n", status=2)
         done = tool(*produce, f"{__name__}:FailingReader", stdin="v\nw\n")
@@ -467,7 +467,7 @@ class TestProduceAndConsume:
         assert '{"group":"places-g"}},"value":{"version":' in groups
         assert '"data":{"protocolType":"consumer","generation":1,' in groups
 
-    def test_partition_of_a_topic_that_there_is_not_is_an_error_unless_it_is_made(self, tool: Tool) -> None:
+    def test_partition_of_a_missing_topic_is_an_error_unless_the_topic_is_created(self, tool: Tool) -> None:
         one = ("--partition", "0", "--timeout-ms", "500")
         for more in ((), ("--offset", "earliest"), ("--offset", "5")):
             assert "unknown topic no-such; create it" in tool.fails("consume", "no-such", *one, *more)
@@ -476,7 +476,7 @@ class TestProduceAndConsume:
         assert "is-made" in tool.ok("topics", "list").split()
 
     def test_options_of_the_consumer_come_from_its_file(self, tool: Tool, tmp_path: Path) -> None:
-        """The group is that of the file; where to begin is for the command to say."""
+        """The group comes from the file; the start position comes from the command line."""
         tool("produce", "filed", stdin="0\n1\n")
         config = tmp_path / "consumer.properties"
         config.write_text("group.id=filed-g\nauto.offset.reset=latest\nmax.poll.records=1\n")
@@ -533,12 +533,12 @@ class TestProduceAndConsume:
         done = tool("consume", "no-bytes", "--from-beginning", "--formatter", f"{__name__}:NamesFormatter")
         assert done.status == 1 and "returned str, not bytes" in done.err
 
-    def test_partition_that_there_is_not_ends_the_run(self, tool: Tool) -> None:
+    def test_missing_partition_ends_the_run(self, tool: Tool) -> None:
         tool.ok("topics", "create", "two", "--partitions", "2")
         assert "has 2 partitions and no two-7" in tool.fails("consume", "two", "--partition", "7")
 
-    def test_reader_that_goes_away_ends_the_run_without_a_word_about_it(self, tool: Tool) -> None:
-        """``triokafka consume … | head -1``."""
+    def test_closed_output_pipe_ends_the_run_silently(self, tool: Tool) -> None:
+        """As with ``triokafka consume … | head -1``."""
         tool("produce", "pipe", stdin="".join(f"line {number}\n" for number in range(5_000)))
         process = tool.start("consume", "pipe", "--from-beginning", "-X", "max.poll.records=10")
         assert process.stdout is not None and process.stderr is not None
@@ -559,7 +559,7 @@ class TestProduceAndConsume:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 128 + number
         assert without_waiting(errors.decode()) == "Processed a total of 1 messages\n"
-        # What was printed is committed.
+        # All printed records are committed.
         assert tool.ok("consume", topic, "--group", topic, "--from-beginning", "--timeout-ms", "200") == ""
 
     def test_signal_ends_producing_in_order(self, tool: Tool) -> None:
@@ -576,25 +576,25 @@ class TestProduceAndConsume:
         assert (process.returncode, errors) == (130, b"2 records acknowledged\n")
 
 
-class TestNobodyThere:
-    """What a command says when no broker answers, and where its output goes is closed."""
+class TestWithoutABroker:
+    """Messages of a command when no broker responds, or when its output is closed."""
 
     @pytest.fixture
-    def nobody(self, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Tool]:
-        """A port where connections are refused."""
+    def unreachable(self, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Tool]:
+        """A tool for a port where connections are refused."""
         with socket.socket() as reserved:
             reserved.bind(("127.0.0.1", 0))
             yield Tool(f"127.0.0.1:{reserved.getsockname()[1]}", capfdbinary, monkeypatch)
 
-    def test_consume_prints_what_it_waits_for(self, nobody: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_consume_prints_what_it_waits_for(self, unreachable: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reaching_module, "SILENCE", 0.2)
-        done = nobody("consume", "t", "--timeout", "500")
+        done = unreachable("consume", "t", "--timeout", "500")
         assert done.status == 1
-        refused = f"could not connect to bootstrap server {nobody.bootstrap}: Connection refused"
+        refused = f"could not connect to bootstrap server {unreachable.bootstrap}: Connection refused"
         assert f"triokafka: {refused}; trying for another 0.3 s (--broker-timeout)" in done.err.splitlines()
         assert f"triokafka: no broker has responded within 0.5 s: {refused}. Is a broker" in done.err.splitlines()[-1]
 
-    def test_broker_that_is_silent_is_waited_for_aloud(self, tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_waiting_for_a_silent_broker_is_reported(self, tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reaching_module, "SILENCE", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             tool.bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -605,14 +605,14 @@ class TestNobodyThere:
     def test_produce_prints_why_records_are_not_acknowledged(
         self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Otherwise it would be silent for as long as ``delivery_timeout_ms``, which is two minutes."""
+        """Otherwise it would print nothing until ``delivery_timeout_ms``, which is two minutes."""
         monkeypatch.setattr(produce_run, "_PATIENCE", 0.2)
         broker = BrokerProcess(None)
         bootstrap = broker.start()
 
         class Input(io.BytesIO):
             def read(self, size: int | None = -1) -> bytes:
-                """A line; then the broker ends, and there is another line."""
+                """Return a line; then the broker stops, and another line follows."""
                 found = self.readline()
                 if found == b"two\n":
                     broker.stop()
@@ -621,19 +621,21 @@ class TestNobodyThere:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Input(b"one\ntwo\n")))
         options = ("-X", "delivery.timeout.ms=3000", "-X", "request.timeout.ms=500", "--linger-ms", "0")
         assert run(["produce", "left-alone", *options, "--bootstrap-server", bootstrap]) == 1
-        said = capfd.readouterr().err
-        assert re.search(r"triokafka: \d records? (?:is|are) not acknowledged yet: .+; still trying", said), said
-        assert "line 2 was not acknowledged" in said
+        error_output = capfd.readouterr().err
+        assert re.search(r"triokafka: \d records? (?:is|are) not acknowledged yet: .+; still trying", error_output), (
+            error_output
+        )
+        assert "line 2 was not acknowledged" in error_output
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has the disk that is always full")
-    def test_output_that_does_not_fit_on_the_disk_is_an_error_in_one_sentence(self) -> None:
+    def test_full_output_disk_is_one_error_line(self) -> None:
         shell = f"{sys.executable} -m triokafka protocol show FetchRequest > /dev/full"
         done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, check=False)
         sentence = "triokafka: standard output: No space left on device. The output is incomplete.\n"
         assert (done.returncode, done.stderr) == (1, sentence)
 
-    def test_closed_output_is_no_reason_to_fail(self, broker: str, tool: Tool) -> None:
-        """As ``>&-`` in a shell: there is no standard output at all."""
+    def test_closed_output_is_not_an_error(self, broker: str, tool: Tool) -> None:
+        """As with ``>&-`` in a shell: there is no standard output at all."""
         tool("produce", "unheard", stdin="1\n")
         consume = f"{sys.executable} -m triokafka consume unheard --from-beginning --max-messages 1"
         shell = f"exec {consume} --bootstrap-server {broker} <&- >&-"

@@ -1,4 +1,4 @@
-"""The command line without click: version, help, a plain broker, and what is missing."""
+"""The command line without click: version, help, a plain broker, and errors about missing packages."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_unknown_command_without_click_is_wrong_use() -> None:
     assert "There is no command 'topcs'. Did you mean topics?" in done.stderr
 
 
-def test_reader_of_the_help_without_click_may_leave() -> None:
+def test_help_without_click_ignores_a_closed_pipe() -> None:
     shell = f"set -o pipefail; {sys.executable} -c '{_WITHOUT_CLICK}' --help | head -0"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
     assert done.stderr == ""
@@ -75,11 +75,11 @@ def test_broker_runs_without_click() -> None:
     assert process.stdout is not None
     assert process.stdout.readline().startswith("ready 127.0.0.1:")
     process.send_signal(signal.SIGTERM)
-    _, complaints = process.communicate(timeout=60)
-    assert (process.returncode, complaints) == (0, "")
+    _, error_output = process.communicate(timeout=60)
+    assert (process.returncode, error_output) == (0, "")
 
 
-def test_broker_without_click_refuses_wrong_use_in_a_sentence() -> None:
+def test_broker_without_click_refuses_wrong_use_in_one_line() -> None:
     done = run("broker", "--in-memory", "--data-dir", "x")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (

@@ -59,7 +59,7 @@ class TestLeaderElection:
     def test_unclear_requests_are_usage_errors(self, tool: Tool, arguments: tuple[str, ...]) -> None:
         assert tool("leader-election", *arguments).status == 2
 
-    def test_file_is_checked_before_anything_is_asked(self, tool: Tool, tmp_path: Path) -> None:
+    def test_file_is_checked_before_any_request_is_sent(self, tool: Tool, tmp_path: Path) -> None:
         file = written(tmp_path / "p.json", {"partitions": [{"topic": "led", "partition": "0"}]})
         command = ("leader-election", "--election-type", "preferred", "--path-to-json-file", file)
         assert 'entry 0 of partitions: "partition" must be a number' in tool.fails(*command, status=2)
@@ -112,7 +112,7 @@ class TestFeatures:
         assert "metadata.version was downgraded to 24" in tool.ok("features", "downgrade", "--metadata", "4.0-IV2")
         assert "metadata.version was upgraded to 25" in tool.ok("features", "upgrade", "--metadata", "4.0")
 
-    def test_refused_change_says_why(self, tool: Tool) -> None:
+    def test_refused_change_gives_the_reason(self, tool: Tool) -> None:
         done = tool("features", "downgrade", "--metadata", "3.9")
         assert done.status == 1 and "Could not downgrade metadata.version to 21." in done.err
         assert "might delete metadata" in done.err

@@ -1,4 +1,4 @@
-"""``triokafka groups`` against a broker in a process of its own, with members of both protocols."""
+"""``triokafka groups`` against a broker in its own process, with members of both protocols."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: py
 
 
 def filled(tool: Tool, topic: str, *, records: int = 10, partitions: int = 1) -> None:
-    """A topic with records, all in partition 0."""
+    """Create a topic with records, all in partition 0."""
     tool.ok("topics", "create", topic, "--partitions", "1")
     tool("produce", topic, stdin="".join(f"{number}\n" for number in range(records)))
     if partitions > 1:
@@ -48,14 +48,14 @@ def filled(tool: Tool, topic: str, *, records: int = 10, partitions: int = 1) ->
 
 
 def consumed(tool: Tool, topic: str, group: str, records: int) -> None:
-    """A group that has read and committed so many records, and left."""
+    """Create a group that has read and committed so many records, and has no members."""
     read = tool.ok("consume", topic, "--group", group, "--from-beginning", "--max-messages", str(records))
     assert len(read.splitlines()) == records
 
 
 @contextmanager
 def member(tool: Tool, topic: str, group: str, *more: str) -> Iterator[None]:
-    """A classic member in a process of its own, from its first record on."""
+    """Run a classic member in its own process; enter the block after its first record."""
     process = tool.start("consume", topic, "--group", group, "--from-beginning", *more)
     assert process.stdout is not None
     try:
@@ -68,7 +68,7 @@ def member(tool: Tool, topic: str, group: str, *more: str) -> Iterator[None]:
 
 @contextmanager
 def new_member(tool: Tool, topic: str, group: str) -> Iterator[None]:
-    """A member under the new protocol, from its first record on (KIP-848)."""
+    """Run a member under the consumer protocol (KIP-848); enter the block after its first record."""
     consumer = ConfluentConsumer(
         {
             "bootstrap.servers": tool.bootstrap,
@@ -87,7 +87,7 @@ def new_member(tool: Tool, topic: str, group: str) -> Iterator[None]:
 
 
 def table(text: str) -> list[dict[str, str]]:
-    """The rows of a table without empty cells, by title."""
+    """Return the rows of a table without empty cells, by title."""
     lines = [line.split() for line in text.splitlines() if line]
     return [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
 
@@ -98,7 +98,7 @@ def offsets(tool: Tool, group: str) -> dict[tuple[str, int], int]:
 
 
 class TestLooking:
-    def test_groups_are_listed_with_states_and_types_or_only_those_wanted(self, tool: Tool) -> None:
+    def test_groups_are_listed_and_filtered_by_state_and_type(self, tool: Tool) -> None:
         filled(tool, "ls")
         consumed(tool, "ls", "ls-empty", 3)
         with member(tool, "ls", "ls-live"), new_member(tool, "ls", "ls-new"):
@@ -114,6 +114,16 @@ class TestLooking:
             assert found == {"group": "ls-new", "protocol": "consumer", "type": "consumer", "state": "Stable"}
             with_protocol = table(tool.ok("groups", "list", "--all-protocols"))
             assert {"GROUP": "ls-live", "PROTOCOL": "consumer"} in with_protocol
+            assert {"GROUP": "ls-live", "PROTOCOL": "consumer"} in table(
+                tool.ok("groups", "list", "--protocol", "consumer")
+            )
+            assert table(tool.ok("groups", "list", "--protocol", "connect")) == []
+            assert "ls-live" in tool.ok("groups", "list", "--consumer").splitlines()
+            newer = table(tool.ok("groups", "list", "--group-type", "consumer"))
+            assert newer == [{"GROUP": "ls-new", "TYPE": "Consumer"}]
+        assert table(tool.ok("groups", "list", "--streams")) == []
+        assert "exclude" in tool.fails("groups", "list", "--consumer", "--all-protocols", status=2)
+        assert "exclude" in tool.fails("groups", "list", "--share", "--type", "classic", status=2)
         assert "'bogus' is not one of" in tool.fails("groups", "list", "--state", "bogus", status=2)
         assert "is not one of Consumer, Classic" in tool.fails("groups", "list", "--type", "new", status=2)
 
@@ -135,9 +145,9 @@ class TestLooking:
             assert (zero["LOG-END-OFFSET"], zero["HOST"], zero["CLIENT-ID"], zero["LEADER-EPOCH"]) == (
                 "10", "/127.0.0.1", "console-consumer", "0",
             )  # fmt: skip
-            assert one["LEADER-EPOCH"] == "0"  # of the start of an empty log, where its first leader began
+            assert one["LEADER-EPOCH"] == "0"  # of the start of an empty log, where the epoch of its first leader began
 
-    def test_partition_without_a_commit_is_a_hyphen_and_one_without_a_reader_is_there(self, tool: Tool) -> None:
+    def test_missing_commit_is_a_hyphen_and_unowned_partitions_are_listed(self, tool: Tool) -> None:
         filled(tool, "part", partitions=3)
         tool.ok(*RESET, "part-g", "--topic", "part:2", "--to-latest", "--execute")
         filled(tool, "other")
@@ -176,7 +186,7 @@ class TestLooking:
         assert (done.status, done.err) == (0, "Note: group mem-new has no members now.\n")
 
     def test_member_on_the_classic_protocol_is_reported(self, tool: Tool) -> None:
-        """(KIP-848, KIP-1099) A group on its way from one protocol to the other."""
+        """KIP-848, KIP-1099: the group is changing from one protocol to the other."""
         filled(tool, "up", partitions=2)
         options: dict[str, Any] = {"bootstrap.servers": tool.bootstrap, "group.id": "up-g"}
         old = ConfluentConsumer({**options, "client.id": "old"})
@@ -207,7 +217,7 @@ class TestLooking:
         assert (done.status, done.out, done.err) == (0, "", "Note: no committed offsets.\n")
 
     def test_describing_a_group_does_not_disturb_it(self, tool: Tool) -> None:
-        """No member comes or goes, and nothing is committed: the group stays in its first generation."""
+        """No member joins or leaves, and nothing is committed: the group stays in its first generation."""
         filled(tool, "calm", partitions=2)
         with member(tool, "calm", "calm-g", "-X", "enable.auto.commit=false"):
             before = table(tool.ok("groups", "members", "calm-g"))
@@ -218,21 +228,21 @@ class TestLooking:
             tool.fails(*RESET, "calm-g", "--topic", "calm", "--to-earliest")
             assert table(tool.ok("groups", "members", "calm-g")) == before
             assert offsets(tool, "calm-g") == {}
-            told = tool.ok(
+            output = tool.ok(
                 "consume", "__consumer_offsets", "--from-beginning", "--timeout-ms", "300",
                 "--formatter", "group-metadata",
             )  # fmt: skip
-            found = [json.loads(line) for line in told.splitlines()]
+            found = [json.loads(line) for line in output.splitlines()]
             generations = {
                 one["value"]["data"]["generation"] for one in found if one["key"]["data"]["group"] == "calm-g"
             }
-            assert generations == {0, 1}  # when it was made, and when its member had joined
+            assert generations == {0, 1}  # at its creation, and after its member had joined
 
-    def test_group_that_does_not_exist_is_one_sentence_and_the_others_are_shown(self, tool: Tool) -> None:
+    def test_missing_group_is_one_error_line_and_the_others_are_shown(self, tool: Tool) -> None:
         filled(tool, "some")
         consumed(tool, "some", "some-g", 1)
-        for what in ([], ["--members"], ["--state"]):
-            assert "consumer group 'nobody' does not exist" in tool.fails("groups", "describe", "nobody", *what)
+        for view in ([], ["--members"], ["--state"]):
+            assert "consumer group 'nobody' does not exist" in tool.fails("groups", "describe", "nobody", *view)
         done = tool("groups", "describe", "nobody", "some-g")
         assert done.status == 1 and "some-g" in done.out
         assert tool("groups", "describe", "nobody", "--json").out == "[]\n"
@@ -267,7 +277,7 @@ class TestLooking:
 
 
 class TestResetting:
-    def test_every_way_leads_where_it_says(self, tool: Tool) -> None:
+    def test_every_reset_option_sets_its_offset(self, tool: Tool) -> None:
         filled(tool, "ways")
         times = tool.ok(
             "consume", "ways", "--from-beginning", "--max-messages", "10",
@@ -390,7 +400,7 @@ class TestResetting:
 
 
 class TestDeleting:
-    def test_each_group_is_deleted_or_not_by_itself(self, tool: Tool) -> None:
+    def test_each_group_is_deleted_or_refused_independently(self, tool: Tool) -> None:
         filled(tool, "del")
         for group in ("del-a", "del-b"):
             consumed(tool, "del", group, 1)
@@ -405,7 +415,7 @@ class TestDeleting:
             assert "is Stable and has 1 member. Stop" in tool.fails("groups", "delete", "del-live", "--dry-run")
         assert not {"del-a", "del-b"} & set(tool.ok("groups", "list").splitlines())
 
-    def test_deleting_all_groups_wants_to_be_sure(self, tool: Tool) -> None:
+    def test_deleting_all_groups_asks_for_confirmation(self, tool: Tool) -> None:
         filled(tool, "sure")
         consumed(tool, "sure", "sure-g", 1)
         done = tool("groups", "delete", "--all-groups")
@@ -414,7 +424,7 @@ class TestDeleting:
         assert "Would delete group sure-g." in tool("groups", "delete", "--all-groups", "--dry-run").out
         assert "Deleted group sure-g." in tool("groups", "delete", "--all-groups", "--yes").out.splitlines()
 
-    def test_offsets_are_forgotten_by_topic_and_partition(self, tool: Tool) -> None:
+    def test_offsets_are_deleted_by_topic_and_partition(self, tool: Tool) -> None:
         for topic in ("fgt-a", "fgt-b"):
             filled(tool, topic, partitions=2)
             tool.ok(*RESET, "fgt-g", "--topic", topic, "--to-latest", "--execute")
@@ -425,10 +435,10 @@ class TestDeleting:
         assert offsets(tool, "fgt-g") == {("fgt-a", 0): 10}
         done = tool("groups", "delete-offsets", "fgt-g", "--topic", "nowhere", "--topic", "fgt-a:0", "--json")
         assert done.status == 1
-        gone, kept = json.loads(done.out)
+        gone, failed = json.loads(done.out)
         assert (gone["topic"], gone["partition"]) == ("nowhere", None) and "does not have this topic" in gone["error"]
-        assert kept == {"topic": "fgt-a", "partition": 0, "error": None}
-        # With the last offset the group itself goes; that is not a failure of the partitions after it.
+        assert failed == {"topic": "fgt-a", "partition": 0, "error": None}
+        # With its last offset, the group itself is deleted; that is not a failure of the partitions after it.
         tool.ok(*RESET, "fgt-g", "--topic", "fgt-a:0", "--to-latest", "--execute")
         rows = table(tool.ok("groups", "delete-offsets", "--group", "fgt-g", "--topic", "fgt-a"))
         assert [row["STATUS"] for row in rows] == ["Successful", "Successful"]
@@ -436,7 +446,7 @@ class TestDeleting:
             "groups", "delete-offsets", "nobody", "--topic", "fgt-a"
         )
 
-    def test_offsets_that_a_member_subscribes_to_are_kept(self, tool: Tool) -> None:
+    def test_offsets_of_a_subscribed_topic_are_not_deleted(self, tool: Tool) -> None:
         filled(tool, "kept")
         with member(tool, "kept", "kept-g"):
             done = tool("groups", "delete-offsets", "kept-g", "--topic", "kept")
@@ -445,14 +455,12 @@ class TestDeleting:
 
 class TestSurroundings:
     @pytest.mark.parametrize("group", ["groups", "topics", "perf"])
-    def test_no_command_at_all_is_the_help(self, group: str, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_group_without_a_command_prints_the_help(self, group: str, capfd: pytest.CaptureFixture[str]) -> None:
         assert run([group]) == 2
         out, err = capfd.readouterr()
         assert out == "" and err.startswith(f"Usage: triokafka {group} [OPTIONS] COMMAND") and "See " not in err
 
-    def test_unreachable_broker_is_one_sentence_in_the_time_that_is_given(
-        self, capfd: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_unreachable_broker_is_one_error_line_in_time(self, capfd: pytest.CaptureFixture[str]) -> None:
         commands: list[list[str]] = [
             ["list"], ["describe", "g"], ["describe", "--all-groups"], ["members", "g"], ["offsets", "g"],
             ["reset-offsets", "g", "--topic", "t", "--to-earliest"], ["delete", "g"],
@@ -473,15 +481,15 @@ class TestSurroundings:
             "groups", "list", "--command-config", str(config), status=2
         )
 
-    def test_reader_that_goes_away_ends_the_run_without_a_word(self, tool: Tool) -> None:
-        """``triokafka groups list | head -1``."""
+    def test_closed_output_pipe_ends_groups_list_silently(self, tool: Tool) -> None:
+        """As with ``triokafka groups list | head -1``."""
         process = tool.start("groups", "list", "--state")
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(timeout=60) == 128 + signal.SIGPIPE
 
-    def test_interrupt_while_waiting_is_one_word(self) -> None:
+    def test_interrupt_while_waiting_prints_one_word(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             process = subprocess.Popen(
                 [sys.executable, "-m", "triokafka", "groups", "list",
@@ -490,7 +498,7 @@ class TestSurroundings:
             )  # fmt: skip
             connection, _ = silent.accept()
             with connection:
-                assert connection.recv(1)  # it has asked, and waits for the answer
+                assert connection.recv(1)  # it has sent a request, and waits for the response
                 process.send_signal(signal.SIGINT)
                 out, err = process.communicate(timeout=60)
                 assert (out, err.strip()) == (b"", b"stopped")

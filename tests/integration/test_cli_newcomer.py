@@ -1,4 +1,4 @@
-"""What a newcomer tries on the command line: typos, no broker, JSON, keys, completion; against a broker process."""
+"""A newcomer's first commands: typos, no broker, JSON, keys, completion; against a broker process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def broker() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def orders(broker: str) -> str:
-    """A topic with one record that has a key and a header, and one that is not text."""
+    """Return a topic with two records: one with a key and a header, and one that is not text."""
     done = run(broker, "produce", "orders", "--key", "table 4", "--value", "two coffees", "-H", "trace=7")
     assert (done.returncode, done.stderr) == (0, "1 record acknowledged\n")
     done = run(broker, "produce", "orders", stdin=b"\xff\xfe\n")
@@ -80,7 +80,7 @@ def test_consuming_an_unknown_topic_fails_with_the_nearest_name_and_creates_noth
         "delete-records --dry-run --offset-json-file offsets.json",
     ],
 )  # fmt: skip
-def test_without_a_broker_commands_about_single_items_say_so(
+def test_commands_about_single_items_report_a_missing_broker(
     words: str, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -102,7 +102,7 @@ def test_consume_waits_for_a_missing_topic_with_the_option(broker: str) -> None:
     assert (process.returncode, out) == (0, b"at last\n")
 
 
-def test_consuming_says_that_it_waits_for_new_records_and_how_to_see_the_old_ones(broker: str, orders: str) -> None:
+def test_consume_reports_that_it_waits_for_new_records_and_how_to_read_the_old_ones(broker: str, orders: str) -> None:
     process = subprocess.Popen(
         command("consume", orders), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(broker)
     )
@@ -148,9 +148,7 @@ def test_key_headers_and_partition_of_the_command_line_are_those_of_every_line(b
     assert "takes NAME=VALUE, not 'x'" in run(broker, "produce", "keyed", "-H", "x").stderr
 
 
-def test_run_ends_when_the_reader_of_its_output_leaves_although_no_further_record_comes(
-    broker: str, orders: str
-) -> None:
+def test_closed_output_pipe_ends_the_run_without_another_record(broker: str, orders: str) -> None:
     shell = f"set -o pipefail; {' '.join(command('consume', orders, '--from-beginning', '--json'))} | head -1"
     done = subprocess.run(
         ["bash", "-c", shell], capture_output=True, text=True, timeout=60, check=False, env=environment(broker)
@@ -172,8 +170,8 @@ def test_run_ends_when_the_reader_of_its_output_leaves_although_no_further_recor
     ],
     ids=" ".join,
 )
-def test_unreachable_broker_is_named_and_given_up(arguments: tuple[str, ...]) -> None:
-    """A port where connections are refused: one line for what is being tried, one for the end."""
+def test_unreachable_broker_is_named_and_the_command_ends(arguments: tuple[str, ...]) -> None:
+    """Connections to the port are refused: one line names the attempt, one the failure."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
@@ -190,7 +188,7 @@ def test_unreachable_broker_is_named_and_given_up(arguments: tuple[str, ...]) ->
 
 
 def completed(words: str) -> list[str]:
-    """What a shell is offered for the last of the words, which may be empty."""
+    """Return a shell's completions for the last word, which may be empty."""
     *before, begun = words.split(" ")
     found = ShellComplete(commands, {}, "triokafka", "_TRIOKAFKA_COMPLETE").get_completions(before, begun)
     return [item.value for item in found]

@@ -99,7 +99,7 @@ class TestFlags:
         with pytest.raises(click.UsageError, match=problem):
             chosen.bindings()
 
-    def test_filters_without_principal_are_about_all_acls_of_the_resource(self) -> None:
+    def test_filters_without_principal_match_all_acls_of_the_resource(self) -> None:
         (one,) = ChosenAcls(topics=("t",)).filters()
         assert one[:4] == (2, "t", AclPatternType.LITERAL, None)
         (exact,) = ChosenAcls(topics=("t",), allow_principals=ALICE, operations=("DescribeConfigs",)).filters()
@@ -171,7 +171,7 @@ class TestAddScram:
             scram_record(argument, bytes)
         assert "planted" not in str(caught.value)
 
-    def test_new_cluster_begins_with_the_user(
+    def test_new_cluster_starts_with_the_user(
         self, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         data, file = tmp_path / "data", tmp_path / "server.properties"

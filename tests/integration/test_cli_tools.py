@@ -1,4 +1,4 @@
-"""``quotas``, ``get-offsets`` and ``delete-records`` against a broker in a process of its own."""
+"""``quotas``, ``get-offsets`` and ``delete-records`` against a broker in its own process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TestQuotas:
         tool.ok("quotas", "alter", "--ip-defaults", "--remove", "connection_creation_rate")
         assert tool.ok("quotas", "describe") == ""
 
-    def test_resolve_prints_the_quota_that_applies_and_where_it_is_from(self, tool: Tool) -> None:
+    def test_resolve_prints_the_effective_quota_and_its_source(self, tool: Tool) -> None:
         tool.ok("quotas", "alter", "--user", "zoe", "--producer-byte-rate", "1000")
         tool.ok("quotas", "alter", "--client-defaults", "--consumer-byte-rate", "2000")
         assert tool.ok("quotas", "resolve", "--user", "zoe", "--client", "x").splitlines() == [
@@ -83,7 +83,7 @@ class TestQuotas:
 
 @pytest.fixture(scope="module")
 def topics(broker: str) -> None:
-    """The topic gauge with three records in its partition 1, and gauge2 without records."""
+    """Create the topic gauge with three records in its partition 1, and gauge2 without records."""
     for topic in ("gauge", "gauge2"):
         assert run(["topics", "create", topic, "--partitions", "2", "-b", broker]) == 0
     for value in ("one", "two", "three"):
@@ -100,13 +100,13 @@ class TestNodes:
         found = json.loads(tool.ok("nodes", "cluster-id", "--json"))["cluster_id"]
         assert tool.ok("nodes", "cluster-id") == f"Cluster ID: {found}\n" and len(found) == 22
 
-    def test_broker_that_is_not_registered_is_one_sentence(self, tool: Tool) -> None:
+    def test_unregistered_broker_is_one_error_line(self, tool: Tool) -> None:
         assert "broker 77" in tool.fails("nodes", "unregister", "--id", "77")
         assert "--id" in tool.fails("nodes", "unregister", status=2)
 
 
 class TestCredentials:
-    """Of users, among their configurations, as in kafka-configs."""
+    """Credentials of users are part of their configuration, as in kafka-configs."""
 
     def test_credentials_are_set_described_and_removed(self, tool: Tool) -> None:
         secret = "SCRAM-SHA-256=[iterations=8192,password=dolphin]"
@@ -136,8 +136,8 @@ class TestCredentials:
     def test_wrong_credentials_are_usage_errors_without_the_password(
         self, tool: Tool, entity: list[str], config: str, problem: str
     ) -> None:
-        said = tool.fails("configs", "alter", *entity, "--add-config", config, status=2)
-        assert problem in said and "dolphin" not in said
+        error = tool.fails("configs", "alter", *entity, "--add-config", config, status=2)
+        assert problem in error and "dolphin" not in error
 
 
 @pytest.mark.usefixtures("topics")
@@ -215,7 +215,7 @@ class TestOffsets:
 class TestFormats:
     """Keys and values of ``produce`` and ``consume``."""
 
-    def test_lines_go_in_and_out_by_a_format(self, tool: Tool) -> None:
+    def test_lines_are_read_and_written_in_a_format(self, tool: Tool) -> None:
         tool.ok("topics", "create", "kcat", "--partitions", "2")
         lines = "k1;1;17;a=1;one\nk2;0;18;;two;too\n"
         tool.ok("produce", "kcat", "-f", r"%k;%p;%T;%h;%s\n", stdin=lines)
@@ -228,7 +228,7 @@ class TestFormats:
         assert "no ';' where the format has it" in tool.fails("produce", "kcat", "-f", "%k;%s", stdin="nothing\n")
         assert "--format excludes" in tool.fails("consume", "kcat", "-f", "%s", "--json", status=2)
 
-    def test_start_and_end_are_those_that_kcat_has(self, tool: Tool) -> None:
+    def test_start_and_end_are_given_as_in_kcat(self, tool: Tool) -> None:
         tool.ok("topics", "create", "ends", "--partitions", "2")
         for partition in ("0", "1"):
             lines = "".join(f"{partition}-{number}\n" for number in range(5))
@@ -264,7 +264,7 @@ class TestFormats:
         assert json.loads(tool.ok(*read, "--formatter", "kcat-json").splitlines()[2])["payload"] is None
         assert "two.lines.gone cannot be read" in tool.fails("produce", "odd", "--value-file", f"{file}.gone", status=2)
 
-    def test_silent_schema_registry_is_waited_for_aloud_and_left_at_once(self, tool: Tool) -> None:
+    def test_waiting_for_a_silent_schema_registry_is_reported_and_interrupted_at_once(self, tool: Tool) -> None:
         tool.ok("topics", "create", "registered")
         tool.ok("produce", "registered", "--value", "00000000017b7d", "--value-format", "hex")
         with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -276,7 +276,7 @@ class TestFormats:
                 process.send_signal(signal.SIGINT)
                 began = time.monotonic()
                 assert process.wait(30) == 130
-                assert time.monotonic() - began < 8  # the registry has ten seconds to answer
+                assert time.monotonic() - began < 8  # the registry has a time limit of ten seconds
                 process.communicate()
 
     def test_packed_numbers_and_java_classes(self, tool: Tool) -> None:
@@ -308,8 +308,8 @@ class TestFormats:
             values = [json.loads(line)["value"] for line in tool.ok(*read, "--json").splitlines()]
             assert values == [{"id": 1, "note": None}, {"id": 2, "note": "x"}]
         assert "needs --schema-registry" in tool.fails("consume", "avro", "--value-format", "avro", status=2)
-        nobody = ("--schema-registry", "http://127.0.0.1:1", "--value-format", "registry")
-        silent = tool("produce", "avro", *nobody, stdin="{}\n")
+        unreachable = ("--schema-registry", "http://127.0.0.1:1", "--value-format", "registry")
+        silent = tool("produce", "avro", *unreachable, stdin="{}\n")
         assert silent.status == 1
         assert "line 1 cannot be encoded: http://127.0.0.1:1/subjects/avro-value" in silent.err
         assert "Connection refused. Check the registry's address and credentials" in silent.err

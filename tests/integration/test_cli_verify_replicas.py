@@ -1,4 +1,4 @@
-"""``verify-replicas`` against a cluster of three brokers, one of which gets another record on its disk."""
+"""``verify-replicas`` against a cluster of three brokers, one of which has a different record on its disk."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_first_difference_is_found(
 
 
 def change_on_disk(directory: Path, folder: str, old: bytes, new: bytes) -> None:
-    """Replace a value in one replica's file, with a checksum that matches."""
+    """Replace a value in one replica's file, with a matching checksum."""
     (path, *_) = sorted(directory.rglob(f"{folder}/*.log"))
     deadline = time.monotonic() + PATIENCE
     while old not in (data := bytearray(path.read_bytes())):

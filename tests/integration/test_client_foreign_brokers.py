@@ -1,4 +1,4 @@
-"""Our admin client against noida-db, and the fixtures of all tests with other people's brokers.
+"""Our admin client against noida-db, and the fixtures of all tests with other projects' brokers.
 
 The producer's tests with them are in `test_producer_brokers`.
 """
@@ -18,28 +18,28 @@ from triokafka.errors import KafkaError
 
 @pytest.fixture(scope="module")
 def librdkafka_mock() -> Iterator[str]:
-    """Bootstrap servers of a mock cluster of three."""
+    """The bootstrap servers of a mock cluster of three."""
     with foreign_brokers.librdkafka_mock() as bootstrap:
         yield bootstrap
 
 
 @pytest.fixture(scope="module")
 def noida_db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a noida-db that speaks Kafka only."""
+    """The address of a noida-db that serves Kafka's protocol only."""
     with foreign_brokers.noida_db(tmp_path_factory.mktemp("noida")) as bootstrap:
         yield bootstrap
 
 
 @pytest.fixture(params=["librdkafka_mock", "noida_db"])
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """Each of the foreign brokers."""
+    """The address of each broker of another project."""
     address: str = request.getfixturevalue(request.param)
     return address
 
 
 @pytest.fixture
 def topic() -> str:
-    """A topic name of the test's own."""
+    """An unused topic name."""
     return f"topic-{uuid.uuid4().hex[:12]}"
 
 

@@ -1,4 +1,4 @@
-"""Our client does a service's work with the broker under test."""
+"""A service's work with our client, against the broker under test."""
 
 from __future__ import annotations
 

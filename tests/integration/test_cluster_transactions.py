@@ -1,4 +1,4 @@
-"""Other people's transactions on a cluster whose leaders move and whose brokers stop: whole or not at all.
+"""Other clients' transactions on a cluster whose leaders move and whose brokers stop: each is complete or absent.
 
 Two producers (librdkafka) write transactions over six partitions with three replicas. Meanwhile the leaders of the
 partitions and of the coordinators move, and brokers are killed and started again.
@@ -99,7 +99,7 @@ class Writer:
 
 
 def read_committed(bootstrap: str) -> list[Counter[str]]:
-    """The values of each partition."""
+    """Return the values of each partition."""
     found: list[Counter[str]] = [Counter() for _ in range(PARTITIONS)]
     consumer = Consumer(
         {

@@ -1,4 +1,4 @@
-"""Compaction taking effect, as other people's clients see it on a broker with small segments."""
+"""The effect of compaction, as other clients see it on a broker with small segments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMPACTED = {"cleanup.policy": "compact", "internal.segment.bytes": "4000", "min
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker that looks for something to clean all the time."""
+    """Run a broker that checks for dirty logs all the time."""
     process = BrokerProcess(
         tmp_path / "data",
         settings={
@@ -60,7 +60,7 @@ def produce(bootstrap: str, topic: str, items: Sequence[tuple[bytes, bytes | Non
 
 
 def read(bootstrap: str, topic: str, from_offset: int = 0) -> list[Message]:
-    """Every record from an offset to the end."""
+    """Return every record from an offset to the end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -83,7 +83,7 @@ def read(bootstrap: str, topic: str, from_offset: int = 0) -> list[Message]:
 
 
 def until_few(bootstrap: str, topic: str, most: int) -> list[Message]:
-    """Read until compaction has left at most so many records: no event of another process tells."""
+    """Read until compaction has left at most so many records: there is no event for the work of another process."""
     deadline = time.monotonic() + PATIENCE
     while True:
         found = read(bootstrap, topic)
@@ -94,7 +94,7 @@ def until_few(bootstrap: str, topic: str, most: int) -> list[Message]:
 
 
 def test_confluent_kafka_and_kafka_python_see_the_last_record_of_each_key(broker: BrokerProcess) -> None:
-    """Also from offsets that are gone, and after a restart."""
+    """This holds from deleted offsets, too, and after a restart."""
     bootstrap = broker.bootstrap
     create(bootstrap, "orders", **COMPACTED)
     items = [(b"k%d" % (number % 7), b"v%d" % number) for number in range(210)]
@@ -102,7 +102,7 @@ def test_confluent_kafka_and_kafka_python_see_the_last_record_of_each_key(broker
         produce(bootstrap, "orders", items, **{"compression.type": codec})
 
     until_few(bootstrap, "orders", 300)
-    alter(bootstrap, "orders", **{"cleanup.policy": "delete"})  # so that the log stands still
+    alter(bootstrap, "orders", **{"cleanup.policy": "delete"})  # so that the log no longer changes
     found = read(bootstrap, "orders")
     assert {message.key(): message.value() for message in found} == dict(items)
     offsets = [message.offset() for message in found]
@@ -124,7 +124,7 @@ def test_confluent_kafka_and_kafka_python_see_the_last_record_of_each_key(broker
     assert [message.offset() for message in read(bootstrap, "orders")] == offsets
 
 
-def test_deleted_keys_go_with_their_tombstones(broker: BrokerProcess) -> None:
+def test_deleted_keys_disappear_with_their_tombstones(broker: BrokerProcess) -> None:
     bootstrap = broker.bootstrap
     create(bootstrap, "orders", **COMPACTED, **{"delete.retention.ms": "100"})
     produce(bootstrap, "orders", [(b"k%d" % number, b"x" * 50) for number in range(100)])
@@ -132,14 +132,14 @@ def test_deleted_keys_go_with_their_tombstones(broker: BrokerProcess) -> None:
     deadline = time.monotonic() + PATIENCE
     number = 0
     while any(message.key().startswith(b"k") for message in read(bootstrap, "orders")):
-        # Something dirty, so that there is another pass.
+        # New dirty records trigger another pass.
         produce(bootstrap, "orders", [(b"z%d" % (number % 3), b"z" * 100) for _ in range(60)])
         number += 1
         assert time.monotonic() < deadline
     assert {message.key() for message in read(bootstrap, "orders")} == {b"z%d" % each for each in range(min(number, 3))}
 
 
-def test_policy_that_is_changed_takes_effect(broker: BrokerProcess) -> None:
+def test_changed_cleanup_policy_takes_effect(broker: BrokerProcess) -> None:
     bootstrap = broker.bootstrap
     create(bootstrap, "orders", **{**COMPACTED, "cleanup.policy": "delete"})
     items = [(b"k%d" % (number % 7), b"v%d" % number) for number in range(600)]
@@ -151,7 +151,7 @@ def test_policy_that_is_changed_takes_effect(broker: BrokerProcess) -> None:
 
 
 def size_of_segments(directory: Path) -> int:
-    """The bytes of a log's segments. The cleaner may remove a file after it was listed: that one counts nothing."""
+    """Return the bytes of a log's segments. A file that the cleaner removes meanwhile counts as empty."""
     found = 0
     for path in directory.glob("*.log"):
         with contextlib.suppress(FileNotFoundError):
@@ -159,7 +159,7 @@ def size_of_segments(directory: Path) -> int:
     return found
 
 
-def test_committed_offsets_are_compacted_and_still_there_after_a_restart(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_committed_offsets_are_compacted_and_survive_a_restart(broker: BrokerProcess, tmp_path: Path) -> None:
     bootstrap = broker.bootstrap
     create(bootstrap, "orders")
     produce(bootstrap, "orders", [(b"k", b"v") for _ in range(200)])
@@ -172,7 +172,7 @@ def test_committed_offsets_are_compacted_and_still_there_after_a_restart(broker:
     consumer.close()
     directory = tmp_path / "data" / "__consumer_offsets-0"
     deadline = time.monotonic() + PATIENCE
-    # 200 commits are more than 20 kB; what is left fits into the segment that is written to and a small one.
+    # 200 commits are more than 20 kB; the remaining records fit into the active segment and a small one.
     while size_of_segments(directory) > 8000:
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Storms of connections in short: the cases of `tests.hostile.storm` with fewer connections; the full runs are long."""
+"""Short storms of connections: the cases of `tests.hostile.storm` with fewer connections; the full runs are long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Case = Callable[[int], Iterator[Row]]
 def test_broker_survives_many_connections_at_once(case: Case) -> None:
     storm.allow_connections(CONNECTIONS)
     rows = list(case(CONNECTIONS))
-    # The latency of a good client says something on an idle machine alone: that is for the full run.
+    # The latency of a good client is meaningful only on an idle machine: see the full run.
     assert rows and all(row.met for row in rows if "good client" not in row.case), render(rows)
 
 

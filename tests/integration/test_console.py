@@ -1,4 +1,4 @@
-"""The console over HTTP: what the page gets, what it may do, and what strangers may not."""
+"""The console over HTTP: the data of its page, its actions, and the requests that it refuses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Page:
         self.token = ""
 
     async def load(self) -> dict[str, Any]:
-        """Get the page itself, and what it knows."""
+        """Load the page itself and its token."""
         response = await self.client.get("/", headers={"Host": HOST})
         text = await response.get_data(as_text=True)
         found = re.search(r'data-facts="([^"]*)"', text)
@@ -47,7 +47,7 @@ class Page:
         return response.status_code, json.loads(await response.get_data(as_text=True))
 
     async def until(self, path: str) -> Any:
-        """Get a path again and again until there is an answer without an error."""
+        """Repeat a GET until its response has no error."""
         while True:
             status, found = await self.get(path)
             if status == 200 and "error" not in found:
@@ -126,7 +126,7 @@ async def test_broker_that_failed_is_shown_as_not_in_service() -> None:
             )
 
 
-async def test_partition_without_a_leader_does_not_hold_up_the_page() -> None:
+async def test_partition_without_a_leader_does_not_delay_the_page() -> None:
     async with running_cluster(nodes=3) as cluster:
         client: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
         async with triokafka.AdminClient(**client) as admin, triokafka.Producer(**client) as producer:
@@ -140,7 +140,7 @@ async def test_partition_without_a_leader_does_not_hold_up_the_page() -> None:
             await admin.alter_group_offsets("billing", {TopicPartition("lonely", n): 0 for n in range(2)})
         await cluster.stop(3)
         async with console(client) as page:
-            with trio.fail_after(45):  # the limit of one answer that asked the partition was 60 seconds
+            with trio.fail_after(45):  # the former time limit of a response that included the partition was 60 seconds
                 _, topic = await page.get("/api/topics/lonely")
                 assert [(one["start"], one["end"]) for one in topic["partitions"]] == [(None, None), (0, 1)]
                 _, found = await page.get("/api/topics/lonely/messages")
@@ -180,7 +180,7 @@ async def test_groups_have_positions_lag_and_members() -> None:
         async with triokafka.AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
             await admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 4})
         shown: list[str] = []
-        while not shown:  # answers are shared for a second
+        while not shown:  # responses are cached for a second
             _, groups = await page.get("/api/groups?text=bill")
             shown = [one["group_id"] for one in groups["groups"]]
         assert shown == ["billing"]
@@ -202,7 +202,7 @@ async def test_brokers_quorum_transactions_and_access() -> None:
         assert (await page.get("/api/access"))[1]["acls"]["error"] == "SecurityDisabledError"
 
 
-async def test_changes_are_made_when_they_are_allowed() -> None:
+async def test_allowed_changes_are_made() -> None:
     async with console_of_a_broker(allow_changes=True) as (broker, page):
         await page.change("create-topic", name="new", partitions=2, replication_factor=-1)
         await page.change("add-partitions", name="new", total=3)
@@ -244,7 +244,7 @@ async def test_console_is_read_only_by_default() -> None:
 
 
 async def test_foreign_requests_are_refused() -> None:
-    """Another site's page in the same browser, a name that another site points to this address, an old page."""
+    """Another site's page in the same browser, a name of another site that resolves to this address, an old page."""
     async with console_of_a_broker(allow_changes=True) as (_, page):
         assert (await page.get("/api/overview", Host="evil.example"))[0] == 403
         assert (await page.get("/api/overview", Origin="http://evil.example"))[0] == 403
@@ -270,13 +270,13 @@ async def test_foreign_requests_are_refused() -> None:
         ("/api/topics?page=-1", 200),
     ],
 )
-async def test_wrong_question_has_an_answer(path: str, status: int) -> None:
+async def test_invalid_request_has_an_error_status(path: str, status: int) -> None:
     async with console_of_a_broker() as (_, page):
         found, document = await page.get(path)
         assert found == status, document
 
 
-async def test_people_log_in_with_a_user_of_the_cluster() -> None:
+async def test_users_of_the_cluster_log_in() -> None:
     async with running_broker(users={"alice": "secret-of-alice"}) as broker:
         client = {key: value for key, value in broker.client_options("alice").items() if not key.startswith("sasl_p")}
         client.pop("sasl_username", None)
@@ -359,13 +359,13 @@ async def test_command_serves_the_page_and_ends_cleanly() -> None:
         (["--listen", "0.0.0.0:8089"], "give --login, or listen on 127.0.0.1"),
     ],
 )
-def test_wrong_use_is_a_sentence(words: list[str], problem: str) -> None:
+def test_wrong_use_of_the_console_is_one_error_line(words: list[str], problem: str) -> None:
     ran = subprocess.run(command(*words), capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 2
     assert problem in ran.stderr
 
 
-def test_page_loads_nothing_from_elsewhere() -> None:
+def test_page_loads_nothing_from_other_hosts() -> None:
     static = Path(triokafka.__file__).parent / "console" / "static"
     for file in static.iterdir():
         text = (

@@ -1,4 +1,6 @@
-"""The console against people who mean harm, and browsers that stand still: bounded, and there for others."""
+"""The console with malicious clients and browsers that stop reading: its resources are bounded, and others
+are served.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ async def sent(port: int, path: str, method: str = "GET", head: str = "", body: 
 
 
 async def answer(stream: trio.SocketStream) -> bytes:
-    """Read one answer to its end."""
+    """Read one response to its end."""
     data = b""
     while b"\r\n\r\n" not in data:
         if not (more := await stream.receive_some()):
@@ -54,15 +56,15 @@ async def answer(stream: trio.SocketStream) -> bytes:
     return head + b"\r\n\r\n" + body
 
 
-async def asked(port: int, path: str, method: str = "GET", head: str = "", body: bytes = b"") -> tuple[int, bytes]:
-    """Return status and body of an answer."""
+async def request(port: int, path: str, method: str = "GET", head: str = "", body: bytes = b"") -> tuple[int, bytes]:
+    """Send a request; return status and body of the response."""
     async with await sent(port, path, method, head, body) as stream:
         found = await answer(stream)
     return int(found.split()[1]), found.partition(b"\r\n\r\n")[2]
 
 
 async def token(port: int) -> str:
-    _, page = await asked(port, "/")
+    _, page = await request(port, "/")
     return page.decode().partition("token&quot;: &quot;")[2][:32]
 
 
@@ -80,21 +82,21 @@ async def test_reader_that_makes_no_progress_loses_its_tail_to_the_next_one() ->
     ):
         while b'"ready"' not in await still.receive_some():
             pass
-        while True:  # until the server's sending has waited for long enough
+        while True:  # until the server has waited long enough to send
             await fill(broker, 100, 20_000)
             async with await sent(port, "/api/topics/orders/tail") as other:
-                said = b""
-                while b"data: " not in said:
-                    said += await other.receive_some()
-            if b'"ready"' in said:
+                received = b""
+                while b"data: " not in received:
+                    received += await other.receive_some()
+            if b'"ready"' in received:
                 break
-            assert b"are watched already" in said
+            assert b"are watched already" in received
 
 
-async def test_answer_to_a_search_is_bounded_however_large_the_messages_are() -> None:
+async def test_response_to_a_search_is_bounded_whatever_the_size_of_the_messages() -> None:
     async with console_of_a_broker() as (broker, port):
         await fill(broker, 10, 900_000)
-        status, body = await asked(port, "/api/topics/orders/messages?limit=500")
+        status, body = await request(port, "/api/topics/orders/messages?limit=500")
         assert status == 200
         shown = json.loads(body)["records"]
         assert len(shown) == 10
@@ -103,7 +105,7 @@ async def test_answer_to_a_search_is_bounded_however_large_the_messages_are() ->
 
 
 @pytest.mark.long
-async def test_connections_beyond_the_limit_end_at_once_and_room_is_used_again() -> None:
+async def test_connections_above_the_limit_are_closed_at_once_and_free_slots_are_reused() -> None:
     async with console_of_a_broker(ConsoleLimits(max_connections=20)) as (_, port):
         silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(20)]
         late = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(100)]
@@ -159,27 +161,27 @@ ODD_ADDRESSES: list[tuple[str, set[int]]] = [
 ODD_BODIES = [b"", b"{", b"[]", b"\xff", b'{"name": 1}', b"[" * 100_000, b'{"name": "\\ud800", "partitions": 1e99}']
 
 
-async def test_odd_addresses_and_bodies_have_answers() -> None:
+async def test_unusual_paths_and_bodies_get_responses() -> None:
     async with console_of_a_broker() as (_, port):
         for path, statuses in ODD_ADDRESSES:
-            status, _ = await asked(port, path.replace("²", "%C2%B2"))
+            status, _ = await request(port, path.replace("²", "%C2%B2"))
             assert status in statuses, path
         head = f"X-Console-Token: {await token(port)}\r\nContent-Type: application/json\r\n"
         for body in ODD_BODIES:
-            status, _ = await asked(port, "/api/change/create-topic", "POST", head, body)
+            status, _ = await request(port, "/api/change/create-topic", "POST", head, body)
             assert status == 400, body[:50]
 
 
-async def test_form_of_another_site_changes_nothing() -> None:
+async def test_form_of_another_site_is_refused() -> None:
     """A form can send text with the browser's cookies, but not the page's token."""
     body = b'{"name": "orders", "confirmed": "orders"}'
     async with console_of_a_broker() as (_, port):
         for head in ("Content-Type: text/plain\r\n", "Content-Type: application/json\r\nOrigin: null\r\n"):
-            assert (await asked(port, "/api/change/delete-topic", "POST", head, body))[0] == 403
-        assert (await asked(port, "/api/topics/orders"))[0] == 200
+            assert (await request(port, "/api/change/delete-topic", "POST", head, body))[0] == 403
+        assert (await request(port, "/api/topics/orders"))[0] == 200
 
 
-async def test_sessions_are_new_at_each_login_and_guesses_are_bounded() -> None:
+async def test_each_login_creates_a_session_and_failed_logins_are_limited() -> None:
     async with running_broker(users={"alice": "secret-of-alice"}) as broker:
         client = {key: value for key, value in broker.client_options("alice").items() if key not in _CREDENTIALS}
         limits = ConsoleLimits(login_max_failures=2)
@@ -196,7 +198,7 @@ async def test_sessions_are_new_at_each_login_and_guesses_are_bounded() -> None:
                     return int(found.split()[1]), found.partition("triokafka_session=")[2].partition(";")[0]
 
                 async def overview(cookie: str) -> int:
-                    return (await asked(port, "/api/overview", head=f"Cookie: triokafka_session={cookie}\r\n"))[0]
+                    return (await request(port, "/api/overview", head=f"Cookie: triokafka_session={cookie}\r\n"))[0]
 
                 status, first = await log_in("secret-of-alice", "planted")
                 assert (status, first != "planted") == (200, True)

@@ -1,12 +1,10 @@
-"""The console in a real browser: what people see, press and type. The run over a cluster that fails is a long one."""
+"""The console in a real browser: display, mouse and keyboard. The run over a failing cluster is a long one."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +12,7 @@ import pytest
 import trio
 
 import triokafka
+from tests.support.accessibility import problems
 from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.console_server import served_console
 from triokafka.console.limits import ConsoleLimits
@@ -21,33 +20,17 @@ from triokafka.testing import RunningBroker, running_broker, running_cluster
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 
-ACCESSIBILITY = (Path(__file__).parents[1] / "support" / "accessibility.js").read_text("utf-8")
-AXE = os.environ.get("TRIOKAFKA_AXE")
-"""Path of axe.min.js, to check with axe-core, too."""
 EVIL = '<img src=x onerror="console.error(1)"><script>console.error(2)</script>'
 PATIENCE = 850
 
 
-_AXE_RUN = """axe.run().then((found) =>
-    found.violations.map((one) => `${one.id} ${one.nodes.map((node) => node.html.slice(0, 200)).join(" ")}`))"""
-
-
-async def problems(page: Page) -> list[str]:
-    """Return what hinders people on the page."""
-    found: list[str] = await page.run(ACCESSIBILITY)
-    if AXE is not None:
-        await page.run(Path(AXE).read_text("utf-8") + "; true")
-        found += await page.run(_AXE_RUN)
-    return found
-
-
 async def checked(page: Page) -> None:
-    """Assert that nothing on the page hinders people."""
+    """Assert that the page has no accessibility problems."""
     assert await problems(page) == []
 
 
 def assert_quiet(page: Page, url: str) -> None:
-    """Assert that the browser complained about nothing, and asked nobody but the console."""
+    """Assert that the browser reported no errors, and sent requests only to the console."""
     assert page.errors == []
     assert [one for one in page.requests if not one.startswith((url, "data:", "about:"))] == []
 
@@ -62,7 +45,7 @@ async def page_of_a_broker() -> AsyncIterator[tuple[RunningBroker, Page, str]]:
 
 
 async def test_page_shows_topics_and_free_text_is_text() -> None:
-    """Keys, values, headers, group ids and client ids with markup run nothing, and are shown as they are."""
+    """Markup in keys, values, headers, group ids and client ids is not executed, and is shown as text."""
     async with page_of_a_broker() as (broker, page, url):
         address = broker.bootstrap_servers
         async with triokafka.Producer(bootstrap_servers=address) as producer:
@@ -95,12 +78,12 @@ async def test_page_shows_topics_and_free_text_is_text() -> None:
             await (await producer.send("orders", b"second"))
             await page.wait_for("document.querySelectorAll('main tbody tr').length === 2")
         opened = await page.run("[...document.querySelectorAll('main tbody details')].map((one) => one.open)")
-        assert opened == [False, True], "a message that is read stays open when others come"
+        assert opened == [False, True], "an open message stays open when others arrive"
         assert_quiet(page, url)
 
 
-async def visit(page: Page, url: str) -> None:
-    """See every page at three widths, in both themes."""
+async def check_all_pages(page: Page, url: str) -> None:
+    """Check every page at three widths, in both themes."""
     names = [
         "", "topics", "topics/orders/messages", "topics/orders/partitions", "topics/orders/configuration",
         "topics/orders/producers", "groups", "groups/billing", "brokers", "brokers/2", "metrics", "transactions",
@@ -118,7 +101,7 @@ async def visit(page: Page, url: str) -> None:
 
 
 async def tab_to(page: Page, selector: str) -> None:
-    """Reach something by the keyboard alone."""
+    """Move the focus to an element by the keyboard alone."""
     for _ in range(60):
         await page.press("Tab")
         if await page.run(f"document.activeElement.matches({json.dumps(selector)})"):
@@ -172,7 +155,7 @@ async def operate_topics(page: Page, url: str) -> None:
 
 @asynccontextmanager
 async def page_of_a_live_cluster() -> AsyncIterator[tuple[Page, str, Callable[[str], trio.CancelScope]]]:
-    """Run three nodes with traffic, a group with one member, and a console; the function adds another member."""
+    """Run three nodes with traffic, a group with one member, and a console; the yielded function adds a member."""
     limits = ConsoleLimits(sample_interval_ms=1_000)
     with trio.fail_after(PATIENCE):
         async with running_cluster(nodes=3) as cluster, trio.open_nursery() as traffic:
@@ -218,7 +201,7 @@ async def test_every_page_of_a_live_cluster_is_accessible_at_three_widths() -> N
         await page.wait_for_text("till-a at")
         await page.open(f"{url}#/metrics")
         await page.wait_for("document.querySelectorAll('svg.chart').length > 8")
-        await visit(page, url)
+        await check_all_pages(page, url)
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from triokafka.world.system import RealWorld
 
 
 async def test_a_page_of_topics_describes_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The partitions of all topics of a large cluster take seconds."""
+    """Describing the partitions of all topics of a large cluster takes seconds."""
     monkeypatch.setattr(cluster_view, "PAGE", 2)
     async with running_broker() as broker:
         view = ClusterView({"bootstrap_servers": broker.bootstrap_servers}, RealWorld(), ConsoleLimits())
@@ -42,7 +42,7 @@ async def test_a_page_of_topics_describes_no_others(monkeypatch: pytest.MonkeyPa
 
 
 async def test_topics_that_the_samples_described_are_listed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names of all topics of a large cluster take a quarter of a second."""
+    """Listing the names of all topics of a large cluster takes a quarter of a second."""
     monkeypatch.setattr(answers, "_FRESH", 3600.0)
     async with running_broker() as broker:
         view = ClusterView({"bootstrap_servers": broker.bootstrap_servers}, RealWorld(), ConsoleLimits())

@@ -1,4 +1,4 @@
-"""Our consumer against other people's brokers: the mock cluster inside librdkafka, and noida-db."""
+"""Our consumer against other projects' brokers: the mock cluster inside librdkafka, and noida-db."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK: dict[str, Any] = {"auto_offset_reset": "earliest", "session_timeout_ms": 
 
 @pytest.fixture
 async def filled(bootstrap: str, topic: str) -> str:  # noqa: F811
-    """A topic with numbered records."""
+    """Create a topic with numbered records."""
     with trio.fail_after(60):
         async with triokafka.Producer(bootstrap_servers=bootstrap, max_block_ms=20_000) as producer:
             for number in range(RECORDS):

@@ -1,6 +1,7 @@
-"""One group whose members change from the classic to the new protocol one by one, and back, while they read (KIP-848).
+"""A group whose members change from the classic to the consumer protocol one by one, and back, while they read
+(KIP-848).
 
-The members are librdkafka's; the broker is a process of its own.
+The members are librdkafka's; the broker runs in its own process.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CONSUMER: dict[str, Any] = {"group.protocol": "consumer"}
 
 
 class Member(threading.Thread):
-    """A consumer that reads until it is told to stop, and commits what it has read."""
+    """A consumer that reads until it is stopped, and commits the offsets that it has read."""
 
     def __init__(self, bootstrap: str, name: str, protocol: dict[str, object], instance: str | None) -> None:
         super().__init__(daemon=True)
@@ -71,7 +72,7 @@ class Member(threading.Thread):
 
 
 class Feed(threading.Thread):
-    """Writes a record to every partition in turn until it is told to stop."""
+    """Writes a record to every partition in turn until it is stopped."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(daemon=True)
@@ -95,7 +96,7 @@ class Feed(threading.Thread):
 
 
 class Group:
-    """The group as tools see it, and its members one after the other; its topic has the same name."""
+    """The group as an admin client sees it, and its members one after the other; its topic has the same name."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self.bootstrap = bootstrap
@@ -107,29 +108,29 @@ class Group:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Type and state; empty while there is no group."""
+        """Return type and state; empty if the group does not exist."""
         for found in self.admin.list_consumer_groups().result(TIMEOUT).valid:
             if found.group_id == self.name:
                 return found.type.name, found.state.name
         return "", ""
 
     def shares(self) -> list[int]:
-        """How many partitions each member owns."""
+        """Return the number of partitions of each member."""
         try:
             found = self.admin.describe_consumer_groups([self.name])[self.name].result(TIMEOUT).members
-        except KafkaException:  # it changed its kind in the middle of the question
+        except KafkaException:  # the group changed its type during the request
             return []
         return sorted(len(member.assignment.topic_partitions) for member in found)
 
     def await_kind(self, kind: str, shares: list[int]) -> None:
-        """Wait until the group is stable and this is what its members have."""
+        """Wait until the group is stable, and its members have these numbers of partitions."""
         self.until(lambda: self.kind == (kind, "STABLE") and self.shares() == shares, f"a stable {kind} group")
 
-    def until(self, holds: Callable[[], bool], what: str) -> None:
-        """librdkafka tells of no event for what others do: ask again until it holds."""
+    def until(self, holds: Callable[[], bool], failure: str) -> None:
+        """Repeat a check until it holds: librdkafka has no event for the changes of other members."""
         give_up_at = time.monotonic() + TIMEOUT
         while not holds():
-            assert time.monotonic() < give_up_at, (what, self.kind, self.shares())
+            assert time.monotonic() < give_up_at, (failure, self.kind, self.shares())
             time.sleep(0.05)
 
     def start(self, protocol: dict[str, object], instance: str | None = None) -> None:
@@ -169,7 +170,7 @@ def group(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[Group]:
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_members_change_their_protocol_one_by_one_and_back_and_miss_nothing(group: Group, strategy: str) -> None:
+def test_members_change_their_protocol_one_by_one_and_back_and_miss_no_record(group: Group, strategy: str) -> None:
     classic = {**CLASSIC, "partition.assignment.strategy": strategy}
     group.start(classic)
     group.start(classic)
@@ -195,7 +196,7 @@ def test_members_change_their_protocol_one_by_one_and_back_and_miss_nothing(grou
     assert not any(member.errors for member in everybody)
 
 
-def test_static_members_keep_their_part_as_they_change_their_protocol(group: Group) -> None:
+def test_static_members_retain_their_partitions_when_they_change_their_protocol(group: Group) -> None:
     for instance in ("a", "b"):
         group.start(CLASSIC, instance)
     group.await_kind("CLASSIC", [3, 3])
@@ -250,10 +251,10 @@ def ours(bootstrap: str, topic: str, group: str, strategy: str, protocol: str = 
         (aiokafka, "sticky"),
     ],
 )
-def test_classic_members_of_every_client_share_with_consumer_ones(
+def test_classic_members_of_every_client_share_partitions_with_consumer_members(
     group: Group, client: Callable[..., Callable[[Peer], None]], strategy: str
 ) -> None:
-    """They are there before the first consumer member comes, and when the last one has left."""
+    """They join before the first consumer member, and leave after the last one."""
     peers = [Peer(client(group.bootstrap, group.name, group.name, strategy)) for _ in range(2)]
     feed = Feed(group.bootstrap, group.name)
     try:

@@ -1,4 +1,4 @@
-"""librdkafka's consumers under the new group protocol (``group.protocol=consumer``, KIP-848) against our broker."""
+"""librdkafka's consumers under the consumer protocol (``group.protocol=consumer``, KIP-848) against our broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICK = {
 
 
 class Member(threading.Thread):
-    """A consumer that reads until it is told to stop; ``leaves`` whether it says so then."""
+    """A consumer that reads until it is stopped; ``leaves`` is whether it then sends a leave request."""
 
     def __init__(self, bootstrap: str, *topics: str, instance: str | None = None) -> None:
         super().__init__(daemon=True)
@@ -104,7 +104,7 @@ def described(admin: AdminClient) -> list[MemberDescription]:
 
 
 def shares(admin: AdminClient) -> list[int]:
-    """How many partitions each member owns, the most first."""
+    """Return the number of partitions of each member, in descending order."""
     return sorted((len(member.assignment.topic_partitions) for member in described(admin)), reverse=True)
 
 
@@ -127,7 +127,7 @@ def test_partitions_move_one_member_at_a_time_and_every_record_is_read_once(brok
         everything = [first, second, third]
         until(lambda: sum(len(m.records) for m in everything) >= 2 * RECORDS, "the rest is read by all")
         first.stop()
-        until(lambda: shares(admin) == [3, 3], "what it had goes to the others")
+        until(lambda: shares(admin) == [3, 3], "the others take over its partitions")
     records = [record for member in everything for record in member.records]
     assert len(records) == len(set(records)) == 2 * RECORDS
     assert not any(member.errors for member in everything)
@@ -143,8 +143,9 @@ def test_a_restarted_broker_knows_the_group(broker: BrokerProcess) -> None:
         broker.start()
         fill(broker.bootstrap)
         until(lambda: sum(len(member.records) for member in both) >= RECORDS, "both read on")
-        # A new client: librdkafka 2.16 gives up its handle of a broker that it has lost, and an admin client that found
-        # a coordinator there may wait for that handle and ask nobody (its issue 5511; the same with Apache Kafka).
+        # Use a new client: librdkafka 2.16 drops its handle of a broker that it has lost, and an admin client that
+        # found a coordinator there may wait for that handle without sending a request (its issue 5511; the same with
+        # Apache Kafka).
         anew = AdminClient({"bootstrap.servers": broker.bootstrap})
         assert {m.member_id: m.assignment.topic_partitions for m in described(anew)} == before
     records = [record for member in both for record in member.records]
@@ -168,8 +169,8 @@ def test_a_pattern_includes_topics_that_are_created_later(broker: BrokerProcess)
     admin = create(broker.bootstrap, "t-one")
     fill(broker.bootstrap, "t-one")
     with members(Member(broker.bootstrap, "^t-.*")) as (member,):
-        until(lambda: len(member.records) == RECORDS, "it reads what there is")
+        until(lambda: len(member.records) == RECORDS, "it reads all existing records")
         create(broker.bootstrap, "t-two")
         fill(broker.bootstrap, "t-two")
-        until(lambda: len(member.records) == 2 * RECORDS, "it reads what came later")
+        until(lambda: len(member.records) == 2 * RECORDS, "it reads the later records")
     assert shares(admin) == []

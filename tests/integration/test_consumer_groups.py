@@ -1,4 +1,4 @@
-"""Consumer groups of our own members against a real broker process: joining, leaving, dying, resuming."""
+"""Consumer groups of our own members against a real broker process: joining, leaving, crashing, resuming."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUICK: dict[str, Any] = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 3
 
 @pytest.fixture
 async def filled(bootstrap: str, topic: str) -> str:
-    """A topic with numbered records in every partition."""
+    """Create a topic with numbered records in every partition."""
     async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
         await admin.create_topics([triokafka.NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)])
     async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
@@ -28,7 +28,7 @@ async def filled(bootstrap: str, topic: str) -> str:
 
 
 class Member:
-    """One consumer in a task of its own; ``seen`` counts the records that it handled."""
+    """One consumer in its own task; ``seen`` counts the records that it handled."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, **options: Any) -> None:
         self.seen: Counter[tuple[int, int]] = Counter()
@@ -82,7 +82,7 @@ async def test_members_share_the_partitions_as_they_come_and_go(
         assert len(seen) <= RECORDS
         await first.leave()
         await third.leave()
-    # Every member left in order, committing all but the record in its hands.
+    # Every member left cleanly, after committing all but the record that it was handling.
     again = Counter((first.seen + second.seen + third.seen).values())
     assert sum(count for times, count in again.items() if times > 1) <= 4 * PARTITIONS
 
@@ -98,11 +98,11 @@ async def test_a_dead_members_partitions_go_to_the_others_after_its_session(
         member = dead.consumer._engine.membership
         assert member is not None
 
-        async def nothing(*_: object) -> None:
-            """What a dead process sends when it leaves."""
+        async def send_nothing(*_: object) -> None:
+            """Stand in for a dead process, which sends no leave request."""
 
-        member._send_leave = nothing  # type: ignore[attr-defined]
-        dead.consumer._engine.committer.commit_finished = nothing  # type: ignore[assignment, method-assign]
+        member._send_leave = send_nothing  # type: ignore[attr-defined]
+        dead.consumer._engine.committer.commit_finished = send_nothing  # type: ignore[assignment, method-assign]
         await dead.leave()
         assert sizes(first) == [3]
         await until(lambda: sizes(first) == [PARTITIONS])

@@ -1,4 +1,4 @@
-"""Groups in which our members sit beside those of other clients: all read each other's subscriptions and plans."""
+"""Groups with our members and those of other clients: all of them read each other's subscriptions and assignments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECORDS = 300
 
 
 class Peer:
-    """Another client's member in a thread of its own."""
+    """Another client's member in its own thread."""
 
     def __init__(self, work: Callable[[Peer], None]) -> None:
         self.seen: Counter[tuple[int, int]] = Counter()
@@ -87,7 +87,7 @@ def kafka_python(bootstrap: str, topic: str, group: str, strategy: str) -> Calla
             heartbeat_interval_ms=500,
         )
         while not peer.stop.is_set():
-            # It may forget an assignment that comes just when this time is over, so it has plenty.
+            # It may miss an assignment that arrives just when this timeout ends, so the timeout is long.
             for records in consumer.poll(1_000).values():
                 for record in records:
                     peer.seen[record.partition, record.offset] += 1
@@ -146,7 +146,7 @@ def aiokafka(bootstrap: str, topic: str, group: str, strategy: str) -> Callable[
 async def test_a_mixed_group_shares_the_topic(
     bootstrap: str, topic: str, group: str, other: Any, strategy: str
 ) -> None:
-    """Each side leads once: the first member of the group does."""
+    """Each client is the leader once, as the first member of the group."""
     async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
         await admin.create_topics([triokafka.NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)])
     async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:

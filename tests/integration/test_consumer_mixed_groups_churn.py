@@ -1,4 +1,4 @@
-"""Groups of several clients whose members come, go, die, freeze and come back; see `tests.churning.churn`."""
+"""Groups of several clients whose members join, leave, crash, freeze and return; see `tests.churning.churn`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def broker() -> Iterator[str]:
 
 
 async def test_a_mixed_group_settles_after_every_kind_of_change(broker: str, group: str) -> None:
-    """Within the rebalance timeout; no commit moves back, and every record is handed out."""
+    """It does so within the rebalance timeout; no committed offset decreases, and every record is handled."""
     plan = Plan(CLASSIC, partitions=12, strategy="roundrobin", seed=11, at_least=4, session_timeout_ms=3_000)
     kinds = ["close and restart", "usurp", "kill and restart", "kill", "join while one is frozen", "leave", "join"]
     await Churn(broker, group, plan).run([*kinds, "expel and come back"])

@@ -24,22 +24,20 @@ def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-async def test_ours_and_librdkafkas_share_a_topic_and_read_nothing_twice(
+async def test_our_members_and_librdkafkas_share_a_topic_and_read_no_record_twice(
     quick_broker: str, topic: str, group: str
 ) -> None:
     await groups.beside_librdkafka(quick_broker, topic, group)
 
 
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", pytest.param("range", marks=pytest.mark.long)])
-async def test_a_group_goes_over_to_the_protocol_member_by_member_and_back(
+async def test_a_group_changes_to_the_consumer_protocol_member_by_member_and_back(
     quick_broker: str, topic: str, group: str, strategy: str
 ) -> None:
     await groups.upgraded_and_back(quick_broker, topic, group, strategy)
 
 
-async def test_the_coordinator_matches_topics_also_those_that_come_later(
-    quick_broker: str, topic: str, group: str
-) -> None:
+async def test_the_coordinator_matches_topics_including_later_ones(quick_broker: str, topic: str, group: str) -> None:
     await groups.with_a_pattern(quick_broker, topic, group)
 
 

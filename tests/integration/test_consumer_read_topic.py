@@ -27,7 +27,7 @@ RECORDS = 1_000
 
 @pytest.fixture
 def filled(bootstrap: str, topic: str) -> str:
-    """A topic with numbered records in three partitions."""
+    """Create a topic with numbered records in three partitions."""
 
     async def fill() -> None:
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
@@ -66,13 +66,13 @@ def test_columns_are_chosen_and_a_reader_may_be_left_early(bootstrap: str, fille
 
 
 def test_an_interrupt_ends_a_wait_for_records_and_leaves_nothing_behind(bootstrap: str, filled: str) -> None:
-    """Ctrl-C, in the middle of a range whose records do not come."""
+    """Ctrl-C arrives in a range whose records are not there yet."""
     reader = triokafka.read_topic(filled, bootstrap_servers=bootstrap, start={0: 0}, end={0: RECORDS}, batch_rows=100)
     read = 0
     with pytest.raises(KeyboardInterrupt):
         for batch in reader:
             read += batch.num_rows
-            if read == 334:  # all that there is: what follows is a wait of a minute
+            if read == 334:  # all existing records: the next read waits for up to a minute
                 threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
     assert read == 334
     reader.close()
@@ -85,12 +85,12 @@ def test_an_interrupt_ends_a_wait_for_records_and_leaves_nothing_behind(bootstra
 def test_a_reader_from_before_a_fork_is_refused_in_the_child_and_continues_in_the_parent(
     bootstrap: str, filled: str, begun: bool
 ) -> None:
-    """Its loop is in the parent: the child waited for ever."""
+    """The reader's loop is in the parent: the child used to wait forever."""
     reader = triokafka.read_topic(filled, bootstrap_servers=bootstrap, batch_rows=100)
     read = reader.read_next_batch().num_rows if begun else 0
     child = os.fork()
     if not child:
-        signal.alarm(30)  # ends a child that waits
+        signal.alarm(30)  # kills a child that hangs
         status = 1
         try:
             reader.read_next_batch()
@@ -146,7 +146,7 @@ def test_a_time_range_is_read_by_the_time_of_records(bootstrap: str, topic: str)
         assert table["value"].to_pylist() == [b"3", b"4", b"5", b"6"]
 
 
-def test_offsets_that_do_not_come_are_an_error_and_no_short_read(bootstrap: str, filled: str) -> None:
+def test_offsets_beyond_the_log_end_are_an_error_not_a_short_read(bootstrap: str, filled: str) -> None:
     reader = triokafka.read_topic(
         filled, bootstrap_servers=bootstrap, start={0: 0}, end={0: RECORDS}, default_api_timeout_ms=1_000
     )
@@ -154,7 +154,7 @@ def test_offsets_that_do_not_come_are_an_error_and_no_short_read(bootstrap: str,
         reader.read_all()
 
 
-def test_offsets_that_were_deleted_are_an_error_and_no_short_read(bootstrap: str, filled: str) -> None:
+def test_deleted_offsets_are_an_error_not_a_short_read(bootstrap: str, filled: str) -> None:
     async def delete() -> None:
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
             await admin.delete_records({triokafka.TopicPartition(filled, 0): 5})
@@ -164,8 +164,8 @@ def test_offsets_that_were_deleted_are_an_error_and_no_short_read(bootstrap: str
         triokafka.read_topic(filled, bootstrap_servers=bootstrap, start={0: 0}).read_all()
 
 
-async def fill_anew(bootstrap: str, topic: str, prefix: str) -> None:
-    """Delete the topic if it is there, make it, and write so many numbers with the prefix."""
+async def recreate_and_fill(bootstrap: str, topic: str, prefix: str) -> None:
+    """Delete the topic if it exists, create it, and write numbers with the prefix."""
     async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
         if prefix == "new":
             await admin.delete_topics([topic])
@@ -176,12 +176,12 @@ async def fill_anew(bootstrap: str, topic: str, prefix: str) -> None:
 
 
 def test_topic_recreated_midway_is_an_error_and_no_other_record(bootstrap: str, topic: str) -> None:
-    """KIP-516: its offsets are there again, and are other records. What was fetched before comes first."""
-    trio.run(fill_anew, bootstrap, topic, "old")
+    """KIP-516: its offsets exist again, with other records. Records fetched before are returned first."""
+    trio.run(recreate_and_fill, bootstrap, topic, "old")
     little: dict[str, Any] = {"prefetch_max_bytes": 20_000, "max_partition_fetch_bytes": 10_000}
     reader = triokafka.read_topic(topic, bootstrap_servers=bootstrap, batch_rows=10, columns=["value"], **little)
     values = reader.read_next_batch().column(0).to_pylist()
-    trio.run(fill_anew, bootstrap, topic, "new")
+    trio.run(recreate_and_fill, bootstrap, topic, "new")
     with pytest.raises(RangeLostError, match="deleted and recreated after the range 0 to 1000 was chosen") as lost:
         for batch in reader:
             values += batch.column(0).to_pylist()
@@ -190,10 +190,10 @@ def test_topic_recreated_midway_is_an_error_and_no_other_record(bootstrap: str, 
 
 
 def test_topic_recreated_before_the_first_batch_is_an_error_and_no_record(bootstrap: str, topic: str) -> None:
-    """KIP-516: the bounds are of the topic that there was when they were asked for."""
-    trio.run(fill_anew, bootstrap, topic, "old")
+    """KIP-516: the bounds belong to the topic that existed when they were requested."""
+    trio.run(recreate_and_fill, bootstrap, topic, "old")
     reader = triokafka.read_topic(topic, bootstrap_servers=bootstrap, start={0: 3}, columns=["value"])
-    trio.run(fill_anew, bootstrap, topic, "new")
+    trio.run(recreate_and_fill, bootstrap, topic, "new")
     with pytest.raises(RangeLostError, match="deleted and recreated after the range 3 to 1000 was chosen") as lost:
         reader.read_next_batch()
     assert (lost.value.is_recreated, lost.value.position) == (True, 3)

@@ -1,4 +1,6 @@
-"""Bad input to the group coordinator over real connections: the right error, bounded state, others undisturbed."""
+"""Bad input to the group coordinator over real connections: the right error, bounded state, no effect on
+other groups.
+"""
 
 from __future__ import annotations
 
@@ -48,31 +50,31 @@ OPTIONS: dict[str, Any] = {
 
 
 class Connection:
-    """One connection, on which requests of any version are sent and answered in order."""
+    """One connection on which requests of any version are sent; responses arrive in order."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._buffer = bytearray()
 
     async def call(self, request: Request[R], version: int) -> R:
-        """Send one request, and wait for its answer."""
+        """Send one request, and wait for its response."""
         await self.send([request], version)
         return await self.receive(request.response_type, version)
 
     async def send(self, requests: Iterable[Request[Any]], version: int) -> None:
-        """Send requests without waiting for answers."""
+        """Send requests without waiting for responses."""
         frames = (encode_request(one, version=version, correlation_id=1, client_id="raw") for one in requests)
         await self._stream.send_all(b"".join(part for frame in frames for part in frame))
 
     async def receive(self, response_type: type[R], version: int) -> R:
-        """The next answer."""
+        """Return the next response."""
         size = int.from_bytes(await self._take(4), "big")
         return decode_response(response_type, await self._take(size), version=version)[1]
 
     async def _take(self, size: int) -> bytes:
         while len(self._buffer) < size:
             data = await self._stream.receive_some()
-            assert data, "the broker hung up"
+            assert data, "the broker closed the connection"
             self._buffer += data
         taken = bytes(self._buffer[:size])
         del self._buffer[:size]
@@ -81,13 +83,13 @@ class Connection:
 
 @asynccontextmanager
 async def connection(broker: Broker | RunningBroker) -> AsyncIterator[Connection]:
-    """A connection to the broker."""
+    """Connect to the broker."""
     async with await trio.open_tcp_stream(*broker.sockets.address("PLAINTEXT")) as stream:
         yield Connection(stream)
 
 
 def join_request(group_id: str, *, session_ms: int = 300, **fields: Any) -> JoinGroupRequest:
-    """A member that joins."""
+    """Return a JoinGroup request."""
     return JoinGroupRequest(
         group_id=group_id,
         **{"session_timeout_ms": session_ms, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer", **fields},
@@ -96,14 +98,14 @@ def join_request(group_id: str, *, session_ms: int = 300, **fields: Any) -> Join
 
 
 class Steady:
-    """A group of one that goes on through everything."""
+    """A member of its own group that continues throughout."""
 
     def __init__(self, at: Connection) -> None:
         self._at = at
         self.beats = 0
 
     async def start(self) -> None:
-        """Join, and take all there is."""
+        """Join, and own all partitions."""
         await self._at.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
         await self._at.call(FindCoordinatorRequest(key="steady"), 3)
         joined = await self._at.call(join_request("steady", session_ms=60_000), 3)
@@ -116,7 +118,7 @@ class Steady:
         assert (await self._at.call(request, 3)).assignment == b"all"
 
     async def beat(self) -> None:
-        """A heartbeat and a commit, both as if nothing was."""
+        """Send a heartbeat and a commit; both must succeed."""
         request = HeartbeatRequest(group_id="steady", generation_id=self.generation, member_id=self.member_id)
         assert (await self._at.call(request, 3)).error_code == 0
         partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=self.beats)]
@@ -132,21 +134,21 @@ class Steady:
         self.beats += 1
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Continue until cancelled."""
         while True:
             await self.beat()
             await trio.sleep(0.02)
 
 
 def members(broker: Broker | RunningBroker) -> int:
-    """Members, promised and present, of all groups."""
+    """Return the number of members of all groups, pending ones included."""
     runtime = broker.group_coordinator.runtime
     shards = [runtime.read(partition, lambda shard: shard) for partition in runtime.active_partitions()]
     return sum(len(group.members) + len(group.pending_members) for shard in shards for group in shard.groups.values())
 
 
 def timers(broker: Broker | RunningBroker) -> int:
-    """Deadlines of all shards."""
+    """Return the number of deadlines of all shards."""
     runtime = broker.group_coordinator.runtime
     return sum(runtime.read(partition, lambda shard: len(shard.timers)) for partition in runtime.active_partitions())
 
@@ -155,8 +157,9 @@ def timers(broker: Broker | RunningBroker) -> int:
 async def test_ten_thousand_joins_that_never_sync_expire_without_disturbing_other_groups(
     version: int, count: int
 ) -> None:
-    """Up to version 3 each makes a group and a member, since then a group and a promised id: gone with their sessions,
-    and the groups at the next look for old ones.
+    """Up to version 3, each join creates a group and a member; later versions create a group and a pending member id.
+
+    They expire with their sessions, and the groups with the next check for expired ones.
     """
     expected = 0 if version < 4 else MemberIdRequiredError.code
     async with running_broker(**OPTIONS) as broker, connection(broker) as first:
@@ -181,12 +184,12 @@ async def test_ten_thousand_joins_that_never_sync_expire_without_disturbing_othe
                     await trio.sleep(0.05)
             nursery.cancel_scope.cancel()
         assert steady.beats > 10
-        assert timers(broker) == 5, "the member's session, and of each shard the next look for old positions"
+        assert timers(broker) == 5, "the member's session, and each shard's next check for expired offsets"
         assert broker.failure is None
 
 
-async def test_crowd_at_one_group_is_bounded_by_its_size() -> None:
-    """``group.max.size``; those inside wait, those outside are told, and who hangs up is forgotten."""
+async def test_group_does_not_exceed_its_maximum_size() -> None:
+    """``group.max.size``: members wait, further ones are refused, and disconnected ones are removed."""
     async with running_broker(**OPTIONS, group_max_size=20) as broker, connection(broker) as first:
         steady = Steady(first)
         await steady.start()
@@ -195,7 +198,7 @@ async def test_crowd_at_one_group_is_bounded_by_its_size() -> None:
         async def one() -> None:
             async with connection(broker) as mine:
                 codes.append((await mine.call(join_request("crowd", rebalance_timeout_ms=500), 3)).error_code)
-                # Those who come first while others are expected back take their places: that many are there twice.
+                # When new members join before former ones return, they take their places: that many exist twice.
                 assert members(broker) <= 2 * 20 + 1
 
         async with trio.open_nursery() as nursery:
@@ -217,8 +220,10 @@ async def test_crowd_at_one_group_is_bounded_by_its_size() -> None:
         await steady.beat()
 
 
-async def test_nonsense_is_answered_with_the_right_error_on_a_connection_that_stays() -> None:
-    """Absurd timeouts, members that lie, groups without a name: each request of one connection has its own answer."""
+async def test_invalid_requests_get_the_right_error_on_a_connection_that_stays_open() -> None:
+    """Absurd timeouts, wrong member ids, groups without a name: each request of one connection gets its own
+    response.
+    """
     async with running_broker(**OPTIONS) as broker, connection(broker) as first, connection(broker) as mine:
         steady = Steady(first)
         await steady.start()
@@ -233,7 +238,7 @@ async def test_nonsense_is_answered_with_the_right_error_on_a_connection_that_st
             join_request("g", group_instance_id="i", session_ms=60_000, rebalance_timeout_ms=-1), 9
         )
         assert (static.error_code, static.generation_id) == (0, 1)
-        who: dict[str, Any] = {
+        membership: dict[str, Any] = {
             "group_id": "g",
             "generation_id": 1,
             "member_id": static.member_id,
@@ -242,14 +247,14 @@ async def test_nonsense_is_answered_with_the_right_error_on_a_connection_that_st
         named: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"}
         strange = [SyncGroupRequestAssignment(member_id="stranger", assignment=b"\xff" * 100_000)]
         answers = [
-            await mine.call(SyncGroupRequest(**{**who, "generation_id": 2}, **named), 5),
-            await mine.call(SyncGroupRequest(**{**who, "member_id": "x"}, **named), 5),
-            await mine.call(SyncGroupRequest(**{**who, "group_instance_id": "j"}, **named), 5),
-            await mine.call(SyncGroupRequest(**who, protocol_type="connect", protocol_name="range"), 5),
-            await mine.call(SyncGroupRequest(**who, **named, assignments=strange), 5),
-            await mine.call(HeartbeatRequest(**{**who, "generation_id": -(2**31)}), 4),
-            await mine.call(HeartbeatRequest(**{**who, "member_id": "\N{PILE OF POO}" * 8_000}), 4),
-            await mine.call(HeartbeatRequest(**who), 4),
+            await mine.call(SyncGroupRequest(**{**membership, "generation_id": 2}, **named), 5),
+            await mine.call(SyncGroupRequest(**{**membership, "member_id": "x"}, **named), 5),
+            await mine.call(SyncGroupRequest(**{**membership, "group_instance_id": "j"}, **named), 5),
+            await mine.call(SyncGroupRequest(**membership, protocol_type="connect", protocol_name="range"), 5),
+            await mine.call(SyncGroupRequest(**membership, **named, assignments=strange), 5),
+            await mine.call(HeartbeatRequest(**{**membership, "generation_id": -(2**31)}), 4),
+            await mine.call(HeartbeatRequest(**{**membership, "member_id": "\N{PILE OF POO}" * 8_000}), 4),
+            await mine.call(HeartbeatRequest(**membership), 4),
         ]
         assert [answer.error_code for answer in answers] == [  # type: ignore[attr-defined]
             IllegalGenerationError.code,

@@ -1,10 +1,10 @@
-"""``kill -9`` of a real broker in the middle of joins, syncs and commits, under groups of real clients.
+"""``kill -9`` of a real broker during joins, syncs and commits, with groups of real clients.
 
-A classic group (ours, librdkafka, kafka-python, aiokafka) and one of the new protocol (ours, librdkafka) read, handle
-and commit without a pause, while one member of each group comes and goes. The process is killed when somebody joins,
-has just been given its part, or commits, and started again on the same data directory and port. After every kill each
-member commits again. In the end every acknowledged commit is there, no position ever moved back, every record was
-handled, and no partition has had two owners in one generation.
+A classic group (ours, librdkafka, kafka-python, aiokafka) and one of the consumer protocol (ours, librdkafka) read,
+handle and commit without a pause, while one member of each group joins and leaves. The process is killed when a member
+joins, has just received its assignment, or commits, and is started again on the same data directory and port. After
+every kill each member commits again. At the end every acknowledged commit exists, no committed offset has decreased,
+every record was handled, and no partition has had two owners in one generation.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FOREIGN: Mapping[str, tuple[str, Client]] = {
 
 
 class SharedHistory(History):
-    """A history that several threads write."""
+    """A history that several threads write to."""
 
     def __init__(self) -> None:
         super().__init__(time.monotonic)
@@ -70,29 +70,29 @@ class SharedHistory(History):
 
 
 class Signals:
-    """What our own members tell: that they join, were given their part, commit, or got through with a commit."""
+    """Events of our own members: joining, assignment received, committing, commit acknowledged."""
 
     def __init__(self) -> None:
         self._changed = {name: trio.Event() for name in ("joining", "synced", "committing", "progress")}
 
-    def tell(self, name: str) -> None:
-        """It has happened."""
+    def notify(self, name: str) -> None:
+        """Report that the event has happened."""
         event, self._changed[name] = self._changed[name], trio.Event()
         event.set()
 
     async def wait(self, name: str) -> None:
-        """Wait until it happens the next time."""
+        """Wait for the next occurrence of the event."""
         await self._changed[name].wait()
 
 
-class Watched(RangeAssignor):
-    """An assignor that tells when its member joins, and what it is given in which generation."""
+class SignallingAssignor(RangeAssignor):
+    """An assignor that reports when its member joins, and its assignment in each generation."""
 
     def __init__(self, member: OurMember) -> None:
         self._member = member
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        self._member.signals.tell("joining")
+        self._member.signals.notify("joining")
         return super().user_data(list(topics))
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
@@ -113,12 +113,12 @@ class OurMember(triokafka.ConsumerRebalanceListener):
         self._consumer: triokafka.Consumer | None = None
 
     async def run(self) -> None:
-        """Read and commit until cancelled, and leave."""
+        """Read and commit until cancelled, then leave."""
         if self.group == MODERN:
             options: dict[str, Any] = {"group_protocol": "consumer"}
         else:
             options = {
-                "partition_assignment_strategy": [Watched(self)],
+                "partition_assignment_strategy": [SignallingAssignor(self)],
                 "session_timeout_ms": SESSION_MS,
                 "heartbeat_interval_ms": HEARTBEAT_MS,
             }
@@ -149,7 +149,7 @@ class OurMember(triokafka.ConsumerRebalanceListener):
             self.name, self.group, generation, {partition.partition: at for partition, at in positions.items()}
         )
         since = time.monotonic()
-        self.signals.tell("committing")
+        self.signals.notify("committing")
         try:
             await consumer.commit(
                 {p: OffsetAndMetadata(at, attempt.tag) for p, at in positions.items()}, timeout_ms=2_000
@@ -158,12 +158,12 @@ class OurMember(triokafka.ConsumerRebalanceListener):
             return
         attempt.done(Outcome.ACKNOWLEDGED)
         self.acknowledged_at = since
-        self.signals.tell("progress")
+        self.signals.notify("progress")
 
     def granted(self, generation: int, partitions: Iterable[TopicPartition]) -> None:
-        """It was told what it owns."""
+        """Record the assignment of a generation."""
         self._history.granted(self.name, self.group, generation, [partition.partition for partition in partitions])
-        self.signals.tell("synced")
+        self.signals.notify("synced")
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         consumer = self._consumer
@@ -177,28 +177,28 @@ class OurMember(triokafka.ConsumerRebalanceListener):
             self._positions.pop(partition, None)
 
 
-class Guest:
-    """A member of each group that comes and goes: with each visit both rebalance."""
+class TemporaryMember:
+    """A member of each group that joins and leaves; each time both groups rebalance."""
 
     def __init__(self, nursery: trio.Nursery, make: Callable[[str, str], OurMember]) -> None:
         self.members: list[OurMember] = []
         self._nursery = nursery
         self._make = make
-        self._visits = 0
+        self._joins = 0
         self._scope: trio.CancelScope | None = None
 
     def come_or_go(self) -> None:
-        """Join when it is not there, else leave."""
+        """Join if it is not in the groups, otherwise leave."""
         if self._scope is None:
-            self._visits += 1
+            self._joins += 1
             self._scope = trio.CancelScope()
-            self.members = [self._make(f"guest-{group}-{self._visits}", group) for group in (CLASSIC, MODERN)]
-            self._nursery.start_soon(self._visit, self._scope, self.members)
+            self.members = [self._make(f"guest-{group}-{self._joins}", group) for group in (CLASSIC, MODERN)]
+            self._nursery.start_soon(self._run, self._scope, self.members)
         else:
             self._scope.cancel()
             self._scope, self.members = None, []
 
-    async def _visit(self, scope: trio.CancelScope, members: list[OurMember]) -> None:
+    async def _run(self, scope: trio.CancelScope, members: list[OurMember]) -> None:
         with scope:
             async with trio.open_nursery() as nursery:
                 for member in members:
@@ -206,7 +206,7 @@ class Guest:
 
 
 async def produce(bootstrap: str, ends: dict[int, int], stop: trio.Event) -> None:
-    """Keep a few records coming to every partition, and note where each ends."""
+    """Write a few records to every partition continuously, and record their end offsets."""
     async with triokafka.Producer(
         bootstrap_servers=bootstrap, delivery_timeout_ms=120_000, max_block_ms=120_000, retry_backoff_ms=20
     ) as producer:
@@ -246,7 +246,7 @@ async def kill_and_check(tmp_path: Path, kills: int) -> None:
             try:
                 token = trio.lowlevel.current_trio_token()
                 for name, (group, client) in FOREIGN.items():
-                    news = functools.partial(token.run_sync_soon, signals.tell, "progress")
+                    news = functools.partial(token.run_sync_soon, signals.notify, "progress")
                     desk = Desk(history, name, group, bootstrap, TOPIC, news)
                     desks.append(desk)
                     members.start_soon(_take_part, client, desk, ended[name])
@@ -265,7 +265,7 @@ async def kill_and_check(tmp_path: Path, kills: int) -> None:
         await trio.to_thread.run_sync(broker.start)
         await _audit(bootstrap, history)
     except BaseException as error:
-        error.add_note(f"seed {seed}; what was seen last:\n" + "\n".join(history.events[-60:]))
+        error.add_note(f"seed {seed}; the last events:\n" + "\n".join(history.events[-60:]))
         raise
     finally:
         for desk in desks:
@@ -283,7 +283,7 @@ async def _take_part(client: Client, desk: Desk, ended: trio.Event) -> None:
 
 
 async def _end(desks: list[Desk], ended: Mapping[str, trio.Event]) -> None:
-    """Let the clients leave. One that does not must not keep the test from saying what else went wrong."""
+    """Stop the clients. One that hangs must not hide other failures of the test."""
     for desk in desks:
         desk.stop.set()
     with trio.CancelScope(shield=True, deadline=trio.current_time() + 20):
@@ -304,58 +304,61 @@ async def _kills(
     residents: list[Desk | OurMember],
     bootstrap: str,
 ) -> None:
-    """Kill the broker so many times, and see every time that all who are there get on."""
+    """Kill the broker so many times, and check each time that all members continue."""
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(produce, bootstrap, ends, stop)
         await _all_commit(residents, signals)
-        async with trio.open_nursery() as visits:
-            guest = Guest(visits, lambda name, group: OurMember(history, signals, name, group, bootstrap))
+        async with trio.open_nursery() as temporary_nursery:
+            temporary = TemporaryMember(
+                temporary_nursery, lambda name, group: OurMember(history, signals, name, group, bootstrap)
+            )
             for number in range(kills):
                 moment = ("joining", "synced", "committing")[number % 3]
-                guest.come_or_go()
+                temporary.come_or_go()
                 with trio.fail_after(STUCK):
                     await signals.wait(moment)
-                # So that sometimes others have not heard of the join yet, and sometimes have joined, too.
+                # Vary the delay, so that other members sometimes know of the join, and sometimes have joined again.
                 await trio.sleep(chance.choice((0, chance.uniform(0, 0.02), chance.uniform(0, 1.0))))
                 history.note("broker is killed:", moment)
                 await trio.to_thread.run_sync(broker.kill)
                 await trio.to_thread.run_sync(broker.start)
                 history.note("broker is back")
                 started = time.monotonic()
-                # Also who only visits: when somebody who was not let in yet leaves, nobody joins again.
-                await _all_commit([*residents, *guest.members], signals)
+                # Wait for the temporary members, too: if one leaves before it was assigned partitions, no other member
+                # rejoins.
+                await _all_commit([*residents, *temporary.members], signals)
                 history.note("all have committed again", f"after {time.monotonic() - started:.1f} s")
                 await _audit(bootstrap, history)
-            visits.cancel_scope.cancel()
+            temporary_nursery.cancel_scope.cancel()
         await _all_commit(residents, signals)
         stop.set()
 
 
 async def _all_commit(residents: list[Desk | OurMember], signals: Signals) -> None:
-    """Wait until a commit of every member has begun after now, and was acknowledged."""
+    """Wait until every member has started a commit after now, and it was acknowledged."""
     since = time.monotonic()
     with trio.move_on_after(STUCK):
         while any(member.acknowledged_at < since for member in residents):
             await signals.wait("progress")
         return
     stuck = [member for member in residents if member.acknowledged_at < since]
-    told = []
+    lines = []
     for member in stuck:
-        told.append(f"{member.name} (last one {since - member.acknowledged_at:.1f} s before)")
+        lines.append(f"{member.name} (last one {since - member.acknowledged_at:.1f} s before)")
         if isinstance(member, Desk):
-            told.append(f"  troubles {list(dict.fromkeys(member.troubles))[-5:]}\n{member.explain()}")
-    raise AssertionError(f"no commit within {STUCK} s: " + "\n".join(told))
+            lines.append(f"  errors {list(dict.fromkeys(member.errors_seen))[-5:]}\n{member.explain()}")
+    raise AssertionError(f"no commit within {STUCK} s: " + "\n".join(lines))
 
 
 async def _audit(bootstrap: str, history: History) -> None:
-    """What is committed, and to whom each partition belongs, as the coordinator tells it."""
+    """Compare the committed offsets and owners with those that the coordinator reports."""
     async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
         for group in (CLASSIC, MODERN):
             since = history.clock()
             for partition, position in (await admin.list_group_offsets(group)).items():
                 if position is not None:
-                    tag = position.metadata.rstrip("\0")  # confluent-kafka sends the end of its string, too
+                    tag = position.metadata.rstrip("\0")  # confluent-kafka includes the terminating zero of its string
                     history.read(group, partition.partition, position.offset, tag, since=since)
             for description in (await admin.describe_groups([group])).values():
                 owned = [partition for member in description.members for partition in member.assignment]

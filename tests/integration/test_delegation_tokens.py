@@ -76,7 +76,7 @@ async def test_client_acts_as_the_owner_of_its_token_until_it_is_removed(mechani
 
 
 async def test_session_ends_with_its_token() -> None:
-    """KIP-368: the client cannot log in again with an expired token, and requests of the old session are refused."""
+    """KIP-368: the client cannot log in again with an expired token, and later requests of the session are refused."""
     async with (
         broker(delegation_token_expiry_check_interval_ms=100) as running,
         triokafka.AdminClient(**options_of(running, "alice")) as alice,
@@ -132,13 +132,13 @@ async def test_brokers_without_a_key_have_no_tokens() -> None:
             await alice.describe_delegation_tokens()
 
 
-async def test_clients_that_did_not_log_in_get_no_tokens() -> None:
+async def test_unauthenticated_clients_get_no_tokens() -> None:
     async with (
         running_broker(delegation_token_secret_key="a key") as running,
-        triokafka.AdminClient(**running.client_options()) as nobody,
+        triokafka.AdminClient(**running.client_options()) as anonymous,
     ):
         with pytest.raises(errors.DelegationTokenRequestNotAllowedError):
-            await nobody.create_delegation_token()
+            await anonymous.create_delegation_token()
 
 
 def test_command_line_creates_renews_expires_and_describes(
@@ -182,7 +182,7 @@ async def test_every_broker_of_a_cluster_forwards_requests_and_takes_logins() ->
             async with triokafka.AdminClient(**options) as alice:
                 seen.append(await alice.create_delegation_token())
                 assert (seen[-1].owner, seen[-1].requester) == ("User:alice", "User:alice")
-                with trio.fail_after(30):  # every broker has its own image
+                with trio.fail_after(30):  # every broker has its own metadata image
                     while seen[-1] not in await alice.describe_delegation_tokens():
                         await trio.sleep(0.01)
                 assert await alice.renew_delegation_token(seen[0].hmac) >= seen[0].expiry_timestamp_ms

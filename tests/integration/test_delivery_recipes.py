@@ -1,4 +1,4 @@
-"""The delivery recipes of ``examples/`` as processes that are killed, over a broker as users start it."""
+"""The delivery recipes of ``examples/`` as processes that are killed, with a broker started as in the documentation."""
 
 from __future__ import annotations
 
@@ -47,14 +47,16 @@ async def committed(bootstrap: str, topic: str, group: str) -> set[int]:
 
 
 class Runs:
-    """An example, run again and again; ``lines`` is what all runs printed."""
+    """Repeated runs of an example; ``lines`` is the output of all runs."""
 
     def __init__(self, name: str, *arguments: str) -> None:
         self.lines: list[str] = []
         self._command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *arguments]
 
     def until(self, done: Callable[[int], bool]) -> None:
-        """Run it until ``done``, asked after every line with how many this run has printed, then kill it."""
+        """Run it until ``done`` returns true, called after every line with the number of lines of this run; then kill
+        it.
+        """
         count = 0
         with subprocess.Popen(
             self._command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(ROOT)}
@@ -64,14 +66,14 @@ class Runs:
                 self.lines.append(line)
                 count += 1
                 if done(count):
-                    process.send_signal(signal.SIGKILL)  # what is in the pipe was done, too
+                    process.send_signal(signal.SIGKILL)  # lines that are still in the pipe count, too
 
     def records(self) -> Counter[tuple[int, int]]:
-        """What was handled, by partition and offset."""
+        """Return the handled records, by partition and offset."""
         return Counter((int(partition), int(offset)) for partition, offset, _ in map(str.split, self.lines))
 
 
-def test_at_least_once_loses_nothing_in_crashes(bootstrap: str) -> None:
+def test_at_least_once_loses_no_record_in_crashes(bootstrap: str) -> None:
     trio.run(written, bootstrap, "least")
     runs = Runs("consume_at_least_once", bootstrap, "least", "one")
     for count in KILLS:
@@ -80,7 +82,7 @@ def test_at_least_once_loses_nothing_in_crashes(bootstrap: str) -> None:
     assert runs.records().keys() == EVERYTHING
 
 
-def test_at_most_once_repeats_nothing_in_crashes(bootstrap: str) -> None:
+def test_at_most_once_repeats_no_record_in_crashes(bootstrap: str) -> None:
     trio.run(written, bootstrap, "most")
     runs = Runs("consume_at_most_once", bootstrap, "most", "one")
     for count in KILLS:

@@ -1,4 +1,4 @@
-"""Every block of code in the documentation does what the page says, when it is run as the page shows it.
+"""Every block of code in the documentation runs as the page shows it, with the result that the page states.
 
 The pages that start Spark are in ``test_documentation_of_spark.py``, so that another worker can run them.
 """
@@ -23,7 +23,7 @@ def test_blocks_of_the_page_run(page: Path, tmp_path: Path) -> None:
     run_page(page, tmp_path)
 
 
-def test_blocks_that_are_not_run_say_why_and_are_few() -> None:
+def test_blocks_that_are_not_run_give_a_reason_and_are_few() -> None:
     blocks = [block for page in PAGES for block in blocks_of(page)]
     left_out = {str(block): block.not_run for block in blocks if block.not_run}
     assert all(len(reason.split()) > 3 for reason in left_out.values()), left_out
@@ -35,7 +35,7 @@ def test_no_page_hides_code_that_its_blocks_need() -> None:
     assert hidden == []
 
 
-def test_page_that_needs_a_broker_says_how_to_start_one() -> None:
+def test_page_that_needs_a_broker_shows_how_to_start_one() -> None:
     silent = []
     for page in PAGES:
         text = page.read_text("utf-8")

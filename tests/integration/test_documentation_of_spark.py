@@ -1,4 +1,4 @@
-"""Every block of code on the pages that start Spark does what the page says, when it is run as the page shows it."""
+"""Every block of code on the pages that start Spark runs as the page shows it, with the result that the page states."""
 
 from __future__ import annotations
 

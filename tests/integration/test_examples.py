@@ -1,4 +1,4 @@
-"""The programs of ``examples/`` run as they are, against a broker as users start it."""
+"""The programs of ``examples/`` run unchanged, with a broker started as in the documentation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bootstrap() -> Iterator[str]:
 
 
 def run_example(name: str, *arguments: str) -> str:
-    """What the program prints. Fails with what it complained about."""
+    """Return the program's output. Fails with its error output."""
     command = [sys.executable, str(ROOT / "examples" / name), *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=280, check=False, env={"PYTHONPATH": str(ROOT)}
@@ -41,7 +41,7 @@ def run_example(name: str, *arguments: str) -> str:
 
 @contextmanager
 def started_example(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that runs until it is ended; it is killed at the end of the block if it still runs."""
+    """Run a program; kill it at the end of the block if it still runs."""
     command = [sys.executable, "-u", str(ROOT / "examples" / name), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(ROOT)}) as process:
         try:
@@ -51,7 +51,7 @@ def started_example(name: str, *arguments: str) -> Iterator[subprocess.Popen[str
 
 
 def lines_until(process: subprocess.Popen[str], start: str) -> list[str]:
-    """The lines that the program prints, up to one that begins with the text."""
+    """Return the lines that the program prints, up to one that starts with the text."""
     assert process.stdout is not None
     lines: list[str] = []
     for line in process.stdout:
@@ -62,7 +62,7 @@ def lines_until(process: subprocess.Popen[str], start: str) -> list[str]:
 
 
 def read(bootstrap: str, topic: str, count: int, **options: Any) -> list[Any]:
-    """The first records of a topic of one partition."""
+    """Return the first records of a topic of one partition."""
     consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", **options)
     found = list(itertools.islice(consumer, count))
     consumer.close()
@@ -86,7 +86,7 @@ def test_consumer_example_reads_the_records_of_the_producer_example(bootstrap: s
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("produce_backpressure.py", r"sent 5000, waited some time for buffer space\nsent \d+, dropped [1-9]\d+"),
         ("produce_fan_out.py", r"worker \d: \d+ jobs\n(.*\n)*200 results in \d+ batches"),
@@ -94,9 +94,9 @@ def test_consumer_example_reads_the_records_of_the_producer_example(bootstrap: s
         ("produce_watched.py", r"connected to broker -1\n(.*\n)*\d+ records/s, .*\n(.*\n)*healthy: True"),
     ],
 )
-def test_producer_examples_print_the_expected_output(bootstrap: str, name: str, said: str) -> None:
+def test_producer_examples_print_the_expected_output(bootstrap: str, name: str, expected: str) -> None:
     topic = "examples-" + name.removesuffix(".py").replace("_", "-")
-    assert re.search(said, run_example(name, bootstrap, topic))
+    assert re.search(expected, run_example(name, bootstrap, topic))
 
 
 def test_dead_letters_have_the_reason_and_the_origin(bootstrap: str) -> None:
@@ -104,8 +104,8 @@ def test_dead_letters_have_the_reason_and_the_origin(bootstrap: str) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         for value in (b"12", b"many", b"0", b"7"):
             producer.send(topic, value, key=b"table 4")
-    said = run_example("dead_letters.py", bootstrap, topic, "4")
-    assert said.splitlines() == ["handled 12", "dead letter 1", "dead letter 2", "handled 7"]
+    output = run_example("dead_letters.py", bootstrap, topic, "4")
+    assert output.splitlines() == ["handled 12", "dead letter 1", "dead letter 2", "handled 7"]
     letters = read(bootstrap, f"{topic}-dead-letters", 2)
     assert [(letter.key, letter.value, dict(letter.headers)) for letter in letters] == [
         (b"table 4", b"many", {
@@ -135,7 +135,7 @@ def test_service_that_gets_sigterm_finishes_commits_and_sends(bootstrap: str) ->
 
 
 async def removed_members(bootstrap: str, group_id: str) -> None:
-    """Remove the members of a group that were killed, as their session would end only after 45 s."""
+    """Remove members that were killed: their sessions would expire only after 45 s."""
     async with AdminClient(bootstrap_servers=bootstrap) as admin:
         await admin.remove_all_group_members(group_id)
 
@@ -166,8 +166,8 @@ def test_spans_of_sender_and_handler_are_in_one_trace(bootstrap: str) -> None:
 
 def test_values_written_with_a_registered_schema_are_read_back(bootstrap: str) -> None:
     with schema_registry() as registry:
-        said = run_example("schema_registry.py", bootstrap, "examples-avro", registry.url).splitlines()
-    assert said == [
+        output = run_example("schema_registry.py", bootstrap, "examples-avro", registry.url).splitlines()
+    assert output == [
         "schema 1 {'table': 1, 'dish': 'soup'}",
         "schema 1 {'table': 2, 'dish': 'dumplings'}",
         "schema 1 {'table': 3, 'dish': 'tea'}",
@@ -188,7 +188,7 @@ def test_example_tests_pass() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["examples/test_with_broker.py", "examples/test_session_timeout.py", "examples/test_with_faults.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
-    if "fixture 'kafka_broker' not found" in done.stdout:  # a checkout that is not installed has no entry points
+    if "fixture 'kafka_broker' not found" in done.stdout:  # without an installation there are no entry points
         command[3:3] = ["-p", "triokafka.testing.plugin"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout

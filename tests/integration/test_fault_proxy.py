@@ -1,4 +1,4 @@
-"""The proxy that the other tests trust: it does the harm that it says, and none otherwise."""
+"""The fault proxy of the other tests: it injects the requested faults, and no others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.fault_proxy import FaultProxy
 
 @asynccontextmanager
 async def echo_through_a_proxy() -> AsyncIterator[tuple[FaultProxy, trio.SocketStream]]:
-    """A proxy in front of a server that sends back what it gets, and a connection through it."""
+    """Run a proxy in front of an echo server, and connect through it."""
 
     async def echo(stream: trio.SocketStream) -> None:
         async with stream:
@@ -38,7 +38,7 @@ async def receive_exactly(stream: trio.SocketStream, size: int) -> bytes:
     return data
 
 
-async def test_bytes_pass_while_it_is_well() -> None:
+async def test_bytes_pass_without_faults() -> None:
     async with echo_through_a_proxy() as (proxy, stream):
         await stream.send_all(b"hello")
         assert await receive_exactly(stream, 5) == b"hello"
@@ -47,7 +47,7 @@ async def test_bytes_pass_while_it_is_well() -> None:
         assert (proxy.count, proxy.to_broker.bytes_passed, proxy.to_client.bytes_passed) == (1, 5, 5)
 
 
-async def test_connection_is_reset_after_so_many_bytes() -> None:
+async def test_connection_is_reset_after_the_given_number_of_bytes() -> None:
     async with echo_through_a_proxy() as (proxy, stream):
         await stream.send_all(b"first")
         await receive_exactly(stream, 5)
@@ -61,7 +61,7 @@ async def test_connection_is_reset_after_so_many_bytes() -> None:
             assert await receive_exactly(another, 5) == b"third"
 
 
-async def test_one_direction_ends_after_so_many_bytes() -> None:
+async def test_one_direction_ends_after_the_given_number_of_bytes() -> None:
     async with echo_through_a_proxy() as (proxy, stream):
         proxy.to_client.end_after = 3
         await stream.send_all(b"hello")
@@ -90,7 +90,7 @@ async def test_swallowed_bytes_never_arrive() -> None:
         assert proxy.to_client.bytes_passed == 0
 
 
-async def test_half_open_connection_loses_everything_and_new_ones_are_well() -> None:
+async def test_half_open_connection_drops_all_bytes_and_new_ones_work() -> None:
     async with echo_through_a_proxy() as (proxy, stream):
         await stream.send_all(b"first")
         await receive_exactly(stream, 5)
@@ -105,7 +105,7 @@ async def test_half_open_connection_loses_everything_and_new_ones_are_well() -> 
         assert nothing_comes.cancelled_caught
 
 
-async def test_black_hole_takes_new_connections_until_it_heals() -> None:
+async def test_black_hole_accepts_new_connections_until_it_heals() -> None:
     async with echo_through_a_proxy() as (proxy, stream):
         proxy.black_hole()
         async with await trio.open_tcp_stream(*proxy.address) as taken:
@@ -120,7 +120,7 @@ async def test_black_hole_takes_new_connections_until_it_heals() -> None:
             assert await receive_exactly(another, 5) == b"third"
 
 
-async def test_dripping_connection_brings_one_byte_after_the_other() -> None:
+async def test_dripping_connection_delivers_one_byte_after_the_other() -> None:
     async with echo_through_a_proxy() as (proxy, stream):
         await stream.send_all(b"first")
         await receive_exactly(stream, 5)

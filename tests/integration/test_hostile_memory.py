@@ -1,4 +1,4 @@
-"""A broker keeps within its memory whatever strangers send, and serves others meanwhile."""
+"""A broker stays within its memory limit whatever unauthenticated clients send, and serves others meanwhile."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LEFT = 48 << 20
     "name", ["malformed 20 MB Produce at once", "zstd", "MB Metadata at once", "well-formed", "JoinGroup"]
 )
 def test_unauthenticated_clients_do_not_exhaust_the_memory(name: str) -> None:
-    """A short form of the hostile runs: the peak is bounded, and the memory is free again afterwards."""
-    (strangers,) = (found for case, found in cases(SHORT) if name in case)
-    before, peak, after, _ = run_case(strangers, SHORT)
+    """Short runs of the hostile cases: the peak is bounded, and the memory is released afterwards."""
+    (attack,) = (found for case, found in cases(SHORT) if name in case)
+    before, peak, after, _ = run_case(attack, SHORT)
     assert peak < _PEAK
     assert after - before < _LEFT
 
@@ -25,6 +25,6 @@ def test_unauthenticated_clients_do_not_exhaust_the_memory(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3000)
 def test_hostile_memory_runs_keep_their_limits() -> None:
-    """All cases in full size."""
+    """All cases at full size."""
     missed = [row for row in measure() if not row.met]
     assert not missed, missed

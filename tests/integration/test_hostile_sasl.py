@@ -1,4 +1,4 @@
-"""Brokers that break the rules of SASL, and authentication again (KIP-368) while requests are in flight."""
+"""Brokers that break the rules of SASL, and re-authentication (KIP-368) while requests are in flight."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCRAM = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256
 
 @asynccontextmanager
 async def scripted() -> AsyncIterator[ScriptedBroker]:
-    """A broker on a real socket that offers every mechanism; the test scripts its tokens."""
+    """Run a broker on a real socket that offers every mechanism; the test scripts its tokens."""
     cluster = ScriptedCluster(orders=1)
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery, RealWorld())
@@ -48,7 +48,7 @@ async def scripted() -> AsyncIterator[ScriptedBroker]:
 
 
 async def error_of(broker: ScriptedBroker, **options: Any) -> Exception:
-    """Return what a client's first call raises."""
+    """Return the error of a client's first call."""
     given = {**SCRAM, "sasl_password": "secret", "bootstrap_servers": broker.address, **options}
     with trio.fail_after(60), pytest.raises(KafkaError) as raised:
         async with triokafka.AdminClient(**given) as admin:
@@ -61,7 +61,7 @@ def nonce_of(request: SaslAuthenticateRequest) -> str:
 
 
 def first(text: str) -> Callable[[SaslAuthenticateRequest], SaslAuthenticateResponse]:
-    """Return a script that answers with this text; ``NONCE`` stands for the client's nonce."""
+    """Return a script that responds with this text; ``NONCE`` stands for the client's nonce."""
     return lambda request: SaslAuthenticateResponse(auth_bytes=text.replace("NONCE", nonce_of(request)).encode())
 
 
@@ -88,7 +88,7 @@ TALKS: dict[str, tuple[list[str], str]] = {
 async def test_client_names_the_error_of_a_scram_server(talk: str) -> None:
     texts, words = TALKS[talk]
     async with scripted() as broker:
-        for _ in range(3):  # for clients that tried again
+        for _ in range(3):  # for clients that retry
             broker.script(SaslHandshakeRequest, SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
             broker.script(SaslAuthenticateRequest, *map(first, texts))
         error = await error_of(broker)
@@ -98,7 +98,7 @@ async def test_client_names_the_error_of_a_scram_server(talk: str) -> None:
         assert len(broker.seen(SaslAuthenticateRequest)) == len(texts)
 
 
-async def test_client_ends_an_exchange_of_endless_challenges() -> None:
+async def test_client_ends_an_endless_exchange_of_challenges() -> None:
     async with scripted() as broker:
         broker.script(SaslHandshakeRequest, SaslHandshakeResponse(mechanisms=["OAUTHBEARER"]))
         broker.script(SaslAuthenticateRequest, *[SaslAuthenticateResponse(auth_bytes=b'{"status":"x"}')] * 100)
@@ -119,7 +119,7 @@ async def test_client_never_falls_back_to_a_weaker_mechanism() -> None:
 
 
 async def test_client_never_falls_back_to_bare_tokens() -> None:
-    """A broker that claims to be older than Kafka 1.0."""
+    """The broker claims to be older than Kafka 1.0."""
     async with scripted() as broker:
         del broker.api_versions[36]
         assert isinstance(await error_of(broker), UnsupportedVersionError)
@@ -138,7 +138,7 @@ async def test_client_gives_up_on_a_silent_broker() -> None:
 
 @asynccontextmanager
 async def short_sessions(lifetime_ms: int) -> AsyncIterator[RunningBroker]:
-    """A broker whose sessions end, with the users alice and bob."""
+    """Run a broker whose sessions expire, with the users alice and bob."""
     jaas = 'PlainLoginModule required username="alice" password="secret" user_alice="secret" user_bob="other";'
     async with running_broker(
         listeners=("SASL_PLAINTEXT://127.0.0.1:0",),
@@ -156,7 +156,7 @@ async def short_sessions(lifetime_ms: int) -> AsyncIterator[RunningBroker]:
 
 
 def pipelined(token: bytes) -> bytes:
-    """Requests around a re-authentication, for one write."""
+    """Return requests around a re-authentication, for one write."""
     requests = [
         (MetadataRequest(topics=[]), 9),
         (SaslHandshakeRequest(mechanism="PLAIN"), 1),
@@ -169,7 +169,7 @@ def pipelined(token: bytes) -> bytes:
     )
 
 
-async def test_broker_answers_in_order_around_an_authentication_in_the_pipeline() -> None:
+async def test_broker_responds_in_order_around_a_pipelined_authentication() -> None:
     async with short_sessions(3_600_000) as broker, SaslTalk(broker.bootstrap_servers) as talk:
         assert await talk.log_in("alice", "secret") == 3_600_000
         for _ in range(3):
@@ -182,8 +182,8 @@ async def test_broker_answers_in_order_around_an_authentication_in_the_pipeline(
 
 
 @pytest.mark.parametrize("token", [b"\0alice\0guess", b"\0bob\0other"], ids=["wrong password", "another user"])
-async def test_broker_ends_a_connection_whose_authentication_fails_in_the_pipeline(token: bytes) -> None:
-    """Requests before are answered; those behind are not served."""
+async def test_broker_closes_a_connection_whose_pipelined_authentication_fails(token: bytes) -> None:
+    """Earlier requests are executed; later ones are not."""
     async with short_sessions(3_600_000) as broker, SaslTalk(broker.bootstrap_servers) as talk:
         await talk.log_in("alice", "secret")
         await talk.send(pipelined(token))
@@ -193,7 +193,7 @@ async def test_broker_ends_a_connection_whose_authentication_fails_in_the_pipeli
 
 
 async def test_failing_authentication_names_the_reason_to_every_waiting_call() -> None:
-    """The password changes under a producer; what was acknowledged before is in the log, once."""
+    """The password changes while a producer runs; acknowledged records are in the log, once."""
     words = ["secret"]
     async with short_sessions(600) as broker:
         options: dict[str, Any] = {

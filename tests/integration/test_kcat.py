@@ -1,4 +1,5 @@
-"""kcat's command lines and ours print the same. The rows are those of kcat 1.7.1, which runs, too, where it is found.
+"""kcat's command lines and ours print the same. The expected rows are those of kcat 1.7.1, which is run, too, if
+installed.
 
 ``docs/cli.md`` has the table of options; the differences at its end are tested here as well.
 """
@@ -32,7 +33,7 @@ def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: py
 
 @pytest.fixture
 def filled(tool: Tool) -> Tool:
-    """A topic with every kind of key and value: text, empty, null; and headers."""
+    """Create a topic with every kind of key and value (text, empty, null) and headers."""
     if tool("topics", "describe", TOPIC).status != 0:
         tool.ok("topics", "create", TOPIC, "--partitions", "2")
         at = ("--timestamp", "1700000000000", "--key-separator", ":")
@@ -44,7 +45,7 @@ def filled(tool: Tool) -> Tool:
 
 
 ROWS: dict[str, tuple[list[str], list[str], str]] = {
-    # kcat's options, ours, and what both print
+    # kcat's options, ours, and the output of both
     "the key before the value": (
         ["-p", "0", "-K:"],
         ["--partition", "0", "--offset", "beginning", "--key-separator", ":"],
@@ -85,7 +86,7 @@ def test_options_print_the_same_as_kcats(filled: Tool, row: str) -> None:
         assert by_partition(printed) == by_partition(expected)
 
 
-def test_json_of_kcat_has_the_number_of_the_broker_as_well(filled: Tool) -> None:
+def test_json_of_kcat_also_has_the_broker_id(filled: Tool) -> None:
     ours = ["--formatter", "kcat-json", "--partition", "1", "--offset", "beginning"]
     expected = (
         '{"topic":"kc","partition":1,"offset":0,"tstype":"create","ts":1700000009000,'
@@ -98,7 +99,7 @@ def test_json_of_kcat_has_the_number_of_the_broker_as_well(filled: Tool) -> None
         assert printed.replace('"broker":1,', "") == expected
 
 
-def test_null_and_empty_differ_where_kcat_prints_null_for_both(filled: Tool) -> None:
+def test_null_and_empty_values_differ_although_kcat_prints_null_for_both(filled: Tool) -> None:
     ours = ["--key-separator", ":", "--null", "NULL", "--partition", "0", "--offset", "beginning"]
     assert filled.ok("consume", TOPIC, "--until-end", *ours).splitlines()[2:] == [
         ":emptykey", "NULL:nokey", "k3:", "z1:NULL", "NULL:NULL",
@@ -109,7 +110,7 @@ def test_null_and_empty_differ_where_kcat_prints_null_for_both(filled: Tool) -> 
         assert printed.splitlines()[2:] == ["NULL:emptykey", "NULL:nokey", "k3:NULL", "z1:NULL", "NULL:NULL"]
 
 
-def test_records_that_kcat_sends_are_those_that_we_send(filled: Tool) -> None:
+def test_kcat_and_our_command_send_the_same_records(filled: Tool) -> None:
     if KCAT is None:
         pytest.skip("kcat is not installed")
     lines = "k:v\nnokey\n:x\ny:\n"

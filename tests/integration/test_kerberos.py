@@ -64,7 +64,7 @@ async def test_client_logs_in_by_keytab_and_by_ticket_cache(kdc: Kdc) -> None:
                 assert "orders" in [topic.name for topic in await admin.list_topics()]
 
 
-async def test_rules_make_the_principal_and_a_principal_without_a_rule_is_refused(kdc: Kdc) -> None:
+async def test_rules_map_the_principal_and_a_principal_without_a_rule_is_refused(kdc: Kdc) -> None:
     rules = "RULE:[2:$1.$2](alice\\..*)s/\\.admin$/-boss/L,DEFAULT"
     async with running_broker(
         **broker_security(kdc, rules),

@@ -1,4 +1,4 @@
-"""Certificates change while a broker runs: by their files, and by dynamic configuration (KIP-226)."""
+"""Certificates that change while a broker runs: through their files, and by dynamic configuration (KIP-226)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def broker(certificates: Certificates, store: str) -> AsyncIterator[tuple[
 
 
 async def served(options: dict[str, Any], authority: Path) -> int:
-    """The serial number of the certificate that a new connection gets."""
+    """Return the serial number of the certificate that a new connection receives."""
     host, _, port = options["bootstrap_servers"].rpartition(":")
     context = ssl.create_default_context(cafile=str(authority))
     stream = await trio.open_ssl_over_tcp_stream(host, int(port), ssl_context=context)
@@ -77,7 +77,7 @@ async def test_new_connections_use_a_changed_file_and_old_ones_continue(certific
         await (await producer.send("orders", b"before", partition=0))
         before = await served(options, certificates.trust)
         certificates.store("broker.pem")
-        os.utime(store, (1, 1))  # another time of modification, however quick the test is
+        os.utime(store, (1, 1))  # a different modification time, however fast the test is
         assert await served(options, certificates.trust) != before
         await (await producer.send("orders", b"after", partition=0))
         now = await served(options, certificates.trust)

@@ -1,4 +1,4 @@
-"""A mirror between two brokers over real sockets, as Python and as the command line."""
+"""A mirror between two brokers over real sockets, from Python and from the command line."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def configs(broker: RunningBroker, topic: str) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-async def test_records_are_the_same_in_every_part(exactly_once: bool) -> None:
+async def test_mirrored_records_are_equal_in_every_field(exactly_once: bool) -> None:
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 1_000)
         await mirror(west, east, exactly_once=exactly_once)
@@ -149,7 +149,7 @@ async def test_two_flows_do_not_loop() -> None:
             assert sorted(names) == sorted([f"{own}.orders", "orders"])
 
 
-async def test_identity_leaves_out_topics_that_a_running_flow_brings(caplog: pytest.LogCaptureFixture) -> None:
+async def test_identity_policy_skips_topics_written_by_a_running_flow(caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 10)
         back = MirrorOptions(
@@ -191,7 +191,7 @@ async def test_topic_that_was_recreated_starts_over(caplog: pytest.LogCaptureFix
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Ask until something holds; each question takes a round trip."""
+    """Repeat a check until it holds; each takes a round trip."""
     with trio.fail_after(PATIENCE):
         while not await condition():
             await trio.sleep(0.05)
@@ -211,7 +211,7 @@ async def test_running_mirror_leaves_deleted_topics_deleted_and_copies_recreated
         await until(lambda: copied("orders", 10))
         await until(lambda: copied("payments", 5))
         await west.delete_topic("orders")
-        await write(west, "more", 3, partitions=1)  # the mirror looks at the topics again, and at its metadata
+        await write(west, "more", 3, partitions=1)  # the mirror refreshes its topics and its metadata
         await until(lambda: copied("more", 3))
         async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
             assert "orders" not in [topic.name for topic in await admin.list_topics()]
@@ -222,7 +222,7 @@ async def test_running_mirror_leaves_deleted_topics_deleted_and_copies_recreated
 
 @pytest.mark.parametrize("exactly_once", [False, True])
 async def test_recreated_topic_that_is_longer_than_the_old_one_is_copied_once(exactly_once: bool) -> None:
-    """The mirror looks at the topics every half minute; its consumer notices the new topic before that."""
+    """The mirror refreshes its topics every half minute; its consumer notices the new topic earlier."""
     async with running_broker() as west, running_broker() as east, trio.open_nursery() as nursery:
         await write(west, "orders", 10, partitions=1)
         west_options = {"bootstrap_servers": west.bootstrap_servers, "client_id": "the mirror"}
@@ -257,7 +257,7 @@ async def test_recreated_topic_that_is_longer_than_the_old_one_is_copied_once(ex
 
 @asynccontextmanager
 async def running_mirror(west: RunningBroker, east: RunningBroker, **more: Any) -> AsyncIterator[triokafka.AdminClient]:
-    """A mirror at work that stores its progress often; yields an admin client of its target."""
+    """Run a mirror that stores its progress often; yield an admin client of its target."""
     async with (
         trio.open_nursery() as nursery,
         triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin,
@@ -268,7 +268,7 @@ async def running_mirror(west: RunningBroker, east: RunningBroker, **more: Any) 
 
 
 async def end_of_positions(admin: triokafka.AdminClient) -> int:
-    """Where the topic with the progress ends; 0 while there is none."""
+    """Return the end offset of the progress topic; 0 if it does not exist."""
     found = await admin.list_offsets({POSITIONS: "latest"})
     return 0 if POSITIONS in found.errors else found[POSITIONS].offset
 
@@ -302,7 +302,7 @@ async def test_progress_that_is_deleted_while_the_mirror_runs_is_stored_again(
 async def test_progress_that_is_truncated_while_the_mirror_runs_is_stored_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Also if the session fails before the mirror has written it again."""
+    """This holds also if the session fails before the mirror has written the progress again."""
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 10, partitions=1)
         async with running_mirror(west, east, refresh_interval_ms=200) as admin:
@@ -327,7 +327,7 @@ async def test_progress_that_is_truncated_while_the_mirror_runs_is_stored_again(
 
 
 async def test_progress_topic_that_another_process_created_again_is_filled(caplog: pytest.LogCaptureFixture) -> None:
-    """The process of one shard creates the deleted topic, and the others notice that it is not theirs."""
+    """The process of one shard creates the deleted topic, and the others notice that it is not their own."""
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 10, partitions=1)
         async with running_mirror(west, east, refresh_interval_ms=1_000) as admin:
@@ -380,8 +380,8 @@ async def test_records_that_the_source_deleted_are_counted() -> None:
 async def test_records_that_the_source_deletes_under_a_running_mirror_are_counted_exactly(
     exactly_once: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Small fetches and one long transaction: the deletion comes while records are on their way."""
-    written, kept = 3_000, 40
+    """With small fetches and one long transaction, records are deleted while others are being copied."""
+    written, remaining = 3_000, 40
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", written, batch_size=200)
         running = Mirror(
@@ -398,7 +398,7 @@ async def test_records_that_the_source_deletes_under_a_running_mirror_are_counte
 
             await until(copying)
             async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
-                await admin.delete_records({TopicPartition("orders", 1): written // 2 - kept})
+                await admin.delete_records({TopicPartition("orders", 1): written // 2 - remaining})
 
             async def finished() -> bool:
                 return (await running.status()).lag == 0
@@ -415,7 +415,7 @@ async def test_records_that_the_source_deletes_under_a_running_mirror_are_counte
         assert not lost or f"orders-1: the source deleted {lost} offsets before they were mirrored" in caplog.text
 
 
-async def test_topic_that_the_target_refuses_does_not_hold_up_the_others() -> None:
+async def test_topic_refused_by_the_target_does_not_delay_the_others() -> None:
     async with running_broker() as west, running_broker() as east:
         await write(west, "good", 4)
         await write(west, "b" * 246, 4)
@@ -506,11 +506,11 @@ async def test_command_ends_cleanly_on_a_signal(tmp_path: Path) -> None:
                 assert await process.wait() == 0
             assert b"Traceback" not in await process.stderr.receive_some()
         finally:
-            process.kill()  # it has ended unless the test failed
+            process.kill()  # it has ended already unless the test failed
             await process.wait()
 
 
-def test_commands_say_which_cluster_they_cannot_reach() -> None:
+def test_commands_name_the_unreachable_cluster() -> None:
     done = subprocess.run(
         command("status", "--source", "127.0.0.1:1", "--target", "127.0.0.1:1", "--timeout", "300"),
         capture_output=True, text=True, check=False,
@@ -526,8 +526,11 @@ def test_commands_say_which_cluster_they_cannot_reach() -> None:
     assert process.stderr is not None
     assert process.stderr.readline().startswith("triokafka: source->target: target: could not connect")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, said.splitlines()[-1]) == (130, "triokafka: stopped before everything was mirrored")
+    _, error_output = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, error_output.splitlines()[-1]) == (
+        130,
+        "triokafka: stopped before everything was mirrored",
+    )
 
 
 @pytest.mark.parametrize(
@@ -542,7 +545,7 @@ def test_commands_say_which_cluster_they_cannot_reach() -> None:
         (["offsets"], "Give the brokers of the target"),
     ],
 )
-def test_wrong_use_is_a_sentence(words: list[str], problem: str) -> None:
+def test_wrong_use_of_the_mirror_is_one_error_line(words: list[str], problem: str) -> None:
     ran = subprocess.run(command(*words), capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 2
     assert problem in ran.stderr
@@ -568,7 +571,7 @@ async def test_acls_of_topics_are_copied_once_both_clusters_have_an_authorizer(
         )
         async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
             await admin.create_acls([read, write_too, all_for_bob])
-        for _ in range(2):  # the second time, all are there
+        for _ in range(2):  # the second time, all of them exist
             await mirror(west, east, sync_topic_acls=True)
         async with triokafka.AdminClient(bootstrap_servers=east.bootstrap_servers) as admin:
             found = set(await admin.describe_acls(AclBindingFilter(ResourceType.TOPIC)))

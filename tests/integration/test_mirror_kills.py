@@ -1,6 +1,6 @@
-"""The mirror as a process that is killed while it copies: nothing is lost, and exactly once repeats nothing.
+"""The mirror as a process that is killed while it copies: no record is lost, and exactly-once mode repeats none.
 
-`tests/simulation/test_mirror.py` does the same in virtual time, with kills of the brokers and cut connections as well.
+`tests/simulation/test_mirror.py` does the same in virtual time, and also kills brokers and cuts connections.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def words(west: str, east: str, *more: str) -> list[str]:
 
 
 async def fill(bootstrap: str, seconds: float, value_bytes: int, most_bytes: int) -> int:
-    """Send numbered records to all partitions in turn for some seconds; returns how many."""
+    """Send numbered records to all partitions in turn for some seconds; return their number."""
     number, padding = 0, b"." * value_bytes
     deadline = time.monotonic() + seconds
     async with triokafka.Producer(bootstrap_servers=bootstrap, buffer_memory=64_000_000) as producer:
@@ -69,7 +69,7 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-async def test_killed_mirror_loses_nothing(exactly_once: bool) -> None:
+async def test_killed_mirror_loses_no_record(exactly_once: bool) -> None:
     more = ["--exactly-once"] if exactly_once else []
     choose = random.Random(7)
     with broker_process() as west, broker_process() as east:
@@ -86,7 +86,7 @@ async def test_killed_mirror_loses_nothing(exactly_once: bool) -> None:
                 nursery.start_soon(write)
                 for _ in range(KILLS):
                     with running(words(west, east, *more)):
-                        await trio.sleep(choose.uniform(1.5, 4.0))  # killed in the middle of whatever it does
+                        await trio.sleep(choose.uniform(1.5, 4.0))  # a kill at a random moment
             with running(words(west, east, *more, "--once", "--json")) as last:
                 printed, _ = await trio.to_thread.run_sync(last.communicate)
             assert last.returncode == 0 and json.loads(printed.splitlines()[-1])["lag"] == 0
@@ -96,13 +96,13 @@ async def test_killed_mirror_loses_nothing(exactly_once: bool) -> None:
     for number in range(PARTITIONS):
         copied = [value for _, value in target[TopicPartition("west.orders", number)]]
         original = [value for _, value in source[TopicPartition("orders", number)]]
-        assert list(dict.fromkeys(copied)) == original, "lost, or out of order"
+        assert list(dict.fromkeys(copied)) == original, "records are lost or out of order"
         if exactly_once:
-            assert len(copied) == len(original), "repeated"
+            assert len(copied) == len(original), "records are repeated"
 
 
 async def test_large_copy_shows_its_progress_and_continues_after_a_kill(tmp_path: Path) -> None:
-    """10 GB, or as much as a producer sends in two and a half minutes."""
+    """It copies 10 GB, or as much as a producer sends in two and a half minutes."""
     brokers = [BrokerProcess(tmp_path / name, discards_log=True) for name in ("west", "east")]
     try:
         west, east = (broker.start() for broker in brokers)
@@ -115,14 +115,14 @@ async def test_large_copy_shows_its_progress_and_continues_after_a_kill(tmp_path
             assert first.stdout is not None
             while not reports or reports[-1]["lag"] > sent / 2:
                 line = await trio.to_thread.run_sync(first.stdout.readline)
-                assert line, "it ended before it was half done"
+                assert line, "the mirror ended before half of the records"
                 reports.append(json.loads(line))
         with running(words(west, east, "--once", "--json", "--status-interval", "1")) as second:
             printed, _ = await trio.to_thread.run_sync(second.communicate)
         seconds = time.monotonic() - began_at
         assert second.returncode == 0
         later = [json.loads(line) for line in printed.splitlines()]
-        assert later[-1]["lag"] == 0 and later[-1]["records"] < sent, "the second process began anew"
+        assert later[-1]["lag"] == 0 and later[-1]["records"] < sent, "the second process started over"
         assert all(one["lag"] >= 0 and not one["failure"] for one in reports + later)
         assert await end_offsets(east, "west.orders") >= sent
         print(f"{sent * 10_000 / 1e9:.1f} GB in {seconds:.0f} s, {len(reports) + len(later)} reports of progress")

@@ -15,13 +15,13 @@ from tests.support.documented import ROOT, Reader, blocks_of
 
 @pytest.fixture(scope="module")
 def environments(tmp_path_factory: pytest.TempPathFactory) -> Environments:
-    """Environments with a wheel without compiled kernels, which takes a second to build."""
+    """Create environments with a wheel without compiled kernels, which is built in a second."""
     return Environments(tmp_path_factory.mktemp("environments"), pure=True)
 
 
 @pytest.mark.timeout(600)
 def test_readme_works_after_a_plain_installation(environments: Environments, tmp_path: Path) -> None:
-    """With trio, construct, crc32c and click alone: the commands, the first program, producer and consumer."""
+    """With only trio, construct, crc32c and click: the commands, the first program, producer and consumer."""
     python = environments.python(["triokafka"])
     work = tmp_path / "work"
     work.mkdir()
@@ -41,7 +41,7 @@ def test_readme_works_after_a_plain_installation(environments: Environments, tmp
 
 @pytest.mark.timeout(600)
 def test_async_test_of_the_readme_runs_after_installing_the_extra(environments: Environments, tmp_path: Path) -> None:
-    """Pasted into a directory without any configuration of pytest."""
+    """The test is pasted into a directory without any configuration of pytest."""
     work = tmp_path / "work"
     work.mkdir()
     page = ROOT / "README.md"

@@ -169,8 +169,8 @@ async def test_a_signed_assertion_replaces_the_secret(
         assert token.header["kid"] == "k" and token.claims["tenant"] == "t"
         assert {"jti", "iat", "exp", "nbf"} <= {*token.claims} and token.claims["aud"] == "token endpoint"
         wrong = {**options, "sasl_oauthbearer_assertion_private_key_passphrase": "guess"}
-        said = await refusal(wrong)
-        assert str(key_file) in said and "passphrase" in said and "guess" not in said
+        error = await refusal(wrong)
+        assert str(key_file) in error and "passphrase" in error and "guess" not in error
         with pytest.raises(ConfigurationError, match="is not allowed"):
             triokafka.AdminClient(**{**options, "sasl_oauthbearer_allowed_files": str(key_file)})
 
@@ -191,7 +191,7 @@ async def test_a_file_holds_the_token_and_is_read_for_every_login(provider: Toke
 
 
 async def test_an_object_of_the_caller_signs_tokens_with_extensions(provider: TokenServer) -> None:
-    """As Amazon's signer for MSK does; the extensions go to the broker, which does not know them."""
+    """Amazon's signer for MSK does the same; the extensions go to the broker, which ignores them."""
 
     class Signer:
         calls = 0
@@ -206,12 +206,12 @@ async def test_an_object_of_the_caller_signs_tokens_with_extensions(provider: To
     async with broker(provider) as running:
         assert await topics(with_token(running, "") | {"sasl_oauth_token_provider": Signer()}) == set()
         assert Signer.calls >= 1
-        said = await refusal(with_token(running, provider.token(exp=int(time.time()) - 90)))
-        assert "returned a token that expired 9" in said
+        error = await refusal(with_token(running, provider.token(exp=int(time.time()) - 90)))
+        assert "returned a token that expired 9" in error
 
 
 def hmac_token(claims: dict[str, Any], key: bytes) -> str:
-    """Return a token signed with HS256, made by hand: the library refuses to use a public key as a secret."""
+    """Return a token signed with HS256, encoded by hand because the library refuses a public key as a secret."""
     parts = ".".join(
         base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
         for part in ({"alg": "HS256", "kid": "first"}, claims)
@@ -227,7 +227,7 @@ def other_signature(token: str) -> str:
     return f"{head}.{body}.{base64.urlsafe_b64encode(raw).decode().rstrip('=')}"
 
 
-async def test_the_broker_refuses_every_other_token_with_the_same_answer(provider: TokenServer) -> None:
+async def test_the_broker_refuses_every_invalid_token_with_the_same_response(provider: TokenServer) -> None:
     now = int(time.time())
     claims = {"sub": "alice", "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + 600}
     foreign = TokenServer()
@@ -251,8 +251,9 @@ async def test_the_broker_refuses_every_other_token_with_the_same_answer(provide
         for name, token in tokens.items():
             assert '{"status":"invalid_token"}' in await refusal(with_token(running, token)), name
         assert await topics(with_token(running, provider.token(aud=["x", AUDIENCE], scope=["a", "b"]))) == set()
-        # Within the skew of 30 seconds.
-        assert "expired" in await refusal(with_token(running, provider.token(exp=now - 10)))  # the client's own clock
+        # Within the clock skew of 30 seconds.
+        # checked by the client's own clock
+        assert "expired" in await refusal(with_token(running, provider.token(exp=now - 10)))
 
 
 async def test_a_new_key_is_loaded_after_the_first_token_that_names_it(provider: TokenServer) -> None:
@@ -260,7 +261,7 @@ async def test_a_new_key_is_loaded_after_the_first_token_that_names_it(provider:
         assert await topics(with_token(running, provider.token())) == set()
         asked = provider.jwks_requests
         provider.publish("second", ECKey)
-        await refusal(with_token(running, provider.token()))  # refused, as by Apache Kafka, and the keys are loaded
+        await refusal(with_token(running, provider.token()))  # refused, as by Apache Kafka, and the keys are reloaded
         with trio.fail_after(60):
             while provider.jwks_requests == asked:
                 await trio.sleep(0.02)
@@ -270,7 +271,7 @@ async def test_a_new_key_is_loaded_after_the_first_token_that_names_it(provider:
                     break
                 except SaslAuthenticationFailedError:
                     await trio.sleep(0.02)
-        for number in range(5):  # invented ids do not make the broker ask again and again
+        for number in range(5):  # unknown ids do not make the broker request the keys again and again
             provider.key = RSAKey.generate_key(2048, {"kid": f"invented-{number}"})
             await refusal(with_token(running, provider.token()))
         assert provider.jwks_requests < asked + 5
@@ -281,7 +282,7 @@ async def test_a_broker_without_keys_does_not_start(provider: TokenServer) -> No
     with pytest.raises(ConfigurationError, match="answered 404"):
         async with broker(provider):
             pass
-    assert provider.jwks_requests == 2  # the first failure was worth another attempt
+    assert provider.jwks_requests == 2  # the first failure was retried once
     provider.published = []
     with pytest.raises(ConfigurationError, match="none of the 0 keys"):
         async with broker(provider):
@@ -296,15 +297,15 @@ async def test_a_broker_without_keys_does_not_start(provider: TokenServer) -> No
             pass
 
 
-async def test_the_provider_is_asked_again_after_a_passing_failure_only(provider: TokenServer) -> None:
+async def test_the_token_request_is_repeated_only_after_a_transient_failure(provider: TokenServer) -> None:
     async with broker(provider) as running:
         asked = len(provider.requests)
         provider.fails = [503, 500]
         assert await topics(with_endpoint(running, provider)) == set()
         assert len(provider.requests) == asked + 3
         wrong = with_endpoint(running, provider, sasl_oauthbearer_client_credentials_client_secret="guess")
-        said = await refusal(wrong)
-        assert "answered 401: invalid_client: no such client" in said and "guess" not in said
+        error = await refusal(wrong)
+        assert "answered 401: invalid_client: no such client" in error and "guess" not in error
         assert len(provider.requests) == asked + 4
         provider.fails = [302]
         assert "answered 302" in await refusal(with_endpoint(running, provider))
@@ -317,8 +318,8 @@ async def test_the_provider_is_asked_again_after_a_passing_failure_only(provider
             assert words in await refusal(with_endpoint(running, provider))
 
 
-async def test_a_session_ends_with_its_token_and_the_client_is_ahead_of_it(provider: TokenServer) -> None:
-    """KIP-368: the token lives for three seconds, and the broker closes connections that outlive it."""
+async def test_the_client_re_authenticates_before_its_session_ends_with_the_token(provider: TokenServer) -> None:
+    """KIP-368: the token is valid for three seconds, and the broker closes connections that outlive it."""
     provider.lifetime = 3
     async with broker(provider, connections_max_reauth_ms="60000") as running:
         options = with_endpoint(
@@ -334,7 +335,7 @@ async def test_a_session_ends_with_its_token_and_the_client_is_ahead_of_it(provi
         assert offsets == list(range(len(offsets)))
 
 
-async def test_the_event_loop_runs_while_the_provider_thinks(provider: TokenServer) -> None:
+async def test_the_event_loop_runs_during_a_slow_token_request(provider: TokenServer) -> None:
     import threading
 
     thinking = threading.Event()
@@ -377,8 +378,8 @@ async def test_tls_to_the_provider_trusts_the_store_in_the_jaas_configuration(tm
             )
 
 
-async def test_a_proxy_of_the_environment_is_used(provider: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The provider plays the proxy: it sees the whole URL."""
+async def test_the_proxy_from_the_environment_is_used(provider: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider plays the proxy, and receives the whole URL."""
     for name in ("NO_PROXY", "no_proxy", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     async with broker(provider) as running:

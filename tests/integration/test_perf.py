@@ -1,4 +1,4 @@
-"""``triokafka perf produce``: the run itself, and what it says at its end."""
+"""``triokafka perf produce``: the run itself, and its final report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.clients.process import measure
 from tests.support.command_output import next_line
 from triokafka.cli.load.brokers import MeasurementError
 from triokafka.cli.load.load_run import Api, Load, LoadRun, LoadSummary
-from triokafka.cli.load.payloads import json_values
+from triokafka.cli.load.payloads import Numbers, bytes_of, json_values
 from triokafka.testing import running_broker
 
 COMMAND = [sys.executable, "-m", "triokafka", "perf", "produce"]
@@ -38,9 +38,17 @@ def one_line(done: subprocess.CompletedProcess[str], status: int, *words: str) -
         assert word in done.stderr.strip().splitlines()[-1]
 
 
-async def run_load(load: Load, bootstrap: str, said: list[str], **options: object) -> LoadSummary:
+def test_numbers_are_sent_and_metrics_printed() -> None:
+    done = perf("--num-records", "100", "--payload-monotonic", "--print-metrics", "-X", "client.id=p")
+    assert (done.returncode, "Metric Name" in done.stdout) == (0, True), done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "metrics:record-send-total:{client-id=p}" in line]
+    assert line.split()[-1] == "100.000"
+    one_line(perf("--payload-monotonic", "--record-size", "5"), 2, "exclude each other")
+
+
+async def run_load(load: Load, bootstrap: str, reports: list[str], **options: object) -> LoadSummary:
     with trio.fail_after(60):
-        return await LoadRun(load, {"bootstrap_servers": bootstrap, **options}, said.append).perform()
+        return await LoadRun(load, {"bootstrap_servers": bootstrap, **options}, reports.append).perform()
 
 
 @pytest.mark.parametrize("api", ["send", "send-many", "bound"])
@@ -53,6 +61,15 @@ async def test_every_record_is_sent_and_acknowledged(api: Api, rate: float | Non
     assert summary.latency.measured > 0
     assert 0 < summary.latency.p50 <= summary.latency.worst
     assert not summary.interrupted
+
+
+@pytest.mark.parametrize("count", [1, 10, 11, 1_234])
+def test_numbers_are_texts_in_order_and_their_bytes_are_known(count: int) -> None:
+    numbers = Numbers(2_000)
+    texts = [str(number).encode() for number in range(count)]
+    assert (list(numbers[:count]), numbers[count - 1], bytes_of(numbers, count)) == (
+        texts, texts[-1], sum(map(len, texts))
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("api", "records"), [("send", 20), ("send-many", 2_000), ("bound", 20)])
@@ -87,19 +104,19 @@ async def test_interrupt_ends_the_run_with_a_summary_of_acknowledged_records() -
 
 async def test_progress_is_printed_also_without_acknowledgements() -> None:
     async with running_broker() as broker:
-        said: list[str] = []
+        reports: list[str] = []
 
         def stop(line: str) -> None:
-            said.append(line)
+            reports.append(line)
             signal.raise_signal(signal.SIGINT)
 
-        # Nothing fills a batch, and nothing lingers so long.
+        # No batch fills up, and none lingers out.
         load = Load("t", json_values(50), 1_000_000, "send", 100.0, progress_seconds=0.2)
         options = {"bootstrap_servers": broker.bootstrap_servers, "linger_ms": 10_000, "close_timeout_ms": 5_000}
         with trio.fail_after(60):
             await LoadRun(load, options, stop).perform()
-    assert "none for" in said[0]
-    assert " pending" in said[0]
+    assert "none for" in reports[0]
+    assert " pending" in reports[0]
 
 
 async def test_failed_records_are_counted_and_the_first_error_is_reported() -> None:
@@ -110,7 +127,7 @@ async def test_failed_records_are_counted_and_the_first_error_is_reported() -> N
     assert summary.first_error
 
 
-def test_without_arguments_it_measures_against_a_sink_and_says_so() -> None:
+def test_without_arguments_the_command_measures_against_a_sink_and_reports_it() -> None:
     done = perf("--num-records", "5000", "--json")
     assert done.returncode == 0, done.stderr
     assert "only acknowledges" in done.stderr
@@ -180,12 +197,12 @@ def test_an_interrupted_command_exits_with_130() -> None:
     try:
         assert "only acknowledges" in next_line(process.stderr)
         process.send_signal(signal.SIGINT)
-        _, complaints = process.communicate(timeout=60)
+        _, error_output = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
     assert process.returncode == 130
-    assert "Traceback" not in complaints
+    assert "Traceback" not in error_output
 
 
 def test_the_comparison_prints_ratios_of_all_installed_clients() -> None:
@@ -217,14 +234,14 @@ def test_every_client_is_measured_at_a_rate_and_when_memory_counts(client: str) 
         assert stalled.sent == broker.received("s")
 
 
-def test_a_client_that_compresses_less_than_it_says_fails() -> None:
+def test_a_client_that_compresses_less_than_it_reports_fails() -> None:
     with sink_broker() as broker:
         measure("throughput", "triokafka send", Job(broker.bootstrap, "t", 2_000, 100, "none"))
         with pytest.raises(MeasurementError, match="were not sent with lz4"):
             broker.check("t", "lz4")
 
 
-def test_a_broker_that_has_other_records_than_were_sent_fails_the_comparison() -> None:
+def test_records_that_differ_from_the_sent_ones_fail_the_comparison() -> None:
     class Forgetful:
         def __init__(self, bootstrap: str) -> None:
             self.bootstrap, self.pid = bootstrap, 0
@@ -244,13 +261,13 @@ def test_a_broker_that_has_other_records_than_were_sent_fails_the_comparison() -
             compare(["triokafka send"], job, Forgetful(broker.bootstrap), rounds=1, say=lambda line: None)
 
 
-def test_a_client_that_fails_is_named_with_its_last_words() -> None:
+def test_a_failing_client_is_named_with_its_last_output() -> None:
     with pytest.raises(MeasurementError, match=r"^triokafka send: .*compression_type"):
         measure("throughput", "triokafka send", Job("127.0.0.1:1", "t", 10, 10, "nonsense"))
 
 
 def test_comparison_without_the_repository_is_refused_in_one_line(tmp_path: Path) -> None:
-    """The wheel has no drivers of other clients."""
+    """The wheel does not include the drivers of other clients."""
     installed = tmp_path / "site-packages"
     installed.mkdir()
     (installed / "triokafka").symlink_to(Path(triokafka.__file__).parent)

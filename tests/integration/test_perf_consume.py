@@ -1,4 +1,4 @@
-"""``triokafka perf consume``: the run itself, and what it says at its end."""
+"""``triokafka perf consume``: the run itself, and its final report."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ async def fill(bootstrap: str, records: int, *, topic: str = "t") -> None:
         await producer.send(topic, None)
 
 
-async def read(reading: Reading, bootstrap: str, said: list[Window], **options: object) -> ReadSummary:
+async def read(reading: Reading, bootstrap: str, windows: list[Window], **options: object) -> ReadSummary:
     settings = {"bootstrap_servers": bootstrap, "group_id": "g", "enable_auto_commit": False, **options}
     with trio.fail_after(60):
-        return await ReadRun(reading, settings, said.append).perform()
+        return await ReadRun(reading, settings, windows.append).perform()
 
 
 @pytest.mark.parametrize("api", ["poll", "arrow"])
-async def test_keys_and_values_are_counted_and_nulls_are_nothing(api: str) -> None:
+async def test_bytes_of_keys_and_values_are_counted_and_nulls_count_zero(api: str) -> None:
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 1_000)
         summary = await read(Reading("t", 1_001, api), broker.bootstrap_servers, [])  # type: ignore[arg-type]
@@ -47,13 +47,34 @@ async def test_keys_and_values_are_counted_and_nulls_are_nothing(api: str) -> No
     assert summary.records_per_second > 0 and summary.started_at_ms <= summary.ended_at_ms
 
 
-async def test_it_ends_after_exactly_as_many_records_as_wanted() -> None:
+async def test_run_ends_after_exactly_the_requested_number_of_records() -> None:
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 1_000)
         assert (await read(Reading("t", 137), broker.bootstrap_servers, [])).records == 137
 
 
-async def test_reading_begins_at_the_oldest_record_whatever_is_committed_and_commits_nothing() -> None:
+async def test_all_topics_that_match_are_read() -> None:
+    async with running_broker() as broker:
+        for topic in ("load-1", "load-2", "other"):
+            await fill(broker.bootstrap_servers, 9, topic=topic)
+        reading = Reading("", 20, include="load-.")
+        assert (await read(reading, broker.bootstrap_servers, [], metadata_max_age_ms=100)).complete
+
+
+async def test_metrics_are_printed_at_the_end() -> None:
+    async with running_broker() as broker:
+        await fill(broker.bootstrap_servers, 9)
+        words = ["--topic", "t", "--num-records", "5", "-X", "client.id=c", "--print-metrics"]
+        done = await trio.to_thread.run_sync(lambda: perf("-b", broker.bootstrap_servers, *words))
+        lines = done.stdout.splitlines()
+        assert "Metric Name" in done.stdout and done.returncode == 0
+        assert any(
+            line.split() == ["consumer-fetch-manager-metrics:records-consumed-total:{client-id=c}", ":", "5.000"]
+            for line in lines
+        ), done.stdout
+
+
+async def test_reading_starts_at_the_oldest_record_despite_commits_and_commits_nothing() -> None:
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 9)
         async with triokafka.AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -63,7 +84,7 @@ async def test_reading_begins_at_the_oldest_record_whatever_is_committed_and_com
             assert (await admin.list_group_offsets("g"))[at].offset == 7
 
 
-async def test_waiting_without_result_and_joining_do_not_count() -> None:
+async def test_time_of_joining_and_of_empty_waits_does_not_count() -> None:
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 9)
         since = trio.current_time()
@@ -73,7 +94,7 @@ async def test_waiting_without_result_and_joining_do_not_count() -> None:
     assert summary.seconds <= elapsed - 1.5 - summary.join_seconds
 
 
-async def test_records_of_before_are_left_out_from_latest_on() -> None:
+async def test_latest_skips_earlier_records() -> None:
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 9)
         summary = await read(Reading("t", 1, from_latest=True, idle_ms=300), broker.bootstrap_servers, [])
@@ -86,7 +107,7 @@ async def test_topic_that_does_not_exist_is_an_error_at_once() -> None:
             await read(Reading("nope", 1), broker.bootstrap_servers, [])
 
 
-async def test_group_that_gives_no_partition_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_member_without_a_partition_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triokafka.cli.load.read_run.JOIN_MS", 500)
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 1)
@@ -98,13 +119,13 @@ async def test_group_that_gives_no_partition_is_an_error(monkeypatch: pytest.Mon
 
 
 async def test_every_interval_is_reported_even_without_records_and_an_interrupt_ends_the_run() -> None:
-    said: list[Window] = []
+    windows: list[Window] = []
 
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 9)
 
         def report(window: Window) -> None:
-            said.append(window)
+            windows.append(window)
             if window.all_records == 10 and not window.records:
                 signal.raise_signal(signal.SIGINT)
 
@@ -112,11 +133,11 @@ async def test_every_interval_is_reported_even_without_records_and_an_interrupt_
         with trio.fail_after(60):
             summary = await ReadRun(Reading("t", 1_000, interval_ms=100), options, report).perform()
     assert (summary.interrupted, summary.records) == (True, 10)
-    assert sum(window.records for window in said) == said[-1].all_records == 10
-    assert said[-1].records == 0
+    assert sum(window.records for window in windows) == windows[-1].all_records == 10
+    assert windows[-1].records == 0
 
 
-def test_without_a_broker_it_fills_one_of_its_own_and_says_so() -> None:
+def test_without_an_address_the_command_starts_and_fills_a_broker_and_reports_it() -> None:
     done = perf("--num-records", "3000", "--record-size", "50", "--json")
     assert done.returncode == 0, done.stderr
     assert "starting and filling a local broker process" in done.stderr
@@ -147,7 +168,10 @@ async def test_columns_are_those_of_kafkas_tool(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--bootstrap-server", "h:1"], "--bootstrap-server needs --topic NAME"),
+        (["--bootstrap-server", "h:1"], "--bootstrap-server needs --topic NAME or --include REGEX"),
+        (["--bootstrap-server", "h:1", "--topic", "t", "--include", "t"], "needs --topic NAME or --include REGEX"),
+        (["--include", "t"], "--include needs --bootstrap-server"),
+        (["--bootstrap-server", "h:1", "--include", "("], "'(' is not a regular expression"),
         (
             ["--bootstrap-server", "h:1", "--topic", "t", "--record-size", "5"],
             "--record-size and --bootstrap-server exclude each other",

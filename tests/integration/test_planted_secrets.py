@@ -55,7 +55,7 @@ PLANTED = "Pl4nted-s3cret-{}-value"
 
 
 class Output:
-    """Everything that was written, and the secrets that must not be in it."""
+    """All output of a run, and the secrets that must not be in it."""
 
     def __init__(self) -> None:
         self.secrets: dict[str, str] = {}
@@ -67,26 +67,27 @@ class Output:
             name, PLANTED.format(f"{len(self.secrets)}{name.replace('.', '').replace('_', '')}")
         )
 
-    def saw(self, where: str, text: object) -> None:
-        """Note a text, or the representations of an object."""
+    def add(self, where: str, text: object) -> None:
+        """Add a text, or the representations of an object."""
         self.texts.append((where, text if isinstance(text, str) else f"{text!r} {text}"))
 
-    def raised(self, where: str, error: BaseException, *, local_variables: bool = True) -> None:
-        """Note an error with its causes; with the local variables of the package's frames, as error trackers have them.
+    def add_error(self, where: str, error: BaseException, *, local_variables: bool = True) -> None:
+        """Add an error with its causes, and with the local variables of the package's frames, as error trackers record
+        them.
 
-        The frames of a caller, and of a constructor, hold the options that the caller has passed.
+        The frames of a caller, and of a constructor, contain the options that the caller passed.
         """
-        told = traceback.TracebackException.from_exception(error, capture_locals=local_variables)
-        part: traceback.TracebackException | None = told
+        captured = traceback.TracebackException.from_exception(error, capture_locals=local_variables)
+        part: traceback.TracebackException | None = captured
         while part is not None:
             for frame in part.stack:
                 if frame.filename == __file__:
                     frame.locals = None
             part = part.__cause__ or part.__context__
-        self.saw(where, "".join(told.format()))
+        self.add(where, "".join(captured.format()))
 
     def leaks(self) -> set[str]:
-        """Return who showed which secret, as it is or in base64."""
+        """Return each output that contains a secret, plain or in base64, with that secret's name."""
         found = set()
         for name, secret in self.secrets.items():
             encoded = base64.b64encode(secret.encode()).decode().rstrip("=")[:-1]
@@ -103,7 +104,7 @@ def output() -> Iterator[Output]:
 
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            collected.saw(f"log {record.name}", self.format(record) + repr(record.args))
+            collected.add(f"log {record.name}", self.format(record) + repr(record.args))
 
     handler, root = Collector(), logging.getLogger()
     level, handlers = root.level, list(root.handlers)  # a command in this process sets them, too
@@ -123,16 +124,16 @@ def _encrypted_key(certificate: trustme.LeafCert, password: str) -> str:
 
 @asynccontextmanager
 async def noting(output: Output, where: str, client: Any) -> AsyncIterator[Any]:
-    """Use a client; note its representation, its metrics, and the error that ends the block."""
-    output.saw(f"{where} repr", client)
+    """Use a client; record its representation, its metrics, and the error that ends the block."""
+    output.add(f"{where} repr", client)
     try:
         async with client as entered:
-            output.saw(f"{where} variables", repr({name: repr(value) for name, value in _variables(client)}))
+            output.add(f"{where} variables", repr({name: repr(value) for name, value in _variables(client)}))
             yield entered
             if hasattr(entered, "metrics"):
-                output.saw(f"{where} metrics", repr(entered.metrics()))
+                output.add(f"{where} metrics", repr(entered.metrics()))
     except KafkaError as error:
-        output.raised(f"{where} error", error)
+        output.add_error(f"{where} error", error)
 
 
 def _variables(client: Any) -> Iterator[tuple[str, Any]]:
@@ -157,21 +158,21 @@ async def test_clients_and_an_embedded_broker_show_no_secret(output: Output) -> 
                     await entered.poll(timeout_ms=5000)
                 async with noting(output, "admin", triokafka.AdminClient(**good)) as admin:
                     resource = ConfigResource(ConfigResourceType.BROKER, str(broker.node_id))
-                    output.saw("describe_configs", repr(await admin.describe_configs([resource])))
+                    output.add("describe_configs", repr(await admin.describe_configs([resource])))
                 async with noting(output, "refused producer", triokafka.Producer(**wrong)) as producer:
                     await (await producer.send("orders", b"v"))
                 async with noting(output, "refused consumer", triokafka.Consumer("orders", **wrong)) as entered:
                     await entered.poll(timeout_ms=5000)
                 async with noting(output, "refused admin", triokafka.AdminClient(**wrong)) as admin:
                     await admin.list_topics()
-        output.saw("broker", broker)
-        output.saw("broker config", broker.config)
-        output.saw("broker parts", repr([repr(value) for _, value in _variables(broker.broker)]))
+        output.add("broker", broker)
+        output.add("broker config", broker.config)
+        output.add("broker parts", repr([repr(value) for _, value in _variables(broker.broker)]))
     assert output.leaks() == set()
 
 
 def test_every_secret_option_of_a_client_stays_hidden(output: Output) -> None:
-    """Also in the errors about other options, and when a secret has the wrong type or stands in the wrong place."""
+    """The errors include those about other options, and about secrets of a wrong type or in a wrong option."""
     known = {field.name for kind in (ProducerOptions, ConsumerOptions) for field in fields(kind)}
     secret_names = sorted(SECRET_OPTIONS & known - {"ssl_certfile"})  # errors name its file
     assert len(secret_names) >= 6
@@ -192,10 +193,10 @@ def test_every_secret_option_of_a_client_stays_hidden(output: Output) -> None:
                 try:
                     client: Any = triokafka.Producer(**given)
                 except (KafkaError, TypeError, ValueError) as error:
-                    output.raised(f"{name} refused", error, local_variables=False)
+                    output.add_error(f"{name} refused", error, local_variables=False)
                 else:
-                    output.saw(f"{name} taken", client)
-                    output.saw(f"{name} parts", repr([repr(value) for _, value in _variables(client)]))
+                    output.add(f"{name} taken", client)
+                    output.add(f"{name} parts", repr([repr(value) for _, value in _variables(client)]))
     assert output.leaks() == set()
 
 
@@ -218,9 +219,9 @@ def test_every_secret_option_of_a_broker_stays_hidden(output: Output) -> None:
         try:
             config = BrokerConfig.from_properties(given)
         except KafkaError as error:
-            output.raised(f"{name} refused", error, local_variables=False)
+            output.add_error(f"{name} refused", error, local_variables=False)
         else:
-            output.saw(f"{name} taken", config)
+            output.add(f"{name} taken", config)
     assert output.leaks() == set()
 
 
@@ -235,18 +236,18 @@ async def test_console_control_endpoint_and_metrics_show_no_secret(output: Outpu
             await (await producer.send("orders", b"v"))
             found = await trio.to_thread.run_sync(reader.get_metrics_data)
             assert found is not None
-            output.saw("OpenTelemetry", found.to_json())
-        output.saw("Prometheus", as_prometheus_text(broker.broker.metrics()))
+            output.add("OpenTelemetry", found.to_json())
+        output.add("Prometheus", as_prometheus_text(broker.broker.metrics()))
         control = ControlEndpoint(broker.faults, RealWorld(), broker.broker.metrics, control_actions(broker))
         for path in ("/brokers", "/metrics", "/faults"):
-            output.saw(f"control {path}", str(await control.carry_out("GET", path, b"")))
+            output.add(f"control {path}", str(await control.carry_out("GET", path, b"")))
         paths = ("overview", "brokers", f"brokers/{broker.node_id}/configs", "topics", "topics/orders", "access")
         for login in (good, wrong):
-            output.saw("console options", ConsoleOptions(login, frozenset({HOST})))
+            output.add("console options", ConsoleOptions(login, frozenset({HOST})))
             async with console(login) as page:
                 for path in ("/", *(f"/api/{one}" for one in (*paths, "groups", "metrics", "transactions", "faults"))):
                     response = await page.client.get(path, headers={"Host": HOST})
-                    output.saw(f"console {path}", await response.get_data(as_text=True))
+                    output.add(f"console {path}", await response.get_data(as_text=True))
     assert output.leaks() == set()
 
 
@@ -257,14 +258,14 @@ async def test_mirror_shows_no_secret(output: Output) -> None:
         wrong = {**good, "sasl_password": output.plant("wrong password")}
         for target in (good, wrong):
             options = MirrorOptions(source=west.client_options("alice", mechanism="PLAIN"), target=target)
-            output.saw("mirror options", options)
+            output.add("mirror options", options)
             mirror = Mirror(options)
-            output.saw("mirror variables", repr({name: repr(value) for name, value in _variables(mirror)}))
+            output.add("mirror variables", repr({name: repr(value) for name, value in _variables(mirror)}))
             try:
                 with trio.fail_after(60):
                     await mirror.run(until_caught_up=True)
             except KafkaError as error:
-                output.raised("mirror error", error)
+                output.add_error("mirror error", error)
             else:
                 assert target is good
     assert output.leaks() == set()
@@ -285,10 +286,10 @@ def test_blocking_and_asyncio_clients_show_no_secret(output: Output) -> None:
 
         async def use(make: Any, options: dict[str, Any]) -> None:
             client = make(**options)
-            output.saw(f"{make.__name__} repr", client)
+            output.add(f"{make.__name__} repr", client)
             try:
                 await client.start()
-                output.saw(f"{make.__name__} variables", repr({name: repr(one) for name, one in _variables(client)}))
+                output.add(f"{make.__name__} variables", repr({name: repr(one) for name, one in _variables(client)}))
             finally:
                 await (client.close() if make is AIOKafkaAdminClient else client.stop())
 
@@ -297,38 +298,38 @@ def test_blocking_and_asyncio_clients_show_no_secret(output: Output) -> None:
                 try:
                     client: Any = make(**options)
                 except KafkaError as error:
-                    output.raised(f"{make.__name__} refused", error, local_variables=False)
+                    output.add_error(f"{make.__name__} refused", error, local_variables=False)
                 else:
-                    output.saw(f"{make.__name__} repr", client)
-                    output.saw(
+                    output.add(f"{make.__name__} repr", client)
+                    output.add(
                         f"{make.__name__} variables", repr({name: repr(one) for name, one in _variables(client)})
                     )
                     if make is not blocking.KafkaAdminClient:
-                        output.saw(f"{make.__name__} metrics", repr(client.metrics()))
+                        output.add(f"{make.__name__} metrics", repr(client.metrics()))
                     client.close()
             for other in asynchronous:
                 try:
                     run_asyncio(use(other, options))
                 except KafkaError as error:
-                    output.raised(f"{other.__name__} refused", error, local_variables=False)
+                    output.add_error(f"{other.__name__} refused", error, local_variables=False)
     assert output.leaks() == set()
 
 
 def _command(output: Output, where: str, *arguments: str) -> str:
-    """Run a command in this process, which spares the start of a Python for each; its log lines are seen, too."""
+    """Run a command in this process, which saves a Python start for each; its log lines are recorded, too."""
     written, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(written), contextlib.redirect_stderr(errors):
         run(arguments)
-    output.saw(where, written.getvalue() + errors.getvalue())
+    output.add(where, written.getvalue() + errors.getvalue())
     return written.getvalue()
 
 
-def _process(output: Output, where: str, *arguments: str, words: str) -> None:
-    """Run a command in a process of its own, with ``words`` as its input."""
+def _process(output: Output, where: str, *arguments: str, input_text: str) -> None:
+    """Run a command in its own process, with ``input_text`` as its input."""
     command = [sys.executable, "-m", "triokafka", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, input=words)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, input=input_text)
     assert done.returncode == 0, done
-    output.saw(where, f"{done.stdout}{done.stderr}")
+    output.add(where, f"{done.stdout}{done.stderr}")
 
 
 @pytest.mark.timeout(300)
@@ -385,12 +386,12 @@ def test_processes_and_commands_show_no_secret(output: Output, tmp_path: Path) -
             _command(output, f"alter {option}", "configs", "alter", "--broker", "1", "--add-config", change, *common)
         shown = _command(output, "configs after", "configs", "describe", "--entity-type", "brokers", "--all", *common)
         assert "listener.name.other.ssl.keystore.pasword=None sensitive=true" in shown
-        _process(output, "produce", "produce", "orders", *common, words="x\n")
+        _process(output, "produce", "produce", "orders", *common, input_text="x\n")
         bad = f'sasl.jaas.config=PlainLoginModule required password="{output.plant("broken jaas")}'
         _command(output, "broken option", "topics", "list", "--bootstrap-server", bootstrap, "-X", bad)
     finally:
         broker.stop()
-    output.saw("broker log", (tmp_path / "broker.log").read_text())
+    output.add("broker log", (tmp_path / "broker.log").read_text())
     log = next((tmp_path / "data").glob("__cluster_metadata-0/*.log"))
     shown = _command(output, "log dump", "log", "dump", "--cluster-metadata-decoder", str(log))
     user = next(line for line in shown.splitlines() if "USER_SCRAM_CREDENTIAL" in line)
@@ -414,9 +415,9 @@ def test_spark_options_hide_secrets(output: Output) -> None:
             f"kafka.{name}": output.plant(name),
         }
         with contextlib.suppress(Exception):
-            output.saw(f"spark {name}", client_settings(given))
+            output.add(f"spark {name}", client_settings(given))
         try:
             client_settings({**given, "kafka.linger.mss": "1", "kafka.sasl.mechanism": "NONE"})
         except Exception as error:
-            output.raised(f"spark {name} refused", error, local_variables=False)
+            output.add_error(f"spark {name} refused", error, local_variables=False)
     assert output.leaks() == set()

@@ -1,4 +1,4 @@
-"""`process_transactions`: each input record has its result exactly once, whatever happens to the copiers."""
+"""`process_transactions`: each input record has its result exactly once, whatever happens to the processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Records = Mapping[TopicPartition, Sequence[ConsumerRecord]]
 
 
 async def fill(bootstrap: str, topic: str, partitions: int = 3) -> None:
-    """An input topic, and a topic for the results."""
+    """Create an input topic, and a topic for the results."""
     await create(bootstrap, topic, partitions)
     await create(bootstrap, f"{topic}-out", 2)
     async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
@@ -29,7 +29,7 @@ async def fill(bootstrap: str, topic: str, partitions: int = 3) -> None:
 
 
 class Copier:
-    """One instance of a program that copies the input, ``batch`` records in each transaction."""
+    """One instance of a program that copies the input, with ``batch`` records in each transaction."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, name: str, batch: int = 7) -> None:
         self.topic = topic
@@ -46,7 +46,7 @@ class Copier:
         )
 
     async def before_results(self) -> None:
-        """Called in every transaction."""
+        """Called in every transaction, before the results are sent."""
 
     async def after_results(self) -> None:
         """Called in every transaction, once all results are sent."""
@@ -67,7 +67,7 @@ class Copier:
 
 
 async def copied(bootstrap: str, topic: str) -> list[bytes]:
-    """Wait until as many results are there as inputs; return them."""
+    """Wait until there are as many results as inputs; return them."""
     with trio.fail_after(60):
         while len(found := await read(bootstrap, f"{topic}-out")) < COUNT:
             await trio.sleep(0.2)
@@ -86,7 +86,7 @@ async def test_each_record_is_copied_once(bootstrap: str, topic: str, group: str
         nursery.cancel_scope.cancel()
 
 
-async def test_copier_that_is_cancelled_again_and_again_loses_and_doubles_nothing(
+async def test_copier_that_is_cancelled_repeatedly_loses_and_repeats_no_record(
     bootstrap: str, topic: str, group: str
 ) -> None:
     await fill(bootstrap, topic)
@@ -153,7 +153,7 @@ async def test_aborts_in_a_row_are_bounded(bootstrap: str, topic: str, group: st
         await copier.run(max_attempts=3)
 
 
-async def test_members_that_come_and_go_lose_and_double_nothing(bootstrap: str, topic: str, group: str) -> None:
+async def test_joining_and_leaving_members_lose_and_repeat_no_record(bootstrap: str, topic: str, group: str) -> None:
     await fill(bootstrap, topic)
     async with trio.open_nursery() as nursery:
         first = Copier(bootstrap, topic, group, "a", batch=2)

@@ -1,4 +1,4 @@
-"""The producer on real sockets: our own broker, or the one that ``TRIOKAFKA_TEST_BOOTSTRAP`` names."""
+"""The producer on real sockets: with our own broker, or with the one that ``TRIOKAFKA_TEST_BOOTSTRAP`` names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def _create(bootstrap: str, topic: str, partitions: int = 1, **configs: st
 
 
 def _read(bootstrap: str, topic: str, count: int) -> list[Any]:
-    """All records of a topic, with somebody else's consumer."""
+    """Return all records of a topic, read by another client's consumer."""
     consumer = kafka.KafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None)
     try:
         found: list[Any] = []
@@ -70,7 +70,7 @@ async def test_many_tasks_share_a_producer(bootstrap: str, topic: str) -> None:
     assert sorted(offsets) == list(range(1000))
 
 
-async def test_records_by_the_column_from_lists_and_from_arrow(bootstrap: str, topic: str) -> None:
+async def test_columns_of_lists_and_of_arrow_are_sent(bootstrap: str, topic: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     with trio.fail_after(60):
         await _create(bootstrap, topic, 3)
@@ -96,7 +96,7 @@ async def test_records_by_the_column_from_lists_and_from_arrow(bootstrap: str, t
             assert sum(last - first + 1 for first, last in (await keyed).values()) >= 100
 
 
-async def test_lengths_that_differ_are_refused(bootstrap: str, topic: str) -> None:
+async def test_columns_with_different_lengths_are_refused(bootstrap: str, topic: str) -> None:
     async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
         with pytest.raises(ValueError, match="2 values but 1 keys"):
             await producer.send_many(topic, [b"a", b"b"], keys=[b"k"])
@@ -120,7 +120,7 @@ async def test_unknown_topic_without_automatic_creation_gives_a_sentence(bootstr
             await producer.send(topic, b"v")
 
 
-async def test_unreachable_broker_gives_a_sentence() -> None:
+async def test_unreachable_broker_raises_a_descriptive_error() -> None:
     async with triokafka.Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=500) as producer:
         with pytest.raises(KafkaTimeoutError, match=r"127\.0\.0\.1:1: Connection refused"):
             await producer.send("topic", b"v")

@@ -1,7 +1,7 @@
 """The producer's scenarios with our own broker, librdkafka's mock cluster and noida-db.
 
-Apache Kafka has the same in ``tests/interop``. What a stand-in cannot do is named in its row here, and the scenarios
-that need it are not asked for; `test_scenarios_left_out_for_each_broker_are_listed` keeps the list.
+The same scenarios run with Apache Kafka in ``tests/interop``. Each stand-in's row names its missing features, and the
+scenarios that need them are left out; `test_scenarios_left_out_for_each_broker_are_listed` pins the list.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from tests.support.producer_scenarios import DROPS_REPEATS, EVERYTHING, KNOWS_NO
 
 FEATURES = {
     "ours": EVERYTHING,
-    # No CreateTopics, so no topic with a configuration of its own; sequence numbers are not looked at; and it is too
-    # little of a broker for kafka-python.
+    # No CreateTopics, so no topic configuration; no check of sequence numbers; and kafka-python cannot use it.
     "librdkafka_mock": frozenset({KNOWS_NO_TOPIC}),
-    # A repeat is dropped, but answered with an offset that is not the record's.
+    # A duplicate is dropped, but the response has a wrong offset.
     "noida_db": EVERYTHING - {DROPS_REPEATS},
 }
 CASES = [(kind, name) for kind, features in FEATURES.items() for name in producer_scenarios.scenarios_for(features)]
@@ -52,11 +51,11 @@ async def test_producer(request: pytest.FixtureRequest, kind: str, name: str) ->
     await producer_scenarios.run(name, request.getfixturevalue(kind), f"topic-{uuid.uuid4().hex[:12]}")
 
 
-async def test_order_is_kept_through_kills_and_restarts_of_our_broker(tmp_path: Path) -> None:
-    """Its process is killed, and stopped in order, again and again, and started again on the same directory."""
+async def test_order_survives_kills_and_restarts_of_our_broker(tmp_path: Path) -> None:
+    """Its process is repeatedly killed or stopped cleanly, and started again on the same directory."""
     broker = BrokerProcess(tmp_path / "data")
 
-    def trouble(wait_for_answers: Callable[[int], None]) -> None:
+    def disrupt(wait_for_answers: Callable[[int], None]) -> None:
         for signal_number in (signal.SIGKILL, signal.SIGTERM) * 2:
             wait_for_answers(100)
             broker.end(signal_number)
@@ -64,9 +63,9 @@ async def test_order_is_kept_through_kills_and_restarts_of_our_broker(tmp_path: 
 
     try:
         peer = Peer(broker.start())
-        # Ten seconds where nothing else runs; on a machine with twenty times as much to do, its share of the processor.
+        # Ten seconds of an idle machine; a machine with twenty times the load gets its share of the processor.
         with trio.fail_after(240):
-            await producer_scenarios.through_trouble(peer, trouble)
+            await producer_scenarios.through_trouble(peer, disrupt)
     finally:
         broker.close()
 

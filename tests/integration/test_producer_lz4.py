@@ -40,7 +40,7 @@ def _read(bootstrap: str, topic: str, count: int) -> dict[int, list[bytes]]:
 
 @pytest.fixture
 def through_threads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The batches that a thread has compressed."""
+    """Return a list that collects the batches compressed by a thread."""
     found: list[Any] = []
     let_go = Lz4Compressor._let_go
 
@@ -54,10 +54,10 @@ def through_threads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-async def test_order_and_bytes_are_the_senders(
+async def test_order_and_bytes_are_unchanged(
     bootstrap: str, topic: str, through_threads: list[Any], idempotent: bool
 ) -> None:
-    """Large batches by the thread, small ones by the event loop, in between each other."""
+    """The thread compresses large batches, the event loop small ones between them."""
     values = _values(6_000, 4_000)
     sent: dict[int, list[bytes]] = {0: [], 1: []}
     with trio.fail_after(60):
@@ -84,7 +84,7 @@ async def test_order_and_bytes_are_the_senders(
     assert len(through_threads) > 10
 
 
-async def test_leaving_at_once_gives_back_the_memory_that_the_thread_has(bootstrap: str, topic: str) -> None:
+async def test_leaving_at_once_releases_the_memory_of_batches_in_the_thread(bootstrap: str, topic: str) -> None:
     with trio.fail_after(60):
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
             await admin.create_topics([triokafka.NewTopic(topic, 1, 1)])
@@ -97,6 +97,6 @@ async def test_leaving_at_once_gives_back_the_memory_that_the_thread_has(bootstr
                     for value in _values(2_000, 4_000):
                         await producer.send(topic, value)
                     if round_number == 0:
-                        await producer.flush()  # by now there is a thread
+                        await producer.flush()  # the thread has started by now
         assert left.group_contains(KafkaTimeoutError, match="close_timeout_ms=0")
         assert memory_is_whole(producer)

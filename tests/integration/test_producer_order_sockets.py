@@ -1,7 +1,8 @@
-"""The promises of `tests/simulation/test_producer_order.py` on real sockets: 50 schedules through proxies that do harm.
+"""The guarantees of `tests/simulation/test_producer_order.py` on real sockets: 50 schedules through fault proxies.
 
-Our own broker in this loop, injected errors in its answers, and between it and the producer a proxy that cuts within
-requests and answers, swallows answers, holds and resets. A finding prints its seed; real sockets replay only roughly.
+Our own broker runs in this loop, with injected errors in its responses. A proxy between it and the producer cuts
+connections within requests and responses, drops responses, holds data and resets. A failure prints its seed; real
+sockets replay it only roughly.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def _inject(broker: Broker, topic: str, chance: random.Random) -> None:
 
 
 async def _schedule(broker: Broker, promise: Promise, given: dict[str, Any], seed: int) -> int:
-    """Run one; returns how many records are in the log more than once."""
+    """Run one schedule; return how many records are in the log more than once."""
     chance = random.Random(seed)
     mark = uuid.uuid4().hex[:8]
     topics = {f"orders-{mark}": 2, f"events-{mark}": 1}
@@ -70,7 +71,7 @@ async def _schedule(broker: Broker, promise: Promise, given: dict[str, Any], see
             _inject(broker, name, chance)
     workload = Workload(chance, topics, records=200, pause=0.01, sizes=(10, 60, 90, 400))
     async with proxied_world() as world, trio.open_nursery() as nursery:
-        trouble = ProxyTrouble(
+        faults = ProxyTrouble(
             world, chance, count=chance.randrange(4, 12), stale=promise is Promise.EXACTLY_ONCE, longest=0.25
         )
         producer = triokafka.Producer(
@@ -87,7 +88,7 @@ async def _schedule(broker: Broker, promise: Promise, given: dict[str, Any], see
             reconnect_backoff_max_ms=50,
             **given,
         )
-        await workload.run(producer, during=lambda: nursery.start_soon(trouble.run))
+        await workload.run(producer, during=lambda: nursery.start_soon(faults.run))
         nursery.cancel_scope.cancel()
     entries = await read_all(broker.bootstrap_servers, topics)
     if promise is not Promise.AT_MOST_ONCE:
@@ -117,10 +118,10 @@ async def _run(name: str, seeds: range) -> int:
 
 
 @pytest.mark.parametrize("name", PROMISES)
-async def test_log_is_as_promised_through_broken_connections(name: str) -> None:
+async def test_log_meets_its_guarantee_despite_broken_connections(name: str) -> None:
     repeats = await _run(name, range(SCHEDULES))
     if PROMISES[name][0] in (Promise.IN_ORDER, Promise.AT_LEAST_ONCE):
-        assert repeats, "no schedule repeated anything: the faults do not bite"
+        assert repeats, "no schedule repeated a record: the faults have no effect"
 
 
 @pytest.mark.long

@@ -1,7 +1,8 @@
-"""A broker that stops answering under full load: the producer's memory stays bounded, and nothing is lost or repeated.
+"""A broker that stops responding under full load: the producer's memory stays bounded, and no record is lost or
+repeated.
 
-The producer runs in a process of its own, and its resident memory is measured from outside. The broker's process is
-stopped (SIGSTOP), and goes on later (SIGCONT).
+The producer runs in its own process, and its resident memory is measured from outside. The broker's process is stopped
+(SIGSTOP), and continues later (SIGCONT).
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ CASES = [
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process has now."""
+    """Return a process's resident memory in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
 
 
 async def measure(bootstrap: str, broker_pid: int, topic: str, stall: float, job: dict[str, Any]) -> dict[str, Any]:
-    """Run the producer through a stall; its own account, with ``baseline`` and ``peak`` of its memory in bytes."""
+    """Run the producer through a stall; return its report, with ``baseline`` and ``peak`` of its memory in bytes."""
     arguments = json.dumps({"bootstrap": bootstrap, "topic": topic, "partitions": PARTITIONS, **job})
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", "tests.support.full_speed_producer", arguments],
@@ -61,7 +62,7 @@ async def measure(bootstrap: str, broker_pid: int, topic: str, stall: float, job
             baseline = peak = resident(process.pid)
 
             async def watch(seconds: float) -> None:
-                # A measurement over time, of another process: there is nothing to wait for.
+                # This measures another process over time: there is no event to wait for.
                 nonlocal peak
                 end = trio.current_time() + seconds
                 while trio.current_time() < end:

@@ -1,4 +1,4 @@
-"""What a real broker refuses: the right error at the right record, and nothing else lost."""
+"""Records refused by a real broker: the right error for the right record, and no other record lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def whole(producer: triokafka.Producer) -> bool:
     return metrics["buffer_available_bytes"] == metrics["buffer_total_bytes"]
 
 
-async def test_record_that_the_topic_finds_too_large_fails_alone(bootstrap: str, topic: str) -> None:
+async def test_record_that_is_too_large_for_the_topic_fails_alone(bootstrap: str, topic: str) -> None:
     await create(bootstrap, topic, 1, max_message_bytes="5000")
     async with triokafka.Producer(bootstrap_servers=bootstrap, linger_ms=50) as producer:
         small = [await producer.send(topic, b"x" * 1000) for _ in range(8)]
@@ -40,7 +40,7 @@ async def test_record_that_the_topic_finds_too_large_fails_alone(bootstrap: str,
         assert producer.metrics()["batch_split_total"] >= 1
 
 
-async def test_partition_that_does_not_exist_is_refused_by_number(bootstrap: str, topic: str) -> None:
+async def test_error_of_a_missing_partition_has_its_number(bootstrap: str, topic: str) -> None:
     await create(bootstrap, topic, 2)
     async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
         with pytest.raises(UnknownTopicOrPartitionError, match="no partition 2: it has 2"):
@@ -48,7 +48,7 @@ async def test_partition_that_does_not_exist_is_refused_by_number(bootstrap: str
         assert (await (await producer.send(topic, b"v", partition=1))).offset == 0
 
 
-async def test_name_that_no_topic_can_have_is_refused_at_once(bootstrap: str) -> None:
+async def test_invalid_topic_name_is_refused_at_once(bootstrap: str) -> None:
     async with triokafka.Producer(bootstrap_servers=bootstrap, max_block_ms=20_000) as producer:
         with trio.fail_after(60), pytest.raises(InvalidTopicError):
             await producer.send("not a topic/at all", b"v")
@@ -69,7 +69,7 @@ async def test_record_without_key_fails_alone_on_a_compacted_topic(bootstrap: st
         assert whole(producer)
 
 
-async def test_time_that_is_too_far_away_is_refused(bootstrap: str, topic: str) -> None:
+async def test_timestamp_too_far_from_the_brokers_clock_is_refused(bootstrap: str, topic: str) -> None:
     await create(bootstrap, topic, 1, message_timestamp_after_max_ms="1000")
     async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
         with pytest.raises(InvalidTimestampError, match=topic):
@@ -94,8 +94,8 @@ async def test_topic_that_is_deleted_while_sending_fails_its_records_and_no_othe
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
             await admin.delete_topics([topic])
         lost = await producer.send(topic, b"v")
-        kept = await producer.send(other, b"v")
-        assert (await kept).offset == 1
+        delivered = await producer.send(other, b"v")
+        assert (await delivered).offset == 1
         with pytest.raises((KafkaTimeoutError, UnknownTopicOrPartitionError)):
             await lost
         assert whole(producer)

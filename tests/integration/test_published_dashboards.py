@@ -1,6 +1,6 @@
-"""Dashboards that others have published, on a cluster of three nodes: which queries of their panels have data.
+"""Published dashboards of other projects on a cluster of three nodes: the panels whose queries have data.
 
-``tests/data/dashboard_metrics.json`` has the series that each query reads, with the labels that it selects by.
+``tests/data/dashboard_metrics.json`` has the series that each query reads, with its label selectors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OF_OTHERS = ("jvm_", "container_", "kubelet_")
 
 
 def labels_by_name(text: str) -> dict[str, set[str]]:
-    """The names of a page, each with all its labels."""
+    """Return the metric names of a page, each with all its labels."""
     found: dict[str, set[str]] = {}
     for line in text.splitlines():
         if not line.startswith("#"):

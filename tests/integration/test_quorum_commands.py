@@ -1,4 +1,4 @@
-"""``triokafka storage`` and ``triokafka quorum`` with nodes in processes of their own: a dynamic quorum grows."""
+"""``triokafka storage`` and ``triokafka quorum`` with nodes in their own processes: a dynamic quorum grows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _START_SECONDS = 60
 
 
 def triokafka(*words: str, status: int = 0) -> str:
-    """Run a command and return what it prints."""
+    """Run a command and return its output."""
     done = subprocess.run([*_TRIOKAFKA, *words], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == status, done.stderr
     return done.stdout + done.stderr
@@ -27,7 +27,7 @@ def triokafka(*words: str, status: int = 0) -> str:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    """The ``server.properties`` of two nodes of a dynamic quorum."""
+    """Return the ``server.properties`` of two nodes of a dynamic quorum."""
     ports = free_ports(4)
     found = []
     for number in (1, 2):
@@ -47,7 +47,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def nodes(files: list[Path]) -> Iterator[list[str]]:
-    """Run both nodes; the addresses of their brokers."""
+    """Run both nodes; yield the addresses of their brokers."""
     cluster_id = triokafka("storage", "random-uuid").strip()
     triokafka("storage", "format", "-t", cluster_id, "-c", str(files[0]), "--standalone")
     triokafka("storage", "format", "-t", cluster_id, "-c", str(files[1]), "--no-initial-controllers")
@@ -73,7 +73,7 @@ def nodes(files: list[Path]) -> Iterator[list[str]]:
 
 
 def described(at: tuple[str, ...]) -> tuple[list[int], list[int]]:
-    """The ids of voters and observers. All voters have directories and endpoints."""
+    """Return the ids of voters and observers. All voters have directories and endpoints."""
     found = dict(re.findall(r"^(\w+): +(.*)$", triokafka("quorum", "describe", *at), re.MULTILINE))
     voters, observers = (json.loads(found[name]) for name in ("CurrentVoters", "CurrentObservers"))
     assert all(len(one["directoryId"]) == 22 and one["endpoints"][0].startswith("CONTROLLER://") for one in voters)
@@ -106,7 +106,7 @@ def test_formatted_directory_is_not_formatted_again(files: list[Path], tmp_path:
     assert "is not formatted" in triokafka("storage", "info", "-c", str(files[1]), status=1)
 
 
-def test_directory_that_is_added_is_formatted_beside_the_others(files: list[Path], tmp_path: Path) -> None:
+def test_added_directory_is_formatted_with_the_others(files: list[Path], tmp_path: Path) -> None:
     words = ("storage", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(files[0]), "--standalone")
     triokafka(*words)
     old = re.search(r"log.dirs=(.*)", files[0].read_text())
@@ -118,7 +118,7 @@ def test_directory_that_is_added_is_formatted_beside_the_others(files: list[Path
     assert shown.count("cluster.id=MkU3OEVBNTcwNTJENDM2Qk") == 2 and f"{added}:" in shown
 
 
-def test_dynamic_quorum_needs_a_choice(files: list[Path]) -> None:
+def test_formatting_a_dynamic_quorum_requires_a_choice_of_voters(files: list[Path]) -> None:
     words = ("storage", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(files[0]))
     assert "give --standalone, --initial-controllers or" in triokafka(*words, status=2)
     assert "exclude each other" in triokafka(*words, "--standalone", "--no-initial-controllers", status=2)

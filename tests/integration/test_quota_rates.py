@@ -1,7 +1,7 @@
-"""Clients of three libraries above their quotas reach the rates within a tenth, one and several of each together.
+"""Clients of three libraries above their quotas reach the rates within a tenth, alone and several of each together.
 
-Real rates need processor time that nobody else takes, so these are long runs. `tests/simulation/test_quotas.py` shows
-the same for ours in virtual time.
+Real rates need undisturbed processor time, so these are long runs. `tests/simulation/test_quotas.py` shows the same for
+our clients in virtual time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Count:
 
 @contextmanager
 def repeated(work: Callable[[], object]) -> Iterator[None]:
-    """Do work again and again in a thread, until the block ends."""
+    """Repeat the work in a thread until the block ends."""
     ended = threading.Event()
 
     def loop() -> None:
@@ -77,9 +77,9 @@ def librdkafka(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
 
 @contextmanager
 def kafka_python(bootstrap: str, acknowledged: Acknowledged) -> Iterator[None]:
-    # One batch after the other: with small ones, a busy machine answers too slowly for the limit.
+    # Large batches, one after the other: with small ones, a busy machine responds too slowly to reach the limit.
     producer = PythonProducer(bootstrap_servers=bootstrap, client_id="kafka-python", batch_size=65_536, linger_ms=0)
-    room = threading.Semaphore(8)  # it has no bound of its own
+    room = threading.Semaphore(8)  # the client has no bound of its own
 
     def done(*_: object) -> None:
         acknowledged()
@@ -109,7 +109,7 @@ CLIENTS: Final = {"librdkafka": librdkafka, "kafka-python": kafka_python, "ours"
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[str]:
-    """A broker whose windows are short, so that the first burst is over soon."""
+    """Run a broker with short quota windows, so that the first burst ends soon."""
     process = BrokerProcess(None, settings={"quota.window.num": "3"})
     bootstrap = process.start()
     assert run(["topics", "create", "t", "--config", "retention.bytes=1000000", "-b", bootstrap]) == 0
@@ -146,7 +146,7 @@ def test_producers_reach_their_quota_together(broker: str, libraries: tuple[str,
 
 
 def undisturbed(bootstrap: str) -> None:
-    """A client without a quota, beside those that are throttled, is not."""
+    """Check that a client without a quota is not throttled beside the throttled ones."""
     with KafkaProducer(bootstrap_servers=bootstrap, client_id="free") as producer:
         for _ in range(5):
             producer.send("t", VALUE).get(timeout=30)

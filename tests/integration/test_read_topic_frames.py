@@ -1,4 +1,4 @@
-"""What `triokafka.read_topic` gives, in Polars, DuckDB and pandas: every column, with its nulls, headers and times."""
+"""The results of `triokafka.read_topic` in Polars, DuckDB and pandas: every column, with nulls, headers and times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST = datetime(2020, 9, 13, 12, 26, 40, tzinfo=UTC)
 TIMES = [FIRST + timedelta(milliseconds=number) for number in range(COUNT)]
 KEYS = [b"key" if number % 2 else None for number in range(COUNT)]
 VALUES = [b"%d\xff" % number if number % 3 else None for number in range(COUNT)]
-# A name twice, a value that is null; most records have none.
+# One name occurs twice, and one value is null; most records have no headers.
 HEADERS = [[("a", b"1"), ("a", None)] if number % 5 == 0 else [] for number in range(COUNT)]
 HEADERS_READ = [[{"key": name, "value": value} for name, value in headers] or None for headers in HEADERS]
 LAYOUTS = ["binary", "view"]
@@ -25,7 +25,7 @@ LAYOUTS = ["binary", "view"]
 
 @pytest.fixture
 def filled(bootstrap: str, topic: str) -> str:
-    """A topic of one partition with those records."""
+    """Create a topic of one partition with those records."""
 
     async def fill() -> None:
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
@@ -41,8 +41,8 @@ def filled(bootstrap: str, topic: str) -> str:
 
 
 @pytest.mark.parametrize("values", LAYOUTS)
-def test_polars_takes_every_column(bootstrap: str, filled: str, values: Any) -> None:
-    """Whole, as a table, or straight from the reader."""
+def test_polars_reads_every_column(bootstrap: str, filled: str, values: Any) -> None:
+    """Polars reads a table, or the reader itself."""
 
     def reader() -> Any:
         return triokafka.read_topic(filled, bootstrap_servers=bootstrap, values=values, batch_rows=7)
@@ -71,7 +71,7 @@ def test_polars_takes_every_column(bootstrap: str, filled: str, values: Any) -> 
 
 
 @pytest.mark.parametrize("values", LAYOUTS)
-def test_duckdb_reads_every_column_while_they_come(bootstrap: str, filled: str, values: Any) -> None:
+def test_duckdb_reads_every_column_while_batches_arrive(bootstrap: str, filled: str, values: Any) -> None:
     reader = triokafka.read_topic(filled, bootstrap_servers=bootstrap, values=values, batch_rows=7)
     found = duckdb.from_arrow(reader).order('"offset"').to_arrow_table().to_pydict()
     assert (found["key"], found["value"], found["headers"]) == (KEYS, VALUES, HEADERS_READ)
@@ -88,7 +88,7 @@ def test_duckdb_reads_every_column_while_they_come(bootstrap: str, filled: str, 
 
 
 @pytest.mark.parametrize("values", LAYOUTS)
-def test_pandas_takes_every_column(bootstrap: str, filled: str, values: Any) -> None:
+def test_pandas_reads_every_column(bootstrap: str, filled: str, values: Any) -> None:
     frame = triokafka.read_topic(filled, bootstrap_servers=bootstrap, values=values, batch_rows=7).read_pandas()
     assert str(frame["timestamp"].dtype) == "datetime64[us, UTC]"
     assert list(frame["timestamp"]) == TIMES
@@ -100,7 +100,7 @@ def test_pandas_takes_every_column(bootstrap: str, filled: str, values: Any) -> 
 
 @pytest.fixture
 def empty(bootstrap: str, topic: str) -> str:
-    """A topic without records."""
+    """Create a topic without records."""
 
     async def make() -> None:
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
@@ -110,7 +110,7 @@ def empty(bootstrap: str, topic: str) -> str:
     return topic
 
 
-def test_a_topic_without_records_has_its_columns_nevertheless(bootstrap: str, empty: str) -> None:
+def test_a_topic_without_records_has_all_columns(bootstrap: str, empty: str) -> None:
     def reader() -> Any:
         return triokafka.read_topic(empty, bootstrap_servers=bootstrap, columns=["value", "timestamp"])
 

@@ -1,4 +1,4 @@
-"""What a listener or a client refuses is named by every client of ours, without a second attempt."""
+"""Every client of ours names the reason when a listener or a client refuses a connection, without a second attempt."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PATIENCE = 20
 
 
 class Brokers(NamedTuple):
-    """Options of clients that four brokers accept, but for the certificates of the last two."""
+    """Options of clients that four brokers accept, except for the certificates of the last two."""
 
     secured: dict[str, Any]
     plaintext: dict[str, Any]
@@ -213,7 +213,7 @@ SENTENCES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_command_ends_with_a_sentence_about_the_refusal(brokers: Brokers, case: str) -> None:
+def test_command_ends_with_the_reason_of_the_refusal(brokers: Brokers, case: str) -> None:
     check_command(CASES[case][0](brokers), SENTENCES[case])
 
 

@@ -1,4 +1,6 @@
-"""Three nodes with SASL_SSL between all of them: certificates and logins are replaced under load without a loss."""
+"""Three nodes with SASL_SSL between all of them: certificates and logins are replaced under load without a
+lost record.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ LONGEST_OUTAGE = 30.0
 
 
 class Load:
-    """A producer that sends numbers one after the other, and notes which were acknowledged and the longest wait."""
+    """A producer that sends consecutive numbers, and records the acknowledged ones and the longest wait."""
 
     def __init__(self) -> None:
         self.acknowledged: list[int] = []
@@ -66,18 +68,19 @@ async def test_certificates_and_logins_are_replaced_under_load(tmp_path: Path) -
         ):
             nursery.start_soon(load.run, producer)
             await load.more()
-            # A user's password: sessions go on, and the next login needs the new one.
+            # A user's password: sessions continue, and the next login needs the new one.
             async with triokafka.AdminClient(**admin_options) as admin:
                 change = UserScramCredentialUpsertion("alice", ScramMechanism.SCRAM_SHA_512, "alice-2")
                 await admin.alter_user_scram_credentials([change])
             passwords["alice"] = "alice-2"
             await load.more()
-            # Certificates: trust both authorities, replace the certificates, trust the new authority only.
+            # Certificates: trust both authorities, replace the certificates, then trust only the new authority.
             cluster.trust_only([cluster.authority, replacement])
             for number in range(1, NODES + 1):
                 cluster.replace_certificate(number, replacement)
                 await load.more()
-            # The nodes' own login, and connections with nothing of the old: one node after the other starts again.
+            # The nodes' own login, and connections with the old credentials: the nodes are restarted one after the
+            # other.
             for number, node in enumerate(cluster.nodes, start=1):
                 cluster.write_config(number, "node-new")
                 assert await trio.to_thread.run_sync(node.stop) == 0
@@ -112,7 +115,7 @@ async def _until_in_sync(options: dict[str, object]) -> None:
                     if all(len(partition.isr) == NODES for partition in topic.partitions):
                         return
             except KafkaError:
-                pass  # the node is not up yet
+                pass  # the node has not started yet
             await trio.sleep(0.2)
 
 
@@ -129,7 +132,7 @@ async def _read(options: dict[str, object], wanted: int) -> set[int]:
 
 
 async def _refused(cluster: SecuredCluster, directory: Path) -> None:
-    """What has been replaced is refused."""
+    """Check that replaced credentials are refused."""
     with pytest.raises(SaslAuthenticationFailedError):
         async with triokafka.AdminClient(**cluster.client_options("alice", "alice-1")) as admin:
             await admin.list_topics()

@@ -1,4 +1,6 @@
-"""A broker with TLS and SASL from a properties file, and the command line, the blocking client and Spark's options."""
+"""A broker with TLS and SASL from a properties file, used by the command line, the blocking client and
+Spark's options.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class Secured(NamedTuple):
     directory: Path
 
     def client_properties(self, **changes: str) -> str:
-        """Write the properties of a client, with the names and forms of Java's clients."""
+        """Write the properties of a client, with the names and formats of Java's clients."""
         texts = {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "PLAIN",

@@ -1,4 +1,4 @@
-"""TLS and SASL between the SDK's clients and the broker, and what each refusal says."""
+"""TLS and SASL between the SDK's clients and the broker, and the message of each refusal."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_tls_alone_needs_no_login() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_wrong_password_and_unknown_user_get_one_answer(mechanism: str) -> None:
+async def test_wrong_password_and_unknown_user_get_the_same_error(mechanism: str) -> None:
     async with broker(tls=False, sasl=True) as running:
         good = running.client_options(mechanism=mechanism)
         wrong = await refusal({**good, "sasl_password": "guess"})
@@ -111,7 +111,7 @@ async def test_refused_login_is_one_line_in_the_log_and_one_error(caplog: pytest
 
 
 async def test_only_the_owner_can_read_the_metadata_log(tmp_path: Path) -> None:
-    """SCRAM keys and passwords of key stores are in it. Topics keep the usual mode, as in Kafka."""
+    """The log contains SCRAM keys and passwords of key stores. Topics have the usual file mode, as in Kafka."""
     data = str(tmp_path / "data")
     async with (
         running_broker(world=RealWorld(), log_dirs=(data,)) as running,
@@ -144,7 +144,7 @@ async def test_failed_login_is_final_for_the_client_and_delayed_by_the_broker() 
             assert running.broker.sockets.connection_count <= 1
 
 
-async def test_mechanism_that_is_not_enabled_is_refused_with_those_that_are() -> None:
+async def test_error_about_a_disabled_mechanism_lists_the_enabled_ones() -> None:
     async with broker(tls=False, sasl=True) as running:
         broker_security = dict(running.config.security or {})
         broker_security["sasl.enabled.mechanisms"] = "PLAIN"
@@ -155,7 +155,7 @@ async def test_mechanism_that_is_not_enabled_is_refused_with_those_that_are() ->
         assert "it offers PLAIN" in str(error)
 
 
-async def test_user_of_the_clusters_metadata_logs_in_from_now_on() -> None:
+async def test_new_user_in_the_clusters_metadata_can_log_in_at_once() -> None:
     """KIP-554."""
     async with broker(tls=True, sasl=True) as running:
         options = {**running.client_options(), "sasl_username": "carol", "sasl_password": "her own"}
@@ -186,7 +186,7 @@ async def test_client_authenticates_again_without_losing_requests() -> None:
     async with broker(tls=True, sasl=True) as first:
         texts = {**(first.config.security or {}), **security}
         options = first.client_options("alice")
-        keep = first._security  # the certificates of the options
+        keep = first._security  # keeps the certificates of the options alive
     async with broker(tls=True, sasl=True, security=texts) as running:
         assert keep is not None
         options |= {"bootstrap_servers": running.bootstrap_servers}
@@ -217,7 +217,7 @@ async def test_expired_session_is_closed() -> None:
             assert answers > 0
 
 
-async def test_foreign_authority_and_wrong_host_name_are_refused() -> None:
+async def test_unknown_authority_and_wrong_host_name_are_refused() -> None:
     async with broker(tls=True, sasl=False) as running:
         options = running.client_options()
         foreign = trustme.CA().cert_pem.bytes().decode()
@@ -292,7 +292,7 @@ async def test_certificate_without_a_rule_is_refused(caplog: pytest.LogCaptureFi
     assert "no rule of ssl.principal.mapping.rules applies to 'CN=app," in caplog.text
 
 
-async def test_own_context_is_used_as_it_is() -> None:
+async def test_callers_own_ssl_context_is_used_unchanged() -> None:
     async with broker(tls=True, sasl=False) as running:
         options = running.client_options()
         context = ssl.create_default_context(cadata=options.pop("ssl_cafile"))

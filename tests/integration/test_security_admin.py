@@ -47,7 +47,7 @@ READ = types.AclBinding(
 
 @pytest.fixture
 async def bootstrap() -> AsyncIterator[str]:
-    """A broker with the standard authorizer, where everybody who does not authenticate is a super user."""
+    """Run a broker with the standard authorizer, where every unauthenticated client is a super user."""
     options: dict[str, Any] = {"authorizer_class_name": STANDARD_AUTHORIZER, "super_users": ANONYMOUS}
     async with running_broker(**options) as broker:
         yield broker.bootstrap_servers
@@ -112,7 +112,7 @@ async def test_blocking_client_has_kafka_pythons_calls(bootstrap: str) -> None:
             assert admin.describe_user_scram_credentials() == {"alice": {"error": None, "credential_infos": infos}}
             deletion = UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_512)
             message = str(admin.alter_user_scram_credentials([deletion])["bob"])
-            assert "does not exist" in message and not message.startswith("the user")  # the broker's own words
+            assert "does not exist" in message and not message.startswith("the user")  # the broker's own message
 
     await trio.to_thread.run_sync(work)
 

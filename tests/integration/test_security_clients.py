@@ -1,4 +1,4 @@
-"""Third-party clients log in to the broker: every mechanism that they have, with and without TLS, and refusals."""
+"""Third-party clients log in to the broker: every mechanism that they support, with and without TLS, and refusals."""
 
 from __future__ import annotations
 

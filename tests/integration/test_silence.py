@@ -1,4 +1,4 @@
-"""Connections that die in silence, over real sockets: the short form of ``python -m tests.hostile silence``."""
+"""Connections that die silently, over real sockets: the short form of ``python -m tests.hostile silence``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.hostile.table import render
 
 
 def test_every_wait_continues_when_its_connections_are_half_open() -> None:
-    """How soon is a matter of virtual time (`tests.simulation.test_silence`), and of the long form."""
+    """The exact times are tested in virtual time (`tests.simulation.test_silence`), and in the long form."""
     rows = list(silence.measure(silence.SHORT, beside=False))
     assert len(rows) == len(silence.WORKS)
     assert not any(row.figure.startswith("over") for row in rows), render(rows)

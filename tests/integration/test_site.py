@@ -1,4 +1,4 @@
-"""The site that ``make docs`` builds: it can be searched, has no dead link, and what one copies from it works."""
+"""The site that ``make docs`` builds: search works, no link is dead, and copied commands work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ADDRESS_OF_ANOTHER_HOST = re.compile(r"<(?:script|img|link|iframe)\b[^>]*(?:src|
 
 
 def build_site(target: Path) -> None:
-    """As ``make docs`` does, but elsewhere."""
+    """Build the site as ``make docs`` does, in another directory."""
     for command in (["docs.generate"], ["sphinx", "-b", "html", "-E", "-W", "--keep-going", "-q", "docs", str(target)]):
         done = subprocess.run(
             [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
@@ -25,7 +25,7 @@ def build_site(target: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.timeout(1_000)  # all pages from nothing, on whatever machine
+@pytest.mark.timeout(1_000)  # builds all pages, on any machine
 def test_site_is_built_without_a_warning_or_a_dead_link_and_can_be_searched(tmp_path: Path) -> None:
     build_site(tmp_path)
     assert "process_partitions" in (tmp_path / "reference" / "python-consuming.html").read_text("utf-8")
@@ -42,7 +42,7 @@ def test_site_is_built_without_a_warning_or_a_dead_link_and_can_be_searched(tmp_
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 def test_blocks_copied_from_the_site_work_for_four_readers_in_fresh_environments(tmp_path: Path) -> None:
-    """Each reader begins with nothing. Prints how long each took."""
+    """Each reader starts with an empty environment. Prints how long each took."""
     build_site(tmp_path / "site")
     assert [place for page in READERS.values() for place in differing_blocks(ROOT / page, tmp_path / "site")] == []
     environments = Environments(tmp_path, pure=True)

@@ -1,4 +1,4 @@
-"""Connections that the user makes: through a SOCKS5 proxy, and by factories that go wrong (real sockets)."""
+"""Connections made by the user: through a SOCKS5 proxy, and by factories that fail (real sockets)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASK = MetadataRequest(topics=[])
 
 
 class SocksServer:
-    """As little of RFC 1928 as connecting takes. Names end in ``.inside`` and all mean this machine."""
+    """The part of RFC 1928 that connecting needs. Names end in ``.inside`` and all resolve to this machine."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
@@ -62,7 +62,7 @@ class SocksServer:
 
 
 async def join(one: trio.abc.Stream, other: trio.abc.Stream) -> None:
-    """Carry bytes both ways until one end closes."""
+    """Copy bytes in both directions until one end closes."""
 
     async def copy(source: trio.abc.Stream, target: trio.abc.Stream, scope: trio.CancelScope) -> None:
         try:
@@ -79,7 +79,7 @@ async def join(one: trio.abc.Stream, other: trio.abc.Stream) -> None:
 
 @asynccontextmanager
 async def proxied_broker() -> AsyncIterator[tuple[SocksServer, str, Any]]:
-    """A broker that says of itself that it is at ``kafka.inside``, where only the proxy gets."""
+    """Run a broker that advertises ``kafka.inside``, which only the proxy can resolve."""
     proxy = SocksServer()
     proxy.target = ("127.0.0.1", free_port())
     addresses: dict[str, Any] = {
@@ -108,7 +108,7 @@ async def test_producer_and_consumer_work_through_a_proxy_that_resolves_the_name
     with trio.fail_after(30):
         async with proxied_broker() as (proxy, address, factory):
             options: dict[str, Any] = {"bootstrap_servers": address, "stream_factory": factory}
-            values = [bytes([i]) * (i * 5_000) for i in range(1, 40)]  # beyond one receive buffer
+            values = [bytes([i]) * (i * 5_000) for i in range(1, 40)]  # larger than one receive buffer
             async with triokafka.Producer(**options, batch_size=500_000) as producer:
                 await (await producer.send_many("orders", values, partition=0))
             async with triokafka.Consumer("orders", **options, auto_offset_reset="earliest") as consumer:
@@ -147,7 +147,7 @@ async def test_refusal_of_the_proxy_is_in_the_error() -> None:
         ("no stream", "returned 'no stream', not a trio.abc.Stream"),
     ],
 )
-async def test_factory_that_goes_wrong_is_a_failure_to_connect(made: Any, message: str) -> None:
+async def test_failing_factory_is_a_connect_error(made: Any, message: str) -> None:
     async def factory(host: str, port: int) -> Any:
         await trio.lowlevel.checkpoint()
         if isinstance(made, Exception):
@@ -171,7 +171,7 @@ async def test_factory_that_never_returns_is_bounded_by_the_setup_timeout() -> N
 
 
 async def test_stream_of_a_factory_is_closed_with_the_client() -> None:
-    """For good, and without waiting for the peer."""
+    """It is closed permanently, without waiting for the peer."""
     made: list[trio.SocketStream] = []
 
     async def factory(host: str, port: int) -> trio.SocketStream:
@@ -189,8 +189,8 @@ async def test_stream_of_a_factory_is_closed_with_the_client() -> None:
             assert all(stream.socket.fileno() == -1 for stream in made)
 
 
-async def test_factory_may_put_tls_on_the_stream() -> None:
-    """Until the client does it itself. The broker is behind something that ends TLS."""
+async def test_factory_may_return_a_tls_stream() -> None:
+    """The broker is behind a proxy that terminates TLS."""
     authority = trustme.CA()
     server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(server_context)

@@ -1,6 +1,6 @@
-"""Each fault that a test can cause, with librdkafka, kafka-python, aiokafka and our client: what they do about it.
+"""Each fault that a test can inject, and the behaviour of librdkafka, kafka-python, aiokafka and our client.
 
-What is seen here is the table of docs/testing.md.
+The expected results are the table of docs/testing.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def clusters() -> Iterator[dict[int, BlockingCluster]]:
-    """By their number of brokers."""
+    """Clusters, by their number of brokers."""
     with running_cluster(1) as one, running_cluster(2) as two:
         yield {1: one, 2: two}
 
@@ -54,11 +54,11 @@ def test_page_shows_the_expected_outcomes() -> None:
 
 
 def produced(client: FaultClient, cluster: BlockingCluster, row: Row) -> str:
-    """What becomes of a record that is sent when it happens."""
+    """Return the outcome of a record that is sent during the fault."""
     topic = _new_topic(cluster)
     error = client.produce(cluster.bootstrap_servers, topic, lambda: row.happens(cluster, topic, ""))  # type: ignore[arg-type]
     cluster.reset()
-    # With acks=1 the record may lie above the high watermark still: below one of acks=all it does not.
+    # With acks=1 the record may still be above the high watermark; a later record with acks=all makes it visible.
     trio.run(_put, cluster.bootstrap_servers, topic, [b"last"])
     copies = trio.run(_values, cluster.bootstrap_servers, topic).count(b"after")
     there = {0: "not there", 1: "there once", 2: "there twice"}[copies]
@@ -66,7 +66,7 @@ def produced(client: FaultClient, cluster: BlockingCluster, row: Row) -> str:
 
 
 def consumed(client: FaultClient, cluster: BlockingCluster, row: Row) -> str:
-    """What a member of a group reads when it happens."""
+    """Return the records that a member of a group reads during the fault."""
     topic = _new_topic(cluster)
     group = f"{topic}-group"
     trio.run(_put, cluster.bootstrap_servers, topic, [b"0", b"1"])
@@ -77,7 +77,7 @@ def consumed(client: FaultClient, cluster: BlockingCluster, row: Row) -> str:
 
     values, error = client.consume(cluster.bootstrap_servers, topic, group, row.heartbeat_ms, happens)
     if b"0" in values:
-        # One record may have been read before the fault struck.
+        # One record may have been read before the fault.
         assert values[-4:] == [b"0", b"1", b"2", b"last"]
         reads = "begins at `auto.offset.reset`"
     else:

@@ -1,4 +1,4 @@
-"""Every block of code in docs/testing.md does what it is there for."""
+"""Every block of code in docs/testing.md works as described."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _BLOCK = re.compile(
 
 
 def blocks(language: str, note: str = "") -> list[str]:
-    """The code of the blocks in a language with a note that begins so, or with none."""
+    """Return the code of the blocks in a language whose note starts with the given one, or that have none."""
     found = [block for block in _BLOCK.finditer(PAGE) if block["language"] == language]
     return [b["code"] for b in found if (b["note"] or "").startswith(note) and bool(b["note"]) == bool(note)]
 
 
-def test_every_block_is_run_or_says_why_not() -> None:
+def test_every_block_is_run_or_gives_a_reason() -> None:
     run = len(blocks("python")) + len(blocks("console")) + len(blocks("console", "run in the background"))
     assert run + len(blocks("console", "not run")) + len(blocks("yaml", "not run")) == PAGE.count("\n```") / 2
     assert len(blocks("python")) == 11 and len(blocks("console")) == 1
@@ -56,14 +56,14 @@ def test_requests_to_the_control_endpoint_are_answered(tmp_path: Path) -> None:
     ports = {"9092": str(free_port()), "9191": str(free_port())}
     first = int(ports["9092"])
     ports |= {"9093": str(first + 1), "9094": str(first + 2)}
-    command, *said = re.sub(r"\b(9092|9093|9094|9191)\b", lambda found: ports[found[1]], start).splitlines()
+    command, *expected_output = re.sub(r"\b(9092|9093|9094|9191)\b", lambda found: ports[found[1]], start).splitlines()
     arguments = command.removeprefix("$ triokafka ").split()
     process = subprocess.Popen(
         [sys.executable, "-m", "triokafka", *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
     try:
         assert process.stdout is not None
-        assert [process.stdout.readline().strip() for _ in said] == said
+        assert [process.stdout.readline().strip() for _ in expected_output] == expected_output
         for line in requests.splitlines():
             request = line.removeprefix("$ ").replace("9191", ports["9191"])
             answer = subprocess.run(request, shell=True, capture_output=True, text=True, timeout=30, check=True)

@@ -1,9 +1,8 @@
-"""``kill -9`` of a real broker at every step of other people's transactions: every record is copied exactly once.
+"""``kill -9`` of a real broker at every step of another client's transactions: every record is copied exactly once.
 
 A copier (aiokafka) reads a topic, writes each record to another one and commits its offsets, all in transactions. The
-broker is killed before and after each step, and in the middle of commits, and starts again on the same data directory
-and port. After an error, the copier begins anew from the committed offsets with a new producer, which fences the old
-one.
+broker is killed before and after each step, and during commits, and starts again on the same data directory and port.
+After an error, the copier restarts from the committed offsets with a new producer, which fences the old one.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class Copier:
 
 
 async def values(bootstrap: str, isolation_level: str) -> Counter[bytes]:
-    """How often each value is in ``output``."""
+    """Return the count of each value in ``output``."""
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation_level)
     await consumer.start()
     found: Counter[bytes] = Counter()

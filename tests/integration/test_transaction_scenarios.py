@@ -1,4 +1,5 @@
-"""What a transaction is, with the producers of four clients: the same scenarios, judged by librdkafka's consumer.
+"""The guarantees of transactions with the producers of four clients: the same scenarios, checked by librdkafka's
+consumer.
 
 ``TRIOKAFKA_TEST_BOOTSTRAP`` runs them on another broker, such as Apache Kafka.
 """
@@ -18,7 +19,7 @@ Open = Callable[..., TransactionalDriver]
 
 @pytest.fixture(params=DRIVERS, ids=lambda kind: kind.name)
 def producer(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Open]:
-    """Makes producers of one client; ``initialized`` ones have their producer id."""
+    """Create producers of one client; ``initialized`` ones have their producer id."""
     made: list[TransactionalDriver] = []
 
     def make(transactional_id: str | None = None, timeout_ms: int = 60_000) -> TransactionalDriver:
@@ -134,7 +135,7 @@ def test_transaction_that_takes_too_long_is_aborted(producer: Open, bootstrap: s
     assert read(bootstrap, topic) == [b"follower"]
 
 
-def test_empty_transactions_leave_nothing(producer: Open, bootstrap: str, topic: str) -> None:
+def test_empty_transactions_write_no_record(producer: Open, bootstrap: str, topic: str) -> None:
     create(bootstrap, topic)
     one = producer()
     for number in range(6):
@@ -164,7 +165,7 @@ def test_two_producers_on_many_partitions_stay_apart(producer: Open, bootstrap: 
     assert read(bootstrap, topic, 20) == [b"yes"] * 40
 
 
-def test_large_transaction_is_whole(producer: Open, bootstrap: str, topic: str) -> None:
+def test_large_transaction_is_complete(producer: Open, bootstrap: str, topic: str) -> None:
     create(bootstrap, topic, 10)
     one = producer()
     for _ in range(2):
@@ -178,7 +179,7 @@ def test_large_transaction_is_whole(producer: Open, bootstrap: str, topic: str) 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_transaction_of_100_000_records_over_50_partitions_is_whole(
+def test_transaction_of_100_000_records_over_50_partitions_is_complete(
     producer: Open, bootstrap: str, topic: str, group: str
 ) -> None:
     create(bootstrap, topic, 50)
@@ -200,7 +201,7 @@ def test_transaction_of_100_000_records_over_50_partitions_is_whole(
 
 
 @pytest.mark.parametrize("stage", ["initialized", "begun", "sent", "flushed", "offsets", "committed", "aborted"])
-def test_restarted_producer_continues_whatever_the_older_one_did(
+def test_restarted_producer_works_whatever_the_older_one_did(
     stage: str, producer: Open, bootstrap: str, topic: str, group: str
 ) -> None:
     create(bootstrap, topic)
@@ -219,7 +220,7 @@ def test_restarted_producer_continues_whatever_the_older_one_did(
         step()
         if name == stage:
             break
-    new = producer(topic)  # the older one is still there, and does nothing more
+    new = producer(topic)  # the older producer still exists, and sends no more requests
     new.begin()
     new.send(topic, b"new")
     new.commit()

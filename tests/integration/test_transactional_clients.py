@@ -1,4 +1,4 @@
-"""The clients' transactions on a real broker: the SDK, the blocking producer, the admin client, the command line."""
+"""Transactions on a real broker: the SDK, the blocking producer, the admin client, the command line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def create(bootstrap: str, topic: str, partitions: int = 3) -> None:
 
 
 async def read(bootstrap: str, topic: str, isolation_level: str = "read_committed") -> list[bytes]:
-    """Everything that a consumer sees, up to the end that it is told."""
+    """Return all records that a consumer receives, up to the reported end offset."""
     values: list[bytes] = []
     async with triokafka.Consumer(
         bootstrap_servers=bootstrap, isolation_level=isolation_level, auto_offset_reset="earliest"
@@ -151,7 +151,7 @@ async def test_offsets_of_a_former_member_abort_the_transaction(bootstrap: str, 
     assert await read(bootstrap, topic) == [b"next"]
 
 
-async def test_consumer_that_commits_by_itself_is_refused(bootstrap: str, topic: str, group: str) -> None:
+async def test_consumer_with_auto_commit_is_refused(bootstrap: str, topic: str, group: str) -> None:
     await create(bootstrap, topic, 1)
     async with (
         triokafka.Producer(bootstrap_servers=bootstrap, transactional_id=topic) as producer,
@@ -214,7 +214,7 @@ def test_blocking_producer_commits_and_aborts(bootstrap: str, topic: str, group:
         isolation_level="read_committed",
         consumer_timeout_ms=2_000,
     ) as consumer:
-        assert [record.value for record in consumer] == [b"a", b"c"], "leaving the block aborts what is open"
+        assert [record.value for record in consumer] == [b"a", b"c"], "leaving the block aborts an open transaction"
     with KafkaConsumer(bootstrap_servers=bootstrap, group_id=group) as consumer:
         assert consumer.committed(TopicPartition(topic, 0)) == 3
 
@@ -253,7 +253,7 @@ def test_blocking_producer_is_fenced_by_a_newer_one(bootstrap: str, topic: str) 
 # ---------------------------------------------------------------- the admin client and the command line
 
 
-async def test_admin_client_sees_an_open_transaction_and_ends_it(bootstrap: str, topic: str) -> None:
+async def test_admin_client_describes_an_open_transaction_and_aborts_it(bootstrap: str, topic: str) -> None:
     await create(bootstrap, topic, 2)
     partition = TopicPartition(topic, 1)
     async with (
@@ -270,9 +270,11 @@ async def test_admin_client_sees_an_open_transaction_and_ends_it(bootstrap: str,
                 assert [one.transactional_id for broker in listed for one in listed[broker]] == [topic]
                 (remembered,) = (await admin.describe_producers([partition]))[partition]
                 assert remembered.current_transaction_start_offset == 0
-                assert await admin.find_hanging_transactions([partition]) == [], "it is too young"
+                assert await admin.find_hanging_transactions([partition]) == [], (
+                    "the transaction is too young to count as hanging"
+                )
                 assert await admin.find_hanging_transactions([partition], max_transaction_timeout_ms=-60_000) == [], (
-                    "its coordinator will end it"
+                    "the coordinator will abort the transaction"
                 )
                 await admin.force_terminate_transaction(topic)
         assert (await admin.describe_transactions([topic]))[topic].partitions == ()
@@ -303,7 +305,7 @@ def test_command_line_lists_describes_and_terminates(bootstrap: str, topic: str)
         assert (remembered["producer_id"], remembered["transaction_start_offset"]) == (mine["producer_id"], 0)
         assert run(bootstrap, "find-hanging", "--topic", topic).exit_code == 0
         unknown = run(bootstrap, "describe", "--transactional-id", "no-such-id")
-        assert unknown.stdout == "" and "no-such-id" in unknown.stderr, "no titles of an empty table"
+        assert unknown.stdout == "" and "no-such-id" in unknown.stderr, "an empty table has no header"
         refused = run(bootstrap, "abort", "--topic", topic, "--partition", "0", "--start-offset", "77")
         assert refused.exit_code == 1 and "no open transaction that begins at offset 77" in refused.output
         ended = run(bootstrap, "force-terminate", "--transactional-id", topic)
@@ -325,8 +327,11 @@ def test_options_that_do_not_fit_together_are_usage_errors(words: list[str]) -> 
     assert run("localhost:1", *words).exit_code == 2
 
 
-def test_abort_ends_an_open_transaction_in_one_partition(bootstrap: str, topic: str) -> None:
-    """What find-hanging leads to. Here the transaction is open, because a hanging one cannot be made from outside."""
+def test_abort_command_ends_an_open_transaction_in_one_partition(bootstrap: str, topic: str) -> None:
+    """This is the remedy for a transaction that find-hanging reports.
+
+    Here an open transaction stands in for a hanging one, which a client cannot produce.
+    """
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
         producer.init_transactions()
         producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""Claims about other people's transactional producers and read_committed consumers on our broker."""
+"""Transactional producers and read_committed consumers of other projects on our broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def confluent_producer(bootstrap: str, name: str) -> Producer:
 
 
 def confluent_values(bootstrap: str, topic: str, count: int, isolation: str = "read_committed") -> list[bytes]:
-    """Return the first ``count`` values, and whatever follows them at once."""
+    """Return the first ``count`` values, and any that follow immediately."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

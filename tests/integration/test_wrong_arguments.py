@@ -1,4 +1,4 @@
-"""Arguments that cannot be: an error at once that names the argument, and a client that works on afterwards."""
+"""Invalid arguments: an error at once that names the argument, and a client that still works afterwards."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _IMPOSSIBLE = ["x" * 40_000, "x" * 250, "a topic", "\ud800", ".", "..", "ä"]
 
 
 @pytest.mark.parametrize("topic", _IMPOSSIBLE)
-async def test_topic_that_cannot_exist_is_refused_and_the_producer_works_on(topic: str) -> None:
-    """A name that no request can carry used to stay in every later request for metadata, which all failed."""
+async def test_invalid_topic_name_is_refused_and_the_producer_still_works(topic: str) -> None:
+    """A name that no request can encode once stayed in every later Metadata request, and all of them failed."""
     async with running_broker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         with pytest.raises(InvalidTopicError, match="cannot exist"):
             await producer.send(topic, b"v")
@@ -27,7 +27,7 @@ async def test_topic_that_cannot_exist_is_refused_and_the_producer_works_on(topi
 
 
 @pytest.mark.parametrize("topic", [None, -1, 1.5, b"t", ("t", 0)])
-async def test_topic_that_is_no_string_is_refused_and_the_producer_works_on(topic: Any) -> None:
+async def test_topic_that_is_not_a_string_is_refused_and_the_producer_still_works(topic: Any) -> None:
     async with running_broker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         with pytest.raises(TypeError, match="not the name of a topic"):
             await producer.send(topic, b"v")
@@ -66,7 +66,7 @@ CALLS: list[tuple[type[Exception], str, Callable[[Any], Awaitable[object] | None
 
 
 @pytest.mark.parametrize(("kind", "message", "call"), CALLS)
-async def test_consumer_refuses_a_wrong_argument_and_works_on(
+async def test_consumer_refuses_a_wrong_argument_and_still_works(
     kind: type[Exception], message: str, call: Callable[[Any], Awaitable[object] | None]
 ) -> None:
     async with running_broker() as broker:

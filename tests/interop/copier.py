@@ -1,7 +1,8 @@
 """A program that copies a topic in transactions.
 
-Arguments: bootstrap servers, source, target, group, transactional id, and the most records of a transaction.
-``tests/interop/java/TransactionalCopier.java`` does the same with Kafka's own clients. Both run until they are killed.
+Arguments: bootstrap servers, source, target, group, transactional id, and the maximum number of records in a
+transaction. ``tests/interop/java/TransactionalCopier.java`` does the same with Kafka's own clients. Both run until they
+are killed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from triokafka.structs import TopicPartition
 
 
 async def copy(bootstrap: str, source: str, target: str, group: str, name: str, batch: int) -> None:
-    """Copy at most ``batch`` records in each transaction, to the partitions of the same numbers."""
+    """Copy at most ``batch`` records in each transaction, to the partitions with the same numbers."""
     async with (
         triokafka.Producer(bootstrap_servers=bootstrap, transactional_id=name, linger_ms=5) as producer,
         triokafka.Consumer(

@@ -1,4 +1,4 @@
-"""Groups of every kind, written to a broker, and what an outsider finds of them."""
+"""Groups of every kind, written to a broker, and their descriptions by an admin client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_YET: Final = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PR
 
 
 def member(bootstrap: str, group: str, instance: str | None = None, protocol: str = "classic") -> Consumer:
-    """A member of confluent-kafka that has subscribed to the topic."""
+    """Return a member with confluent-kafka that has subscribed to the topic."""
     options: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
@@ -43,7 +43,7 @@ def member(bootstrap: str, group: str, instance: str | None = None, protocol: st
 
 
 def together(members: Sequence[Consumer]) -> None:
-    """Poll until each has the same number of partitions."""
+    """Poll until each member has the same number of partitions."""
 
     def shared() -> bool:
         for one in members:
@@ -55,7 +55,7 @@ def together(members: Sequence[Consumer]) -> None:
 
 
 def at(partition: int, offset: int, metadata: str = "", leader_epoch: int | None = None) -> TopicPartition:
-    """A position on the topic."""
+    """Return an offset of the topic."""
     more = {} if leader_epoch is None else {"leader_epoch": leader_epoch}
     return TopicPartition(TOPIC, partition, offset, metadata=metadata, **more)
 
@@ -69,7 +69,7 @@ def _commit_by_hand(bootstrap: str, group: str, positions: Sequence[TopicPartiti
 
 
 def write_groups(bootstrap: str) -> None:
-    """Make the topic, fill it, and leave groups of every kind behind."""
+    """Create and fill the topic, and create groups of every kind."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(TIMEOUT)
     producer = Producer({"bootstrap.servers": bootstrap})
@@ -77,7 +77,7 @@ def write_groups(bootstrap: str) -> None:
         producer.produce(TOPIC, str(number).encode(), partition=number % PARTITIONS)
     assert producer.flush(TIMEOUT) == 0
     for group, protocol in (("classic", "classic"), ("modern", "consumer")):
-        # Static members that close have not left.
+        # Static members that close do not leave the group.
         members = [member(bootstrap, group, instance, protocol) for instance in ("one", "two")]
         together(members)
         for one in members:
@@ -106,7 +106,7 @@ def write_groups(bootstrap: str) -> None:
 
 
 def serves(bootstrap: str, *, without: Sequence[str] = ()) -> bool:
-    """Whether all groups can be described: not at once after a start."""
+    """Whether all groups can be described, which is not possible immediately after a start."""
     try:
         seen(bootstrap, without=without)
     except KafkaException as error:
@@ -117,7 +117,7 @@ def serves(bootstrap: str, *, without: Sequence[str] = ()) -> bool:
 
 
 def seen(bootstrap: str, *, without: Sequence[str] = ()) -> dict[str, Any]:
-    """What an admin client finds of all groups."""
+    """Return an admin client's descriptions of all groups."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     found: dict[str, Any] = {}
     listed = admin.list_consumer_groups().result(TIMEOUT)
@@ -125,7 +125,7 @@ def seen(bootstrap: str, *, without: Sequence[str] = ()) -> dict[str, Any]:
         raise KafkaException(listed.errors[0])
     found["listed"] = sorted((one.group_id, one.state.name, one.type.name) for one in listed.valid)
     for group, described in admin.describe_consumer_groups([g for g in GROUPS if g not in without]).items():
-        what = described.result(TIMEOUT)
+        description = described.result(TIMEOUT)
         members = sorted(
             (
                 one.group_instance_id or "",
@@ -133,9 +133,9 @@ def seen(bootstrap: str, *, without: Sequence[str] = ()) -> dict[str, Any]:
                 one.host,
                 sorted(p.partition for p in one.assignment.topic_partitions),
             )
-            for one in what.members
+            for one in description.members
         )
         positions = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(TIMEOUT)
         offsets = sorted((p.partition, p.offset, p.metadata, p.leader_epoch) for p in positions.topic_partitions)
-        found[group] = (what.state.name, what.type.name, what.partition_assignor, members, offsets)
+        found[group] = (description.state.name, description.type.name, description.partition_assignor, members, offsets)
     return found

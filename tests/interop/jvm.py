@@ -30,7 +30,7 @@ _SECONDS_TO_START: Final = 180
 
 
 def require(*tools: str) -> None:
-    """Fail, with a sentence, when one of the tools is not on the path: these tests run only when they are asked for."""
+    """Fail with a clear message if one of the tools is missing: these tests run only on request."""
     for tool in tools:
         if shutil.which(tool) is None:
             package = {"mvn": "Maven", "javac": "a JDK", "java": "a Java"}[tool]
@@ -38,10 +38,10 @@ def require(*tools: str) -> None:
 
 
 @contextmanager
-def one_at_a_time(what: str) -> Iterator[None]:
-    """Of several processes that run these tests one makes it, while the others wait."""
+def one_at_a_time(name: str) -> Iterator[None]:
+    """Hold a lock, so that only one of several test processes does the work while the others wait."""
     WORK.mkdir(parents=True, exist_ok=True)
-    with (WORK / f".{what}.lock").open("w") as lock:
+    with (WORK / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -67,7 +67,7 @@ def jars() -> Path:
 
 
 def compiled() -> str:
-    """Compile the Java programs beside this file, if they have changed; returns the class path to run them with."""
+    """Compile the Java programs beside this file, if they have changed; return their class path."""
     require("javac", "java")
     path = f"{CLASSES}{os.pathsep}{jars()}/*"
     sources = sorted((HERE / "java").glob("*.java"))
@@ -89,7 +89,7 @@ def compiled() -> str:
 
 
 def run_java(main_class: str, *arguments: str, timeout: float = 300) -> str:
-    """Run a compiled program to its end and return what it printed; fails with its complaints."""
+    """Run a compiled program to its end and return its output; fail with its error output."""
     done = subprocess.run(
         ["java", *QUICK_START, "-Xmx512m", "-cp", compiled(), main_class, *arguments],
         capture_output=True,
@@ -105,12 +105,11 @@ def run_java(main_class: str, *arguments: str, timeout: float = 300) -> str:
 def apache_kafka(
     directory: Path, *, port: int | None = None, class_path: str | None = None, **overrides: str
 ) -> Iterator[str]:
-    """Start one Apache Kafka node (broker and controller); gives its bootstrap address.
+    """Start one Apache Kafka node (broker and controller); yield its bootstrap address.
 
-    Its data directory is ``directory / "data"``; it is formatted when it is not a data directory yet. It listens on
-    ``port`` where that is given. ``class_path`` has the classes of plug-ins.
-
-    ``overrides`` are further broker properties, with ``_`` for ``.``. The process ends with the block.
+    Its data directory is ``directory / "data"``, which is formatted if necessary. It listens on ``port`` if that is
+    given. ``class_path`` has the classes of plug-ins. ``overrides`` are further broker properties, with ``_`` for
+    ``.``. The process ends with the block.
     """
     require("java")
     broker_port, controller_port = free_ports(2)
@@ -135,7 +134,7 @@ def apache_kafka(
     config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     path = f"{jars()}/*" if class_path is None else f"{jars()}/*{os.pathsep}{class_path}"
     if not (directory / "data" / "meta.properties").exists():
-        # One that began with a hyphen would be taken for an option.
+        # A first character "-" would make it an option.
         cluster_id = "K" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         subprocess.run(
             [
@@ -169,7 +168,7 @@ def apache_kafka(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a JVM: by SIGTERM, and by SIGKILL if it does not end within 30 seconds."""
+    """Stop a JVM with SIGTERM, and with SIGKILL if it does not end within 30 seconds."""
     process.terminate()
     try:
         process.wait(30)
@@ -179,9 +178,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Wait until a JVM accepts connections; fails with the end of its log when it ends instead."""
-    # Another program's start cannot be waited for with an event: ask until it answers, or it ends, or the time is over:
-    # on a busy machine a JVM takes more than a minute.
+    """Wait until a JVM accepts connections; fail with the end of its log if it ends instead."""
+    # There is no event for the start of another program: try until it responds, ends, or the time is over. On a busy
+    # machine a JVM takes more than a minute.
     deadline = time.monotonic() + _SECONDS_TO_START
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -194,7 +193,7 @@ def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path)
 
 
 def main() -> None:
-    """Fetch everything from Maven and compile the programs before several processes want to at the same time."""
+    """Fetch everything from Maven and compile the programs, before several processes need them at once."""
     from benchmarks.spark_jars import connector_jars
 
     compiled()

@@ -1,4 +1,4 @@
-"""Nodes of Apache Kafka on loopback, each broker and controller, that can be stopped, killed and started again."""
+"""Nodes of Apache Kafka on loopback, each broker and controller, that can be stopped, killed and restarted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class KafkaNode:
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # A dead node is noticed soon.
+            # detects a dead node soon
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
             "replica.lag.time.max.ms": "5000",
@@ -65,7 +65,7 @@ class KafkaNode:
 
     @property
     def log(self) -> Path:
-        """What its processes have printed."""
+        """The output of its processes."""
         return self._directory / "server.log"
 
     @property
@@ -74,7 +74,7 @@ class KafkaNode:
         return self._process is not None
 
     def format(self, cluster_id: str) -> subprocess.Popen[bytes]:
-        """Begin to prepare the data directory."""
+        """Start to format the data directory."""
         command = ["java", *_QUICK_START, "-cp", f"{jvm.jars()}/*", "kafka.tools.StorageTool"]
         return subprocess.Popen(
             [*command, "format", "-t", cluster_id, "-c", str(self.config)], stdout=subprocess.DEVNULL
@@ -90,7 +90,7 @@ class KafkaNode:
             )
 
     def end(self, signal_number: int) -> None:
-        """Send a signal and wait for the end."""
+        """Send a signal and wait for the end of the process."""
         process = self._process
         if process is None:
             return
@@ -105,7 +105,7 @@ class KafkaNode:
             self._process = None
 
     def wait_until_listening(self) -> None:
-        """Wait until it can be connected to; that it has ended is an error."""
+        """Wait until the node accepts connections; fail if its process ends."""
         assert self._process is not None
         jvm.wait_until_listening(self._process, self._broker_port, self.log)
 
@@ -118,16 +118,16 @@ class KafkaCluster:
         self.bootstrap = ",".join(node.address for node in nodes)
 
     def admin(self) -> AdminClient:
-        """Somebody else's admin client."""
+        """An admin client of librdkafka."""
         return AdminClient({"bootstrap.servers": self.bootstrap})
 
     def leaders(self, topic: str) -> list[int]:
-        """Who leads each partition; -1 for nobody."""
+        """Return the leader of each partition; -1 for none."""
         partitions = self.admin().list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
         return [partitions[number].leader for number in sorted(partitions)]
 
     def wait_until_in_sync(self, topic: str) -> None:
-        """Wait until every replica of the topic has caught up; there is no event of another program for that."""
+        """Wait until every replica of the topic is in sync; there is no event for that from another program."""
         admin, deadline = self.admin(), time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             found = admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions.values()
@@ -145,9 +145,10 @@ class KafkaCluster:
 
 @contextmanager
 def kafka_cluster(directory: Path, nodes: int = NODES, *, racks: bool = False) -> Iterator[KafkaCluster]:
-    """Run so many nodes for the length of the block, whatever becomes of them meanwhile.
+    """Run so many nodes for the length of the block, even if the test stops or kills some of them.
 
-    With ``racks`` each is in one of its own, named ``rack-1`` and so on, and consumers are sent to replicas in theirs.
+    With ``racks`` each node is in its own rack, named ``rack-1`` and so on, and consumers are redirected to replicas in
+    their rack.
     """
     jvm.require("mvn", "java")
     ports = free_ports(2 * nodes)
@@ -161,7 +162,7 @@ def kafka_cluster(directory: Path, nodes: int = NODES, *, racks: bool = False) -
         )
         for number in range(1, nodes + 1)
     ]
-    # One that began with a hyphen would be taken for an option.
+    # A first character "-" would make it an option.
     cluster_id = "K" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
     for process in [node.format(cluster_id) for node in members]:
         assert process.wait(120) == 0

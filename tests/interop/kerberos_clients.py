@@ -1,7 +1,7 @@
 """Clients that log in by GSSAPI, for the table of logins.
 
-The wrong login has a ticket for another service, whose key the broker has not. Clients in Python run in processes of
-their own, because the environment names the tickets.
+The wrong login has a ticket for another service, whose key the broker does not have. Python clients run in their own
+processes, because the environment names the tickets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OTHER_SERVICE: Final = "other"
 
 
 def prepare(kdc: Kdc, directory: Path) -> None:
-    """Make the principals of a broker on ``localhost`` and of the clients, with their keytabs and tickets."""
+    """Create the principals of a broker on ``localhost`` and of the clients, with their keytabs and tickets."""
     kdc.keytab("broker", f"{_SERVICE}/localhost")
     kdc.keytab("other", f"{_OTHER_SERVICE}/localhost")
     keytab = kdc.keytab(USER, USER)

@@ -1,4 +1,4 @@
-"""Programs that read a topic as one group and are killed: keeping them running, and waiting for what they commit."""
+"""Programs that read a topic as one group and are killed: restarting them, and waiting for their commits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class KilledProgram:
         self.starts = 0
 
     def keep_running(self) -> None:
-        """Start a process if none runs: a program also ends by itself, when it cannot reach the cluster for long."""
+        """Start a process if none runs: a program also ends by itself if it cannot reach the cluster for long."""
         if self._process is not None and self._process.poll() is None:
             return
         self.starts += 1
@@ -37,7 +37,7 @@ class KilledProgram:
 
 
 class Progress:
-    """How many records of the topic the group has read, by the offsets that it has committed."""
+    """The number of records of the topic that the group has read, by its committed offsets."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, partitions: int) -> None:
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
@@ -45,7 +45,7 @@ class Progress:
         self._last = 0
 
     def wait_for(self, count: int, programs: list[KilledProgram]) -> None:
-        """Wait until the group has committed so many offsets; restarts programs that ended."""
+        """Wait until the group has committed so many offsets; restart programs that ended."""
         progressed = time.monotonic()
         while True:
             for program in programs:
@@ -60,7 +60,7 @@ class Progress:
             if read >= count:
                 return
             assert time.monotonic() - progressed < STALL, f"{read} records read, and none more for {STALL:.0f} s"
-            time.sleep(0.1)  # nothing tells when a group commits
+            time.sleep(0.1)  # there is no event for a group's commits
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,6 +1,6 @@
-"""A cluster whose nodes are Apache Kafka's and ours, each in a process of its own, from the same properties file.
+"""A cluster whose nodes are Apache Kafka's and ours, each in its own process, from the same properties file.
 
-Every node can be killed, paused, stopped and started again. Ports and data directories outlive its processes.
+Every node can be killed, paused, stopped and restarted. Ports and data directories outlive its processes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _JAVA = ("java", *jvm.QUICK_START, "-Xmx320m")
 
 
 class MixedCluster:
-    """The nodes of a `NodeGroup`, with what tests ask about them."""
+    """The nodes of a `NodeGroup`, with the queries that tests need."""
 
     def __init__(self, group: NodeGroup) -> None:
         self.nodes = group.nodes
@@ -50,7 +50,7 @@ class MixedCluster:
         """Create a topic, and wait until all of its replicas are in sync."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         admin, deadline, attempts = self.admin(), time.monotonic() + TIMEOUT, 0
-        while True:  # all brokers must have registered, which no client can wait for
+        while True:  # all brokers must have registered, and there is no event for that
             attempts += 1
             try:
                 topic = NewTopic(name, partitions, replicas, config=settings)
@@ -58,7 +58,7 @@ class MixedCluster:
                 break
             except Exception as error:
                 if attempts > 1 and "TOPIC_ALREADY_EXISTS" in str(error):
-                    break  # the answer to the first attempt was lost
+                    break  # the response to the first attempt was lost
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
@@ -101,7 +101,7 @@ class MixedCluster:
         return trio.run(ask)
 
     def tool(self, name: str, *arguments: str, check: bool = True) -> str:
-        """Run one of Kafka's command line tools and return what it printed."""
+        """Run one of Kafka's command line tools and return its output."""
         main = name if "." in name else f"org.apache.kafka.tools.{name}"
         done = subprocess.run(
             [*_JAVA, "-cp", f"{jvm.jars()}/*", main, *arguments],
@@ -115,7 +115,7 @@ class MixedCluster:
         return done.stdout
 
     def assert_replicas_equal(self, topic: str, partitions: int) -> None:
-        """All brokers have the same bytes of every partition, once they are in sync."""
+        """Check that all brokers have the same bytes of every partition, once they are in sync."""
         self.wait_until_in_sync(topic)
         for number in range(partitions):
             folder = f"{topic}-{number}"
@@ -125,13 +125,13 @@ class MixedCluster:
                 logs = {node.number: records_of(node, folder) for node in with_replica}
                 if len(set(logs.values())) == 1:
                     break
-                if time.monotonic() > deadline:  # the last records may still be on their way
+                if time.monotonic() > deadline:  # the last records may still be replicating
                     sizes = {node: len(log) for node, log in logs.items()}
                     raise AssertionError(f"the replicas of {folder} differ: sizes {sizes}")
                 time.sleep(0.2)
 
     def assert_metadata_logs_agree(self) -> None:
-        """The metadata logs of all nodes are equal as far as both reach, from the first offset that both have."""
+        """Check that the metadata logs of all nodes are equal in their common range of offsets."""
         logs = {node.number: records_of(node, METADATA_PARTITION) for node in self.nodes.values()}
         batches = {
             number: {
@@ -168,7 +168,7 @@ def mixed_cluster(directory: Path, members: Sequence[Member], **settings: str) -
         jvm.require("mvn", "java")
         jvm.jars()
     properties = {
-        # A dead node is found soon.
+        # detects a dead node soon
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
         "replica.lag.time.max.ms": "5000",

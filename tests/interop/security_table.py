@@ -1,8 +1,8 @@
-"""Writes the table of clients, mechanisms and brokers into ``docs/security.md``: what logs in, and what is refused.
+"""Writes the table of clients, mechanisms and brokers into ``docs/security.md``: accepted and refused logins.
 
-``python -m tests.interop.security_table`` runs every combination against a broker of ours and an Apache Kafka, both
-with the same configuration: each client sends a record with the right login, and must be refused with a wrong one.
-Besides the JVM peers it needs Go (franz-go), and for GSSAPI what `tests.support.kerberos_setup` makes.
+``python -m tests.interop.security_table`` runs every combination against our broker and an Apache Kafka with the same
+configuration: each client sends a record with the right login, and must be refused with a wrong one. Besides the JVM
+peers it needs Go (franz-go), and for GSSAPI the output of `tests.support.kerberos_setup`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearer
 
 
 def java(address: Address, mechanism: str, password: str) -> None:
-    """Kafka's tool for topics, which uses the Java client."""
+    """Log in with Kafka's tool for topics, which uses the Java client."""
     java_client.list_topics(address, mechanism, password, sasl_jaas_config=login(mechanism, password))
 
 
@@ -54,7 +54,7 @@ _CLIENTS: Final[Mapping[str, Mapping[str, Use]]] = {
 
 
 class Setting(NamedTuple):
-    """The ports of a broker, and its properties, which both brokers understand."""
+    """The ports of a broker, and its properties, which both brokers accept."""
 
     plaintext: int
     sasl_plaintext: int
@@ -71,7 +71,7 @@ class Setting(NamedTuple):
 
 
 def setting(directory: Path) -> Setting:
-    """Make a certificate and free ports, and return a broker's properties with every mechanism."""
+    """Create a certificate, choose free ports, and return a broker's properties with every mechanism."""
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1", "localhost")
     key = load_pem_private_key(certificate.private_key_pem.bytes(), None)  # Kafka reads PKCS #8
@@ -90,7 +90,7 @@ def setting(directory: Path) -> Setting:
     }
     given = {
         "listeners": f"PLAINTEXT://127.0.0.1:{plaintext},OPEN://127.0.0.1:{sasl_plaintext},SECURE://127.0.0.1:{sasl_tls}",
-        # The service's principal has the name that clients connect to.
+        # The principal of the service has the host name to which clients connect.
         "advertised.listeners": (
             f"PLAINTEXT://127.0.0.1:{plaintext},OPEN://localhost:{sasl_plaintext},SECURE://localhost:{sasl_tls}"
         ),

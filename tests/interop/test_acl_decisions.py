@@ -1,7 +1,7 @@
 """Decisions about random ACLs: equal to those of Apache Kafka's StandardAuthorizer.
 
-All questions go through one Java program in one file (``java/Decisions.java``): a line ``config`` begins a new
-authorizer, ``acl`` adds an ACL, ``ask`` asks about a resource, and ``somewhere`` about any resource of a type.
+All queries go to one Java program in one file (``java/Decisions.java``): a line ``config`` creates a new authorizer,
+``acl`` adds an ACL, ``ask`` checks a resource, and ``somewhere`` checks any resource of a type.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PRINCIPALS = ("User:alice", "User:bob", "User:*", "Group:alice", "User:CN=a,O=b"
 HOSTS = ("10.0.0.1", "10.0.0.2")
 
 
-class Question(NamedTuple):
-    """What is asked; without a name about any resource."""
+class Query(NamedTuple):
+    """A query; without a name for any resource of the type."""
 
     principal: str
     host: str
@@ -67,7 +67,7 @@ def test_ten_thousand_decisions_equal_those_of_apache_kafka(tmp_path: Path) -> N
             world.replay(acl_record(UUID(int=random.getrandbits(128)), acl))
             lines.append("\t".join(["acl", *(str(int(part)) if isinstance(part, int) else part for part in acl)]))
         for _ in range(QUESTIONS):
-            question = Question(
+            question = Query(
                 random.choice([one for one in PRINCIPALS if one != "User:*"]),
                 random.choice(HOSTS),
                 random.choice(operations if random.random() < 0.3 else few_operations),
@@ -88,6 +88,6 @@ def test_ten_thousand_decisions_equal_those_of_apache_kafka(tmp_path: Path) -> N
     jvm.run_java("Decisions", str(questions), str(answers))
     theirs = answers.read_text().split()
     assert len(theirs) == len(ours) == WORLDS * QUESTIONS
-    differences = [(what, one, other) for what, one, other in zip(asked, ours, theirs, strict=True) if one != other]
+    differences = [(query, one, other) for query, one, other in zip(asked, ours, theirs, strict=True) if one != other]
     assert not differences, differences[:3]
-    assert 0.1 < ours.count("1") / len(ours) < 0.9  # both answers are frequent
+    assert 0.1 < ours.count("1") / len(ours) < 0.9  # both decisions are frequent

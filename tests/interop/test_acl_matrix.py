@@ -1,4 +1,4 @@
-"""Every API under every kind of permission: our broker's answers are those of Apache Kafka."""
+"""Every API under every kind of permission: our broker's responses equal those of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def settings(client: int, controller: int) -> dict[str, str]:
     }
 
 
-async def _told(client: int, controller: int) -> dict[tuple[str, str], str]:
+async def _responses(client: int, controller: int) -> dict[tuple[str, str], str]:
     everybody = scenarios()
     ids = await prepare(f"127.0.0.1:{client}", everybody)
     of_controller = await answers(
@@ -60,11 +60,14 @@ async def _told(client: int, controller: int) -> dict[tuple[str, str], str]:
         ids,
     )
     of_broker = await answers(f"127.0.0.1:{client}", everybody, REQUESTS, ids)
-    return {**of_broker, **{(f"controller: {case}", name): told for (case, name), told in of_controller.items()}}
+    return {
+        **of_broker,
+        **{(f"controller: {case}", name): response for (case, name), response in of_controller.items()},
+    }
 
 
 def differences(ours: Mapping[tuple[str, str], str], theirs: Mapping[tuple[str, str], str]) -> list[str]:
-    """Return a text for every pair of request and scenario with unequal answers."""
+    """Return a text for every pair of request and scenario with different responses."""
     return [
         f"{case} | {name or 'nothing'}\n  ours   {ours[case, name]}\n  theirs {theirs[case, name]}"
         for case, name in ours
@@ -72,7 +75,7 @@ def differences(ours: Mapping[tuple[str, str], str], theirs: Mapping[tuple[str, 
     ]
 
 
-def test_every_user_gets_the_answers_of_apache_kafka(tmp_path: Path) -> None:
+def test_every_user_gets_the_responses_of_apache_kafka(tmp_path: Path) -> None:
     ports = free_ports(4)
     found: list[dict[tuple[str, str], str]] = []
     config = tmp_path / "ours.properties"
@@ -80,14 +83,16 @@ def test_every_user_gets_the_answers_of_apache_kafka(tmp_path: Path) -> None:
     process = BrokerProcess(None, config=config)
     try:
         process.start()
-        found.append(trio.run(_told, ports[0], ports[1]))
+        found.append(trio.run(_responses, ports[0], ports[1]))
     finally:
         process.close()
     kafka = {name.replace(".", "_"): value for name, value in settings(ports[2], ports[3]).items()}
     with jvm.apache_kafka(tmp_path, port=ports[2], **kafka):
-        found.append(trio.run(_told, ports[2], ports[3]))
+        found.append(trio.run(_responses, ports[2], ports[3]))
     ours, theirs = found
     assert len(ours) == len(theirs) > 8000
-    assert sum(told == "closed" for told in theirs.values()) < 100  # a closed connection compares nothing
+    assert (
+        sum(response == "closed" for response in theirs.values()) < 100
+    )  # a closed connection gives nothing to compare
     unequal = differences(ours, theirs)
     assert not unequal, f"{len(unequal)} differences:\n" + "\n".join(unequal[:20])

@@ -1,4 +1,6 @@
-"""Apache Kafka answers administrative requests whose time limit is over as the table says, which our broker follows."""
+"""Apache Kafka responds to administrative requests with an expired time limit as in the table that our broker
+follows.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tests.support.admin_timeouts import answers, expected
 pytestmark = pytest.mark.interop
 
 
-def test_apache_kafka_answers_every_time_limit_as_the_table_says(tmp_path: Path) -> None:
+def test_apache_kafkas_responses_to_every_time_limit_equal_the_table(tmp_path: Path) -> None:
     """The table is that of ``tests/integration/test_admin_timeouts.py``."""
     jvm.require("mvn", "java")
     with jvm.apache_kafka(tmp_path) as bootstrap:

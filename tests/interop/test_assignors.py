@@ -1,8 +1,7 @@
-"""Groups assigned by our assignors and by Java's: range and round-robin to the partition, the sticky ones by their
-guarantees.
-Those with which the coordinator assigns under KIP-848 are among them.
+"""Groups assigned by our assignors and by Java's: range and round-robin must be equal, the sticky ones must keep their
+guarantees. The coordinator's assignors of KIP-848 are included.
 
-A thousand made-up groups for each strategy go through one Java program in one file; see ``java/Assignors.java``.
+A thousand random groups for each strategy go to one Java program in one file; see ``java/Assignors.java``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ LETTERS = "abcXYZ019-_éß\uff5e\U0001f600"
 
 @dataclass
 class Group:
-    """One input, and what came of it."""
+    """One input, and its assignment."""
 
     partitions: dict[str, int]
     racks: dict[str, list[frozenset[str]]]
@@ -41,7 +40,7 @@ class Group:
 
     @property
     def owners(self) -> dict[TopicPartition, str]:
-        """Who held what that it still may have."""
+        """Return the previous owners of partitions that they may retain."""
         claims = settle_claims({m: (self.members[m].generation, held) for m, held in self.owned.items()})
         return {
             p: m
@@ -50,8 +49,8 @@ class Group:
         }
 
 
-def made_up(random: Random, strategy: str) -> Group:
-    """A group of a random kind: equal or mixed subscriptions, with racks or without, fresh or with a past."""
+def random_group(random: Random, strategy: str) -> Group:
+    """Return a random group: equal or mixed subscriptions, with or without racks, with or without previous owners."""
     alike, in_racks = random.random() < 0.5, random.random() < 0.6
     topics = [f"t{letter}" for letter in random.sample(LETTERS, random.randint(1, 6))]
     size = random.randint(1, 5)
@@ -85,12 +84,14 @@ def made_up(random: Random, strategy: str) -> Group:
 
 
 def user_data(strategy: str, group: Group, member_id: str) -> bytes | None:
-    """What our member says when it joins."""
+    """Return our member's user data for the join."""
     member = group.members[member_id]
-    return said_by(strategy, member, group.owned[member_id], member.generation)
+    return user_data_of(strategy, member, group.owned[member_id], member.generation)
 
 
-def said_by(strategy: str, member: MemberSubscription, held: Sequence[TopicPartition], generation: int) -> bytes | None:
+def user_data_of(
+    strategy: str, member: MemberSubscription, held: Sequence[TopicPartition], generation: int
+) -> bytes | None:
     if strategy not in BUILT_IN:
         return None
     assignor = BUILT_IN[strategy]()
@@ -99,23 +100,23 @@ def said_by(strategy: str, member: MemberSubscription, held: Sequence[TopicParti
 
 
 def described(strategy: str, group: Group) -> list[str]:
-    """The group as the Java program reads it."""
+    """Return the group in the format of the Java program."""
     lines = [f"group\t{strategy}"]
     for topic in group.partitions:
         lines.append("\t".join(["topic", topic, *(",".join(sorted(racks)) or "-" for racks in group.racks[topic])]))
     for member_id, member in group.members.items():
         owned = ",".join(f"{topic}:{number}" for topic, number in group.owned[member_id])
-        said = user_data(strategy, group, member_id)
+        user_data_bytes = user_data(strategy, group, member_id)
         fields = [member_id, member.group_instance_id or "", member.rack_id or "", str(member.generation)]
-        fields += [",".join(member.topics), owned, "-" if said is None else said.hex()]
+        fields += [",".join(member.topics), owned, "-" if user_data_bytes is None else user_data_bytes.hex()]
         lines.append("\t".join(["member", *fields]))
     return [*lines, "deal"]
 
 
 def assigned_by_java(strategy: str, directory: Path) -> list[Group]:
-    """A thousand groups with Java's assignments."""
+    """Return a thousand groups with Java's assignments."""
     random = Random(f"groups under {strategy}")
-    groups = [made_up(random, strategy) for _ in range(GROUPS)]
+    groups = [random_group(random, strategy) for _ in range(GROUPS)]
     asked, answered = directory / "groups", directory / "assignments"
     asked.write_text("".join(line + "\n" for group in groups for line in described(strategy, group)), "utf-8")
     jvm.run_java("Assignors", str(asked), str(answered))
@@ -126,11 +127,11 @@ def assigned_by_java(strategy: str, directory: Path) -> list[Group]:
         if kind == "end":
             group = next(numbered, group)
             continue
-        member_id, said, *got = fields
+        member_id, user_data_bytes, *got = fields
         group.java[member_id] = [TopicPartition(t, int(n)) for t, n in (one.rsplit(":", 1) for one in got)]
-        group.java_user_data[member_id] = None if said == "-" else bytes.fromhex(said)
+        group.java_user_data[member_id] = None if user_data_bytes == "-" else bytes.fromhex(user_data_bytes)
     if strategy == "server uniform":
-        # It names no members that get nothing.
+        # Java leaves out members without partitions.
         for group in groups:
             group.java = {member_id: group.java.get(member_id, []) for member_id in group.members}
     assert all(group.java.keys() == group.members.keys() for group in groups)
@@ -149,12 +150,12 @@ def assigned_by_us(strategy: str, group: Group) -> Mapping[str, Sequence[TopicPa
     }
     assigned = BUILT_IN[strategy]().assign(members, group.partitions, group.racks)
     if tells:
-        # Once more, when each has given up what is to go to another.
+        # The second rebalance, after each member has revoked the partitions that move.
         members = {
             member_id: member._replace(
                 generation=member.generation + 1,
                 owned_partitions=assigned[member_id].partitions,
-                user_data=said_by(strategy, member, assigned[member_id].partitions, member.generation + 1),
+                user_data=user_data_of(strategy, member, assigned[member_id].partitions, member.generation + 1),
             )
             for member_id, member in members.items()
         }
@@ -163,8 +164,8 @@ def assigned_by_us(strategy: str, group: Group) -> Mapping[str, Sequence[TopicPa
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "server range"])
-def test_assignment_is_javas_to_the_partition(strategy: str, tmp_path: Path) -> None:
-    """Racks included (KIP-881); so it does not matter which client leads."""
+def test_assignment_equals_javas(strategy: str, tmp_path: Path) -> None:
+    """Racks are included (KIP-881), so that the choice of the leading client does not matter."""
     in_racks = 0
     for group in assigned_by_java(strategy, tmp_path):
         ours = {member_id: sorted(got) for member_id, got in assigned_by_us(strategy, group).items()}
@@ -175,7 +176,7 @@ def test_assignment_is_javas_to_the_partition(strategy: str, tmp_path: Path) -> 
 
 @dataclass(order=True)
 class Worth:
-    """How good an assignment is; less is better, and what comes first counts first."""
+    """The quality of an assignment; less is better, and earlier fields take precedence."""
 
     unevenness: int
     in_other_racks: int
@@ -194,7 +195,7 @@ def worth(group: Group, assigned: Mapping[str, Sequence[TopicPartition]]) -> Wor
 
 
 def racks_matter(group: Group) -> bool:
-    """As Kafka has it: over the topics that anyone subscribes to."""
+    """Use Kafka's rule: over all topics with a subscriber."""
     wanted = {topic for member in group.members.values() for topic in member.topics}
     places = [racks for topic, each in group.racks.items() if topic in wanted for racks in each]
     everywhere = frozenset[str]().union(*places)
@@ -203,11 +204,12 @@ def racks_matter(group: Group) -> bool:
 
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky", "server uniform"])
 def test_assignment_is_no_worse_than_javas(strategy: str, tmp_path: Path) -> None:
-    """As even as Java's or more even; if no more even, with as many partitions in their member's rack or more; and if
-    no more of them, with no more moves (KIP-54, KIP-429, KIP-881).
+    """The assignment is at least as even as Java's; if equally even, at least as many partitions are in their member's
+    rack; and if that is equal, too, no more partitions move (KIP-54, KIP-429, KIP-881).
 
-    Under cooperative-sticky, where the first rebalance only takes partitions away, what comes of our second is compared
-    with what comes of Java's twentieth: of one group in forty it takes more away in the second, of some in the fourth.
+    Under cooperative-sticky, whose first rebalance only revokes partitions, the result of our second rebalance is
+    compared with that of Java's twentieth: for one group in forty Java revokes more in the second, for some in the
+    fourth.
     """
     kinds: Counter[str] = Counter()
     for group in assigned_by_java(strategy, tmp_path):
@@ -223,17 +225,17 @@ def test_assignment_is_no_worse_than_javas(strategy: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
-def test_user_data_is_javas_to_the_byte(strategy: str, tmp_path: Path) -> None:
-    """What a member tells the leader about what it held."""
-    said_something = 0
+def test_user_data_equals_javas(strategy: str, tmp_path: Path) -> None:
+    """The user data report a member's previous partitions to the leader."""
+    reported = 0
     for group in assigned_by_java(strategy, tmp_path):
-        for member_id, said in group.java_user_data.items():
+        for member_id, user_data_bytes in group.java_user_data.items():
             ours = user_data(strategy, group, member_id)
-            assert ours is not None and said is not None
+            assert ours is not None and user_data_bytes is not None
             if len({topic for topic, _ in group.owned[member_id]}) <= 1:
-                assert ours == said, (group, member_id)
-                said_something += bool(group.owned[member_id])
+                assert ours == user_data_bytes, (group, member_id)
+                reported += bool(group.owned[member_id])
             else:
                 # Java writes topics in no particular order.
-                assert sorted(ours) == sorted(said), (group, member_id)
-    assert said_something > GROUPS / 10
+                assert sorted(ours) == sorted(user_data_bytes), (group, member_id)
+    assert reported > GROUPS / 10

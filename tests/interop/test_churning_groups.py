@@ -1,6 +1,6 @@
-"""Minutes of groups whose members come, go, die, freeze and come back, Java's consumer among them.
+"""Groups whose members join, leave, crash, freeze and return for minutes, Java's consumer among them.
 
-See `tests.churning.churn` for what must hold. Each test prints its seed and what happened.
+`tests.churning.churn` has the invariants. Each test prints its seed and the events.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ async def test_ten_members_of_all_clients_for_two_minutes(broker: str, java: str
 
 
 async def test_ten_members_of_the_consumer_protocol_for_two_minutes(broker: str, java: str) -> None:
-    """(KIP-848) Java's consumer reports no error but that it was put out of the group, when it was."""
+    """KIP-848. Java's consumer reports no error except its removal from the group."""
     slots = [*both("java", "confluent", "ours"), *both("confluent", "ours")]
     plan = Plan(slots, PARTITIONS, "uniform", seed=22, at_least=7, protocol="consumer")
     await churn(broker, java, "consumer", plan, 120)
 
 
 async def test_cooperative_sticky_members_keep_their_partitions(broker: str, java: str) -> None:
-    """(KIP-429)"""
+    """KIP-429."""
     plan = Plan(
         both("java", "confluent", "kafka_python", "ours"), PARTITIONS, "cooperative-sticky", seed=23, at_least=5
     )
@@ -58,6 +58,6 @@ async def test_cooperative_sticky_members_keep_their_partitions(broker: str, jav
 
 
 async def test_sticky_members_report_their_previous_partitions(broker: str, java: str) -> None:
-    """(KIP-54)"""
+    """KIP-54."""
     plan = Plan(both("java", "kafka_python", "aiokafka", "ours"), PARTITIONS, "sticky", seed=24, at_least=5)
     await churn(broker, java, "sticky", plan, 30)

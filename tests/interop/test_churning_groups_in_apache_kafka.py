@@ -1,4 +1,4 @@
-"""Our members among those of other clients in groups of Apache Kafka; see `tests.churning.churn` for what must hold."""
+"""Our members with those of other clients in groups of Apache Kafka; `tests.churning.churn` has the invariants."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def test_our_members_among_others_in_apache_kafka(
     apache: str, java: str, strategy: str, clients: tuple[str, ...]
 ) -> None:
-    """Nothing is skipped, and nothing read twice within a generation, whoever leads."""
+    """No record is skipped, and none is read twice within a generation, whichever member leads."""
     protocol: Literal["classic", "consumer"] = "consumer" if strategy == "consumer" else "classic"
     named = "uniform" if strategy == "consumer" else strategy
     plan = Plan(both(*clients), PARTITIONS, named, seed=25, at_least=4, protocol=protocol)

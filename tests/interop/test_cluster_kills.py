@@ -1,7 +1,7 @@
 """Three processes of triokafka, killed and paused in turn while librdkafka, aiokafka and triokafka write to them.
 
-Every node is broker and controller. Afterwards every acknowledged record is at its offset, no record is there twice or
-out of order, and all replicas have the same bytes. A failure prints the seed, which repeats the schedule.
+Every node is broker and controller. Afterwards every acknowledged record is at its offset, no record is in the log
+twice or out of order, and all replicas have the same bytes. A failure prints the seed, which repeats the schedule.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ PACE = 0.005
 
 
 class Writer:
-    """A client that sends numbered values to its topic in a thread, and its acknowledged values by position.
+    """A client that sends numbered values to its topic in a thread, and its acknowledged values by partition and
+    offset.
 
     A subclass sends; every value that it sends must be acknowledged.
     """
@@ -201,7 +202,7 @@ def check(cluster: MixedCluster, writer: Writer) -> None:
 
 @contextmanager
 def written(cluster: MixedCluster) -> Iterator[list[Writer]]:
-    """Let all clients write for the length of the block; then compare the replicas and what was acknowledged."""
+    """Let all clients write for the length of the block; then compare the replicas with the acknowledgements."""
     writers: list[Writer] = [kind(cluster.bootstrap) for kind in (LibrdkafkaWriter, AiokafkaWriter, TriokafkaWriter)]
     for writer in writers:
         cluster.create_topic(writer.topic, PARTITIONS)
@@ -216,7 +217,7 @@ def written(cluster: MixedCluster) -> Iterator[list[Writer]]:
 
 
 def kill_and_pause(tmp_path: Path, kills: int, seed: int) -> None:
-    """Kill or pause a random node so many times, each time while all writers go on."""
+    """Kill or pause a random node so many times, while all writers continue."""
     chance = random.Random(seed)
     print(f"seed {seed}")
     members = [Member(number) for number in (1, 2, 3)]
@@ -243,12 +244,12 @@ def kill_and_pause(tmp_path: Path, kills: int, seed: int) -> None:
                 node.resume()
 
 
-def test_nothing_acknowledged_is_lost_doubled_or_reordered_through_twenty_faults(tmp_path: Path) -> None:
+def test_no_acknowledged_record_is_lost_repeated_or_reordered_through_twenty_faults(tmp_path: Path) -> None:
     kill_and_pause(tmp_path, KILLS, seed=random.randrange(2**32))
 
 
-def test_nothing_acknowledged_is_lost_doubled_or_reordered_when_all_nodes_die_at_once(tmp_path: Path) -> None:
-    """Too few replicas are in sync at first, and clients repeat what was not acknowledged."""
+def test_no_acknowledged_record_is_lost_repeated_or_reordered_when_all_nodes_die_at_once(tmp_path: Path) -> None:
+    """At first too few replicas are in sync, and clients repeat unacknowledged records."""
     members = [Member(number) for number in (1, 2, 3)]
     with mixed_cluster(tmp_path, members) as cluster, written(cluster) as writers:
         for _ in range(2):
@@ -265,5 +266,5 @@ def test_nothing_acknowledged_is_lost_doubled_or_reordered_when_all_nodes_die_at
 
 
 @pytest.mark.long
-def test_nothing_acknowledged_is_lost_doubled_or_reordered_through_many_faults(tmp_path: Path) -> None:
+def test_no_acknowledged_record_is_lost_repeated_or_reordered_through_many_faults(tmp_path: Path) -> None:
     kill_and_pause(tmp_path, LONG_KILLS, seed=random.randrange(2**32))

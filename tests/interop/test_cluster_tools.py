@@ -80,10 +80,13 @@ def test_features_and_directories_are_described(tool: Tool) -> None:
     assert [broker["broker"] for broker in brokers] == [1, 2, 3]
 
 
-def test_mirror_notices_that_an_unclean_leader_lacks_mirrored_records(
+def test_mirror_reports_that_an_unclean_leader_lacks_mirrored_records(
     tool: Tool, kafka: KafkaCluster, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Last: a node stays down. The log of the other replica becomes longer than the one that was mirrored."""
+    """This test is the last one: a node stays down.
+
+    The log of the other replica becomes longer than the mirrored one.
+    """
 
     def wait_for(text: str) -> None:
         deadline = time.monotonic() + 2 * TIMEOUT

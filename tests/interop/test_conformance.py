@@ -1,7 +1,7 @@
-"""The catalogue through all clients on all three brokers; what is found is left behind for ``docs/conformance.md``.
+"""The catalogue with all clients on all three brokers; the results are stored for ``docs/conformance.md``.
 
-Our broker and Apache Kafka must pass everything. noida-db need not: what it does is only recorded. The page must say
-what this run has found.
+Our broker and Apache Kafka must pass all scenarios. The outcomes of noida-db are only recorded. The page must show the
+results of this run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def java() -> Iterator[JavaProcess]:
 
 @pytest.fixture(params=results.CLIENTS, scope="module")
 def client(request: pytest.FixtureRequest) -> tuple[str, Connect]:
-    """A client by name, and how it is connected to a broker."""
+    """A client by name, and the function that connects it to a broker."""
     connects: dict[str, Connect] = {
         "confluent-kafka": ConfluentDriver,
         "kafka-python": KafkaPythonDriver,
@@ -85,16 +85,16 @@ def assert_no_failures(outcomes: dict[str, Outcome]) -> None:
     assert not failed, "\n".join(f"{name}: {outcome.text}\n{outcome.trace}" for name, outcome in failed.items())
 
 
-def test_apache_kafka_does_what_the_scenarios_claim(apache_kafka: str, client: tuple[str, Connect]) -> None:
-    """Or else they would ask for what nobody does."""
+def test_apache_kafka_passes_all_scenarios(apache_kafka: str, client: tuple[str, Connect]) -> None:
+    """Otherwise a scenario would require a behaviour that no broker has."""
     assert_no_failures(run_catalogue("Apache Kafka", apache_kafka, client, PATIENCE))
 
 
-def test_our_broker_does_what_the_scenarios_claim(our_broker: str, client: tuple[str, Connect]) -> None:
+def test_our_broker_passes_all_scenarios(our_broker: str, client: tuple[str, Connect]) -> None:
     assert_no_failures(run_catalogue("triokafka", our_broker, client, PATIENCE))
 
 
-@pytest.mark.may_hang  # somebody else's client that waits for somebody else's broker, which is an outcome, too
+@pytest.mark.may_hang  # a third-party client that waits for a third-party broker is an outcome, too
 def test_outcomes_of_noida_db_are_recorded(noida: str, client: tuple[str, Connect]) -> None:
     outcomes = run_catalogue("noida-db", noida, client, NOIDA_PATIENCE)
     assert len(outcomes) == len(scenarios())
@@ -102,11 +102,11 @@ def test_outcomes_of_noida_db_are_recorded(noida: str, client: tuple[str, Connec
 
 
 def test_page_shows_the_outcomes_of_this_run() -> None:
-    """`python -m tests.conformance.results` keeps a run. Of noida-db it shows the run that was kept."""
-    found, kept = results.collect(scenarios()), results.stored()
-    assert kept["scenarios"].keys() == found["scenarios"].keys()
+    """`python -m tests.conformance.results` stores a run. For noida-db the page shows the stored run."""
+    found, stored = results.collect(scenarios()), results.stored()
+    assert stored["scenarios"].keys() == found["scenarios"].keys()
     for name, one in found["scenarios"].items():
         for broker in ("triokafka", "Apache Kafka"):
             states = {client: outcome[0] for client, outcome in one["outcomes"][broker].items()}
-            shown = {client: outcome[0] for client, outcome in kept["scenarios"][name]["outcomes"][broker].items()}
+            shown = {client: outcome[0] for client, outcome in stored["scenarios"][name]["outcomes"][broker].items()}
             assert shown == states, f"{name} on {broker}"

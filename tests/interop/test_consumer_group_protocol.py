@@ -1,4 +1,6 @@
-"""Groups under the new consumer protocol (KIP-848): Java's consumer in ours, and the same groups in Apache Kafka."""
+"""Groups under the consumer protocol (KIP-848): Java's consumer with our broker, and the same groups with
+Apache Kafka.
+"""
 
 from __future__ import annotations
 
@@ -68,13 +70,13 @@ def static_member(bootstrap: str, instance: str, protocol: str) -> Consumer:
 
 
 def shares(admin: AdminClient) -> dict[str, list[int]]:
-    """The partitions that each instance owns."""
+    """Return the partitions of each instance."""
     members = admin.describe_consumer_groups(["g"])["g"].result(TIMEOUT).members
     return {m.group_instance_id: sorted(p.partition for p in m.assignment.topic_partitions) for m in members}
 
 
 def serves_groups(admin: AdminClient) -> bool:
-    """Whether the group can be described: not at once after a start."""
+    """Whether the group can be described, which is not possible immediately after a start."""
     try:
         return bool(shares(admin))
     except KafkaException as error:
@@ -89,7 +91,7 @@ def committed(admin: AdminClient) -> list[int]:
 
 
 def read_together(bootstrap: str, count: int, protocols: tuple[str, str]) -> dict[str, list[int]]:
-    """Two static members read so many records, commit, and leave for now; returns what each had."""
+    """Let two static members read so many records, commit, and leave temporarily; return the partitions of each."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     members: list[Consumer] = []
     got = 0
@@ -105,10 +107,10 @@ def read_together(bootstrap: str, count: int, protocols: tuple[str, str]) -> dic
         except KafkaException as error:
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
-            return False  # it changed its protocol in the middle of the question
+            return False  # the group changed its type during the request
 
     for instance, protocol in zip(("a", "b"), protocols, strict=True):
-        # One after the other: Kafka refuses a join that waits while its group changes the protocol, which is told here.
+        # One after the other: Kafka refuses a join that waits while its group changes the protocol, which fails here.
         members.append(static_member(bootstrap, instance, protocol))
         until(lambda: read() or bool(members[-1].assignment()), f"{instance} is in the group")
     until(read, "both members have a half and everything is read")
@@ -126,7 +128,7 @@ def read_together(bootstrap: str, count: int, protocols: tuple[str, str]) -> dic
 def test_a_group_moves_with_the_data_directory(
     first: Node, second: Node, protocols: tuple[str, str], tmp_path: Path
 ) -> None:
-    """Its static members find their partitions again, and positions are those that were committed."""
+    """Its static members get their partitions again, and the committed offsets are unchanged."""
     with first(tmp_path) as bootstrap:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(TIMEOUT)
@@ -152,9 +154,9 @@ def test_two_java_consumers_share_a_topic_and_one_takes_over(tmp_path: Path) -> 
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
         ]
         options = ["--bootstrap-server", bootstrap, "--topic", "t", "--group", "g", "--from-beginning"]
-        with output.open("wb") as out, output.with_suffix(".err").open("wb") as complaints:
+        with output.open("wb") as out, output.with_suffix(".err").open("wb") as error_output:
             return subprocess.Popen(
-                [*command, *options, "--command-property", "group.protocol=consumer"], stdout=out, stderr=complaints
+                [*command, *options, "--command-property", "group.protocol=consumer"], stdout=out, stderr=error_output
             )
 
     jvm.require("mvn", "java")
@@ -177,7 +179,7 @@ def test_two_java_consumers_share_a_topic_and_one_takes_over(tmp_path: Path) -> 
 
             until(lambda: sizes() == [3, 3], "both have a half")
             until(lambda: len(lines()) >= RECORDS, "everything is read")
-            # One that leaves in the middle of a reconciliation complains of that: what counts is what it says before.
+            # A member that leaves during a reconciliation logs an error: only its earlier output counts.
             assert b"ERROR" not in outputs[0].with_suffix(".err").read_bytes()
             processes[0].terminate()
             until(lambda: sizes() == [6], "the other has everything")
@@ -193,7 +195,7 @@ def test_two_java_consumers_share_a_topic_and_one_takes_over(tmp_path: Path) -> 
 
 
 class ConsoleMember:
-    """Java's console consumer in the group, under the protocol that it is told."""
+    """Java's console consumer in the group, under the given protocol."""
 
     def __init__(self, bootstrap: str, output: Path, protocol: str, *properties: str) -> None:
         self.output = output
@@ -208,28 +210,28 @@ class ConsoleMember:
         options = ["--bootstrap-server", bootstrap, "--topic", "t", "--group", "g", "--from-beginning"]
         for value in (f"group.protocol={protocol}", *properties):
             options += ["--command-property", value]
-        with output.open("wb") as out, output.with_suffix(".err").open("wb") as complaints:
-            self._process = subprocess.Popen([*command, *options], stdout=out, stderr=complaints)
+        with output.open("wb") as out, output.with_suffix(".err").open("wb") as error_output:
+            self._process = subprocess.Popen([*command, *options], stdout=out, stderr=error_output)
 
     @property
     def lines(self) -> list[int]:
-        """What it has read."""
+        """Return the values that it has read."""
         return [int(line) for line in self.output.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
 
     def stop(self) -> None:
-        """Let it leave; until then it must not have reported an error."""
-        complaints = self.output.with_suffix(".err").read_bytes()
+        """Stop it; it must not have reported an error before."""
+        error_output = self.output.with_suffix(".err").read_bytes()
         self._process.terminate()
         self._process.wait(TIMEOUT)
-        assert b"ERROR" not in complaints
+        assert b"ERROR" not in error_output
 
 
 def kind_and_shares(admin: AdminClient) -> tuple[str, str, list[int]]:
-    """The group's type, its state and how many partitions each member has."""
+    """Return the group's type, its state, and the number of partitions of each member."""
     for found in admin.list_consumer_groups().result(TIMEOUT).valid:
         try:
             members = admin.describe_consumer_groups(["g"])["g"].result(TIMEOUT).members
-        except KafkaException:  # it changed its kind in the middle of the question
+        except KafkaException:  # the group changed its type during the request
             break
         return found.type.name, found.state.name, sorted(len(m.assignment.topic_partitions) for m in members)
     return "", "", []
@@ -237,7 +239,7 @@ def kind_and_shares(admin: AdminClient) -> tuple[str, str, list[int]]:
 
 @pytest.mark.parametrize("node", [ours, apache_kafka], ids=["ours", "theirs"])
 def test_java_members_change_their_protocol_one_by_one_and_back(node: Node, tmp_path: Path) -> None:
-    """The same group in Apache Kafka behaves the same."""
+    """The same group behaves the same in Apache Kafka."""
     classic = ("classic", "heartbeat.interval.ms=200", "session.timeout.ms=6000")
     started: list[ConsoleMember] = []
     running: list[ConsoleMember] = []

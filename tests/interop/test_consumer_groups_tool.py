@@ -1,4 +1,4 @@
-"""Apache Kafka's kafka-consumer-groups and ``triokafka groups`` say and do the same, to our broker and to its own."""
+"""Apache Kafka's kafka-consumer-groups and ``triokafka groups`` print and do the same, with both brokers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ EPOCH = 1_700_000_000_000
 Row = dict[str, str]
 
 
-class Said(NamedTuple):
-    """What a tool said."""
+class ToolResult(NamedTuple):
+    """The exit status and output of a tool."""
 
     status: int
     out: str
@@ -36,7 +36,7 @@ class Said(NamedTuple):
 
     @property
     def rows(self) -> list[Row]:
-        """Rows of its tables by title, in an order of their own."""
+        """Return the rows of its tables by title, sorted."""
         found: list[Row] = []
         titles: list[str] = []
         for line in self.out.splitlines():
@@ -54,23 +54,23 @@ class Tools:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
-    def kafka(self, *arguments: str) -> Said:
-        """Apache Kafka's tool."""
+    def kafka(self, *arguments: str) -> ToolResult:
+        """Run Apache Kafka's tool."""
         program = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         command = ["java", *jvm.QUICK_START, "-Xmx256m", "-cp", f"{jvm.jars()}/*", program]
         return self._run([*command, "--bootstrap-server", self.bootstrap, *arguments])
 
-    def ours(self, *arguments: str) -> Said:
-        """Our command."""
+    def ours(self, *arguments: str) -> ToolResult:
+        """Run our command."""
         command = [sys.executable, "-m", "triokafka", "groups", *arguments, "--bootstrap-server", self.bootstrap]
         return self._run(command)
 
-    def _run(self, command: list[str]) -> Said:
+    def _run(self, command: list[str]) -> ToolResult:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        return Said(done.returncode, done.stdout, done.stderr)
+        return ToolResult(done.returncode, done.stdout, done.stderr)
 
     def offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """The committed offsets of a group, asked of neither tool."""
+        """Return the committed offsets of a group, read with neither tool."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "enable.auto.commit": False})
         try:
             found = consumer.committed([TopicPartition(*tp) for tp in RECORDS], timeout=TIMEOUT)
@@ -112,7 +112,7 @@ def fill(bootstrap: str) -> None:
 
 
 def commit(tools: Tools, group: str, **offsets: dict[int, int]) -> None:
-    """Committed offsets of a group without members."""
+    """Commit offsets of a group without members."""
     consumer = Consumer({"bootstrap.servers": tools.bootstrap, "group.id": group, "enable.auto.commit": False})
     positions = [TopicPartition(topic, p, offset) for topic, at in offsets.items() for p, offset in at.items()]
     for done in consumer.commit(offsets=positions, asynchronous=False):
@@ -122,7 +122,7 @@ def commit(tools: Tools, group: str, **offsets: dict[int, int]) -> None:
 
 @contextmanager
 def member(tools: Tools, group: str, *topics: str, **more: object) -> Iterator[None]:
-    """A member that has its partitions, and commits nothing before it leaves."""
+    """Run a member that has its partitions, and commits nothing before it leaves."""
     consumer = Consumer(
         {
             "bootstrap.servers": tools.bootstrap,
@@ -142,7 +142,7 @@ def member(tools: Tools, group: str, *topics: str, **more: object) -> Iterator[N
 
 
 def same_rows(tools: Tools, kafkas: list[str], ours: list[str]) -> list[Row]:
-    """The rows that both tools print; that they differ is a failure."""
+    """Return the rows that both tools print; fail if they differ."""
     theirs, mine = tools.kafka(*kafkas), tools.ours(*ours)
     assert mine.status == 0, mine
     assert theirs.rows, theirs
@@ -150,7 +150,7 @@ def same_rows(tools: Tools, kafkas: list[str], ours: list[str]) -> list[Row]:
     return mine.rows
 
 
-def test_both_see_the_same_groups_offsets_members_and_states(tools: Tools) -> None:
+def test_both_tools_show_the_same_groups_offsets_members_and_states(tools: Tools) -> None:
     commit(tools, "simple", orders={0: 4, 2: 0}, pay={1: 7})
     with ExitStack() as members:
         members.enter_context(member(tools, "static", "orders", "pay", group_instance_id="desk-7"))
@@ -190,7 +190,7 @@ def test_both_see_the_same_groups_offsets_members_and_states(tools: Tools) -> No
 
 
 def test_both_tools_show_members_on_the_classic_protocol(tools: Tools) -> None:
-    """(KIP-848, KIP-1099)"""
+    """KIP-848, KIP-1099."""
     options: dict[str, object] = {
         "bootstrap.servers": tools.bootstrap,
         "group.id": "mixed",
@@ -227,7 +227,7 @@ def test_both_tools_show_members_on_the_classic_protocol(tools: Tools) -> None:
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
-def test_both_plan_the_same_reset_and_change_nothing(
+def test_both_tools_plan_the_same_reset_and_change_nothing(
     tools: Tools, way: list[str], expected: tuple[int, int, int]
 ) -> None:
     commit(tools, "plan", orders={0: 4})
@@ -241,10 +241,10 @@ def test_both_plan_the_same_reset_and_change_nothing(
 
 def test_each_tool_reads_the_offsets_that_the_other_has_reset(tools: Tools, tmp_path: Path) -> None:
 
-    def reset(*arguments: str) -> Said:
+    def reset(*arguments: str) -> ToolResult:
         return tools.kafka("--reset-offsets", "--group", "both", *arguments)
 
-    def our_reset(*arguments: str) -> Said:
+    def our_reset(*arguments: str) -> ToolResult:
         return tools.ours("reset-offsets", "both", *arguments)
 
     assert our_reset("--topic", "orders", "--topic", "pay:1", "--to-latest", "--execute").status == 0
@@ -268,7 +268,7 @@ def test_each_tool_reads_the_offsets_that_the_other_has_reset(tools: Tools, tmp_
     assert tools.offsets("both") == now
 
 
-def test_both_refuse_to_reset_a_group_with_members(tools: Tools) -> None:
+def test_both_tools_refuse_to_reset_a_group_with_members(tools: Tools) -> None:
     with member(tools, "busy", "orders"), member(tools, "busy-new", "orders", group_protocol="consumer"):
         for group in ("busy", "busy-new"):
             way = ("--topic", "orders", "--to-earliest", "--execute")
@@ -294,7 +294,7 @@ def test_both_tools_delete_empty_groups_and_report_the_others(tools: Tools) -> N
     assert not {"gone-1", "gone-2"} & set(tools.ours("list").out.split())
 
 
-def test_both_forget_the_offsets_of_topics(tools: Tools) -> None:
+def test_both_tools_delete_the_offsets_of_topics(tools: Tools) -> None:
     for group in ("forget-1", "forget-2"):
         commit(tools, group, orders={0: 1, 1: 2}, pay={0: 3})
     topics = ("--topic", "orders:1", "--topic", "pay", "--topic", "nowhere")
@@ -310,13 +310,13 @@ def test_both_forget_the_offsets_of_topics(tools: Tools) -> None:
     assert tools.offsets("forget-1") == tools.offsets("forget-2") == {("orders", 0): 1}
     with member(tools, "reads", "pay"):
         theirs_out = tools.kafka("--delete-offsets", "--group", "reads", "--topic", "pay").out
-        ours_said = tools.ours("delete-offsets", "reads", "--topic", "pay")
+        our_result = tools.ours("delete-offsets", "reads", "--topic", "pay")
         assert theirs_out.count("GroupSubscribedToTopicException") == 2
-        assert ours_said.status == 1 and ours_said.out.count("is subscribed to the topic") == 2
+        assert our_result.status == 1 and our_result.out.count("is subscribed to the topic") == 2
 
 
-def test_neither_describes_a_group_that_does_not_exist(tools: Tools) -> None:
-    for what in ([], ["--members"], ["--state"]):
-        ours = tools.ours("describe", "nobody", *what)
+def test_neither_tool_describes_a_missing_group(tools: Tools) -> None:
+    for view in ([], ["--members"], ["--state"]):
+        ours = tools.ours("describe", "nobody", *view)
         assert (ours.status, ours.out) == (1, "") and "consumer group 'nobody' does not exist" in ours.err
     assert "GroupIdNotFoundException" in tools.kafka("--describe", "--group", "nobody").out

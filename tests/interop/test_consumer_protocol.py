@@ -33,16 +33,16 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield bootstrap
 
 
-async def test_ours_and_librdkafkas_share_a_topic_and_read_nothing_twice(kafka: str) -> None:
+async def test_our_members_and_librdkafkas_share_a_topic_and_read_no_record_twice(kafka: str) -> None:
     await groups.beside_librdkafka(kafka, "shared", "shared")
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_a_group_goes_over_to_the_protocol_member_by_member_and_back(kafka: str, strategy: str) -> None:
+async def test_a_group_changes_to_the_consumer_protocol_member_by_member_and_back(kafka: str, strategy: str) -> None:
     await groups.upgraded_and_back(kafka, f"over-{strategy}", f"over-{strategy}", strategy)
 
 
-async def test_the_coordinator_matches_topics_also_those_that_come_later(kafka: str) -> None:
+async def test_the_coordinator_matches_topics_including_later_ones(kafka: str) -> None:
     await groups.with_a_pattern(kafka, "matched", "matched")
 
 
@@ -66,9 +66,9 @@ async def test_javas_consumer_takes_half_and_leaves_it(kafka: str, tmp_path: Pat
         ]
         options = ["--bootstrap-server", kafka, "--topic", "java", "--group", "java"]
         output = tmp_path / "out.txt"
-        with output.open("wb") as out, (tmp_path / "err.txt").open("wb") as complaints:
+        with output.open("wb") as out, (tmp_path / "err.txt").open("wb") as error_output:
             java = subprocess.Popen(
-                [*command, *options, "--command-property", "group.protocol=consumer"], stdout=out, stderr=complaints
+                [*command, *options, "--command-property", "group.protocol=consumer"], stdout=out, stderr=error_output
             )
         try:
             await groups.until(lambda: group.sizes() == [2, 2], "Java's has a third")

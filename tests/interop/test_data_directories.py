@@ -1,4 +1,6 @@
-"""One data directory, served in turn by Apache Kafka and by our broker: topics, ids, records and positions stay."""
+"""One data directory, served in turn by Apache Kafka and by our broker: topics, ids, records and offsets are
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ PARTITIONS = 3
 
 @contextmanager
 def our_broker(directory: Path, **settings: str) -> Iterator[str]:
-    """Our broker in a process of its own, stopped in order; ``settings`` are its properties, with ``_`` for ``.``."""
+    """Run our broker in its own process, and stop it cleanly; ``settings`` are its properties, with ``_`` for ``.``."""
     broker = BrokerProcess(directory, settings={name.replace("_", "."): text for name, text in settings.items()})
     try:
         yield broker.start()
@@ -54,7 +56,7 @@ def produce(bootstrap: str, topic: str, count: int) -> None:
 
 
 def consume_and_commit(bootstrap: str, topic: str, count: int) -> None:
-    """Read the next ``count`` records as a group and commit behind them."""
+    """Read the next ``count`` records as a group, and commit the offset behind them."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -68,7 +70,7 @@ def consume_and_commit(bootstrap: str, topic: str, count: int) -> None:
         messages: list[Any] = []
         while len(messages) < count:
             found = consumer.consume(count - len(messages), TIMEOUT)
-            assert found, f"only {len(messages)} of {count} records came"
+            assert found, f"only {len(messages)} of {count} records arrived"
             messages += found
         assert all(message.error() is None for message in messages)
         consumer.commit(asynchronous=False)
@@ -77,14 +79,14 @@ def consume_and_commit(bootstrap: str, topic: str, count: int) -> None:
 
 
 def records_of(bootstrap: str, topic: str, count: int) -> set[bytes | str | None]:
-    """The values of ``count`` records over all partitions; waits until the partitions have their leaders again."""
+    """Return the values of ``count`` records over all partitions; wait until the partitions have leaders again."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False})
     values: set[bytes | str | None] = set()
     try:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         while len(values) < count:
             found = consumer.consume(count - len(values), TIMEOUT)
-            assert found, f"only {len(values)} of {count} records came"
+            assert found, f"only {len(values)} of {count} records arrived"
             values |= {message.value() for message in found if message.error() is None}
     finally:
         consumer.close()
@@ -92,7 +94,7 @@ def records_of(bootstrap: str, topic: str, count: int) -> set[bytes | str | None
 
 
 def committed_positions(admin: AdminClient) -> list[TopicPartition]:
-    """Where the group is; asks again while its coordinator loads, which no event of another program tells."""
+    """Return the group's committed offsets; repeat while its coordinator loads, which has no event."""
     for _ in range(TIMEOUT * 10):
         try:
             asked = [ConsumerGroupTopicPartitions("readers")]
@@ -105,7 +107,7 @@ def committed_positions(admin: AdminClient) -> list[TopicPartition]:
 
 
 def described(bootstrap: str, topic: str) -> dict[str, object]:
-    """What both brokers must agree on. Asked through the admin client, which tries again while a broker starts."""
+    """Return the description that must be equal on both brokers. The admin client retries while a broker starts."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (description,) = admin.describe_topics(TopicCollection([topic])).values()
     found = description.result(TIMEOUT)
@@ -167,8 +169,8 @@ def test_directory_of_our_broker_is_served_by_apache_kafka_and_again_by_our_brok
         assert [described(bootstrap, topic) for topic in ("ours", "theirs")] == after
 
 
-def test_metadata_that_begins_with_a_snapshot_is_read_by_both(tmp_path: Path) -> None:
-    """Each writes snapshots after little, drops the log before them, and is followed by the other (KIP-630)."""
+def test_metadata_log_that_starts_with_a_snapshot_is_read_by_both(tmp_path: Path) -> None:
+    """Each broker writes snapshots often, and drops the log before them; then the other one continues (KIP-630)."""
     jvm.require("mvn", "java")
     small: dict[str, Any] = {
         "metadata_log_max_record_bytes_between_snapshots": "500",
@@ -189,7 +191,7 @@ def test_metadata_that_begins_with_a_snapshot_is_read_by_both(tmp_path: Path) ->
         before = described(bootstrap, "ours-0")
     ours = snapshots()
     assert len(ours) == 1
-    # Nothing before the snapshot is left in the log.
+    # The log has no record before the snapshot.
     (first,) = sorted(metadata.glob("*.log"))[:1]
     assert 0 < int(first.stem) <= int(ours[0][:20])
     with jvm.apache_kafka(tmp_path, **small) as bootstrap:

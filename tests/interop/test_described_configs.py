@@ -15,12 +15,12 @@ from triokafka.testing import running_broker
 pytestmark = pytest.mark.interop
 
 _TOPIC, _BROKER, _METRICS, _GROUP = 2, 4, 16, 32
-_STATIC: Final = 4  # the source of what a file sets
+_STATIC: Final = 4  # the source of values in a file
 _OTHERWISE: Final = {
     "controller.quorum.append.linger.ms": "changes need not wait: one sync commits all that wait for it",
     "local.retention.bytes": "there is no tiered storage, and so no option of the broker for it",
     "local.retention.ms": "there is no tiered storage, and so no option of the broker for it",
-    "queued.max.request.bytes": "a limit derived from the machine's memory, so that strangers cannot exhaust it",
+    "queued.max.request.bytes": "a limit derived from the machine's memory, so that no client can exhaust it",
     "socket.listen.backlog.size": "a full backlog delays clients by a second",
     "socket.receive.buffer.bytes": "the kernel finds a better size",
     "group.consumer.assignment.interval.ms": "tests do not wait for it",
@@ -34,7 +34,7 @@ _CHANGES: Final = [
 
 
 async def described(bootstrap: str) -> dict[tuple[int, str, str], list[Any]]:
-    """Every entry of some resources, after some of them were changed: by resource and key."""
+    """Return every entry of some resources, after some of them were changed: by resource and key."""
     asker = Asker(bootstrap)
     topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
     await asker.call(request("create_topics", {"topics": [topic, {**topic, "name": "u"}], "timeout_ms": 10_000}), 7)
@@ -54,7 +54,7 @@ async def described(bootstrap: str) -> dict[tuple[int, str, str], list[Any]]:
     ]
     asked = request("describe_configs", {"resources": resources, "include_synonyms": True})
     with trio.fail_after(30):
-        are_told = False
+        are_applied = False
         while True:
             answer = await asker.call(asked, 4)
             found = {
@@ -69,17 +69,19 @@ async def described(bootstrap: str) -> dict[tuple[int, str, str], list[Any]]:
                 for result in answer.results
                 for entry in result.configs
             }
-            # Kafka's broker learns of changes after they were answered, or in the middle of this answer.
-            if are_told:
+            # Kafka's broker applies changes after the response, or during this request.
+            if are_applied:
                 break
-            are_told = found[_BROKER, "1", "max.connections.per.ip"][0] == "99"
+            are_applied = found[_BROKER, "1", "max.connections.per.ip"][0] == "99"
             await trio.sleep(0.1)
     asker.close()
     return found
 
 
 def test_apache_kafka_describes_configuration_as_we_do(tmp_path: Path) -> None:
-    """All of topics, groups and client metrics; of the broker what is not set in its file, and is there in both."""
+    """All entries of topics, groups and client metrics; of the broker those that its file does not set and both brokers
+    have.
+    """
 
     async def ask_ours() -> dict[tuple[int, str, str], list[Any]]:
         async with running_broker() as broker:

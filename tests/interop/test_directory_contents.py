@@ -1,7 +1,7 @@
-"""What a data directory holds, and must hold for the other broker: compacted topics, several segments, transactions and
-their aborts, producers' sequences, start offsets of deleted records, configs of topics and brokers, groups' positions.
+"""Data directories that the other broker must read: compacted topics, several segments, transactions and their aborts,
+producers' sequences, log starts after deletions, configurations of topics and brokers, groups' offsets.
 
-One program writes through Apache Kafka, and everything is looked up through both brokers in turn; then the reverse.
+One program writes through Apache Kafka, and all data are read through both brokers in turn; then the reverse.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def ours(directory: Path, port: int) -> Iterator[str]:
 
 
 def wait_until_it_serves(bootstrap: str) -> None:
-    """Apache Kafka listens some time before it leads its partitions and has loaded its groups."""
+    """Wait: Apache Kafka listens some time before it leads its partitions and has loaded its groups."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def serves() -> bool:
@@ -102,7 +102,7 @@ def create(bootstrap: str, topics: dict[str, dict[str, str]]) -> None:
 
 
 def send(bootstrap: str, topic: str, rows: list[tuple[int, str | None, str | None]], **options: Any) -> None:
-    """Seconds after the first time, key, value; a batch for each row."""
+    """Send rows of seconds after the first time, key, and value; each row becomes a batch."""
     for second, key, value in rows:
         producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **options})
         producer.produce(topic, value, key, partition=0, timestamp=FIRST_TIMESTAMP + 1000 * second)
@@ -110,7 +110,7 @@ def send(bootstrap: str, topic: str, rows: list[tuple[int, str | None, str | Non
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> list[tuple[int, Any, Any]]:
-    """Offset, key and value of everything from the first offset to the end."""
+    """Return offset, key and value of all records from the first offset to the end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -127,7 +127,7 @@ def read(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> lis
         consumer.assign([TopicPartition(topic, 0, low)])
         while True:
             message = consumer.poll(TIMEOUT)
-            assert message is not None, f"neither a record nor the end of {topic} came"
+            assert message is not None, f"neither a record nor the end of {topic} arrived"
             if message.error() is not None:
                 assert message.error().name() == "_PARTITION_EOF", message.error()
                 return found
@@ -156,7 +156,7 @@ def change(kind: ConfigResource.Type, name: str, key: str, value: str) -> Config
 
 
 def write_everything(bootstrap: str) -> None:
-    """Whatever can be written without transactions."""
+    """Write all data that need no transactions."""
     create(bootstrap, TOPICS)
     send(bootstrap, "compacted", [(0, "a", "1"), (0, "b", "1"), (10, "a", "2"), (20, "c", "1"), (30, "z", "active")])
     until(lambda: [offset for offset, *_ in read(bootstrap, "compacted")] == [1, 2, 3, 4], "it is compacted")
@@ -174,7 +174,7 @@ def write_everything(bootstrap: str) -> None:
 
 
 def seen(bootstrap: str, topics: list[str]) -> dict[str, Any]:
-    """Everything that both brokers must agree on."""
+    """Return all data that both brokers must agree on."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody"})
     found: dict[str, Any] = {"cluster": admin.describe_cluster().result(TIMEOUT).cluster_id}
@@ -209,7 +209,7 @@ def seen(bootstrap: str, topics: list[str]) -> dict[str, Any]:
 
 
 def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Part by part, so that a failure names the part."""
+    """Compare part by part, so that a failure names the part."""
     assert found.keys() == expected.keys()
     for name, part in expected.items():
         if isinstance(part, dict):
@@ -219,7 +219,7 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 class Sequence:
-    """One idempotent producer that outlives the brokers: each must know the sequence that the other has seen."""
+    """One idempotent producer that outlives the brokers: each must know the sequence numbers of the other."""
 
     def __init__(self, bootstrap: str) -> None:
         self._failures: list[Any] = []
@@ -233,7 +233,7 @@ class Sequence:
             self._failures.append(error)
 
     def go_on(self) -> None:
-        """Produce five more; they follow the others."""
+        """Produce five more records."""
         for number in range(5):
             self._producer.produce("sequence", str(number), partition=0, on_delivery=self._note)
         assert self._producer.flush(TIMEOUT) == 0
@@ -242,7 +242,7 @@ class Sequence:
 
 
 def transactions(bootstrap: str) -> None:
-    """Committed and aborted ones of two producers in turn, over several segments."""
+    """Write committed and aborted transactions of two producers in turn, over several segments."""
     create(bootstrap, {"transactional": BY_TIME})
     shared = {"bootstrap.servers": bootstrap, "log_level": 0}
     producers = [Producer({**shared, "transactional.id": f"t{i}"}) for i in range(2)]
@@ -261,7 +261,7 @@ def transactions(bootstrap: str) -> None:
             producer.commit_transaction(TIMEOUT)
 
 
-def test_everything_that_apache_kafka_has_written_is_found_by_our_broker_and_again_by_apache_kafka(
+def test_all_data_of_apache_kafka_are_read_by_our_broker_and_again_by_apache_kafka(
     tmp_path: Path,
 ) -> None:
     jvm.require("mvn", "java")
@@ -289,7 +289,7 @@ def test_everything_that_apache_kafka_has_written_is_found_by_our_broker_and_aga
         sequence.go_on()
 
 
-def test_everything_that_our_broker_has_written_is_found_by_apache_kafka_and_again_by_our_broker(
+def test_all_data_of_our_broker_are_read_by_apache_kafka_and_again_by_our_broker(
     tmp_path: Path,
 ) -> None:
     jvm.require("mvn", "java")

@@ -1,7 +1,7 @@
 """Two programs copy a topic in transactions of 750 records, while they and the brokers are killed: each record once.
 
-The experiment of KIP-98's system tests, with triokafka's client and Kafka's own on clusters of three nodes of both.
-A failure prints the seed, which repeats the order of the kills.
+This is the experiment of KIP-98's system tests, with triokafka's client and Kafka's own on clusters of three nodes of
+both. A failure prints the seed, which repeats the order of the kills.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Command = Callable[[], list[str]]
 
 
 def triokafka_copier() -> list[str]:
-    """How a copier with triokafka's clients is started."""
+    """Return the command of a copier with triokafka's clients."""
     return [sys.executable, "-m", "tests.interop.copier"]
 
 
 def java_copier() -> list[str]:
-    """How one with Kafka's clients is started."""
+    """Return the command of a copier with Kafka's clients."""
     return ["java", *jvm.QUICK_START, "-Xmx192m", "-cp", jvm.compiled(), "TransactionalCopier"]
 
 
@@ -50,7 +50,7 @@ def fill(bootstrap: str, count: int) -> None:
 
 
 def kill_one(cluster: MixedCluster, copiers: list[KilledProgram], chance: random.Random, *, broker: bool) -> None:
-    """Kill a copier, or a node, which is started again; waits until it listens."""
+    """Kill a copier, or a node, which is restarted; wait until it listens."""
     if not broker:
         chance.choice(copiers).kill()
         return
@@ -61,7 +61,7 @@ def kill_one(cluster: MixedCluster, copiers: list[KilledProgram], chance: random
 
 
 def copy_through_kills(tmp_path: Path, command: Command, *, kafka: bool, count: int, kills: int) -> None:
-    """Copy ``count`` records while something is killed after every ``count / (kills + 1)`` of them."""
+    """Copy ``count`` records, with a kill after every ``count / (kills + 1)`` of them."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)

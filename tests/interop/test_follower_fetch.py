@@ -1,4 +1,6 @@
-"""A consumer with a rack, on brokers of Apache Kafka with a rack each: it reads from its neighbour (KIP-392)."""
+"""A consumer with a rack, on brokers of Apache Kafka in different racks: it reads from the replica in its rack
+(KIP-392).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ RECORDS = 500
 
 
 class FetchedFrom(triokafka.Hooks):
-    """Bytes of records by broker."""
+    """Counts the bytes of records by broker."""
 
     def __init__(self) -> None:
         self.bytes: Counter[int] = Counter()

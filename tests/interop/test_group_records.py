@@ -1,7 +1,7 @@
-"""``__consumer_offsets``: what our broker writes of groups is what Kafka and its tools read, and the reverse.
+"""``__consumer_offsets``: Kafka and its tools read the group records of our broker, and the reverse.
 
-Groups of both protocols, with static members, with positions that have texts and leader epochs, with removed members,
-removed positions, and removed altogether.
+The groups have both protocols, static members, offsets with metadata and leader epochs, removed members, removed
+offsets, and some groups are deleted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def apache(directory: Path) -> Iterator[str]:
 
 
 def formatted(bootstrap: str, formatter: str) -> list[dict[str, Any]]:
-    """What ``kafka-console-consumer`` prints of the topic with one of Kafka's formatters."""
+    """Return the output of ``kafka-console-consumer`` for the topic with one of Kafka's formatters."""
     tool = [
         "java",
         *jvm.QUICK_START,
@@ -68,19 +68,19 @@ def formatted(bootstrap: str, formatter: str) -> list[dict[str, Any]]:
     ]
     options = ["--bootstrap-server", bootstrap, "--topic", "__consumer_offsets", "--from-beginning"]
     options += ["--formatter", f"org.apache.kafka.tools.consumer.{formatter}", "--timeout-ms"]
-    text = said = ""
-    # It is done when nothing has come for so long; on a busy machine it may not even have joined its group by then.
+    text = errors = ""
+    # The tool ends after a time without records; on a busy machine it may not even have joined its group by then.
     for patience_ms in ("5000", "60000"):
         done = subprocess.run([*tool, *options, patience_ms], capture_output=True, text=True, timeout=120, check=False)
-        text, said = done.stdout.lstrip(), done.stderr
+        text, errors = done.stdout.lstrip(), done.stderr
         if text:
             break
-    assert text, said[-3000:]
+    assert text, errors[-3000:]
     decoder, found = json.JSONDecoder(), []
     while text:
         record, end = decoder.raw_decode(text)
         text = text[end:].lstrip()
-        # The tool is in a group of its own, of which it reads something, too.
+        # The tool's own group has records in the topic, too.
         if record["key"]["data"]["group"] in WRITTEN:
             found.append(record)
     return found
@@ -133,7 +133,7 @@ def group_json(change: GroupChange, version: int) -> dict[str, Any]:
 
 
 async def decoded(bootstrap: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What we read in the records of the topic, as Kafka's formatters would say it: positions, and classic groups."""
+    """Return our reading of the topic's records in the format of Kafka's formatters: offsets, and classic groups."""
     offsets, groups = [], []
     async with Consumer(bootstrap_servers=bootstrap) as consumer:
         partitions = [TopicPartition("__consumer_offsets", number) for number in range(4)]
@@ -153,16 +153,16 @@ async def decoded(bootstrap: str) -> tuple[list[dict[str, Any]], list[dict[str, 
 
 
 def in_order(records: list[dict[str, Any]]) -> list[str]:
-    """The tool reads the partitions in whatever order."""
+    """Return the records sorted: the tool reads the partitions in any order."""
     return sorted(json.dumps(record, sort_keys=True) for record in records)
 
 
 def shown(text: str) -> list[tuple[Any, ...]]:
-    """The key and value of every record in a dump."""
+    """Return the key and value of every record in a dump."""
     found: list[tuple[Any, ...]] = []
     for key, payload in re.findall(r"^\| offset: .* key: (\{.*\}) payload: (.*)$", text, re.MULTILINE):
         value = None if payload in ("<DELETE>", "null") else json.loads(payload)
-        # Kafka's tool takes the client's own bytes apart.
+        # Kafka's tool decodes the client's own metadata.
         for one in () if value is None else value["data"].get("members", ()):
             del one["subscription"], one["assignment"]
         found.append((json.loads(key), value))
@@ -171,7 +171,7 @@ def shown(text: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("node", [ours, apache])
 async def test_kafkas_tools_print_every_record_as_ours_do(node: Node, tmp_path: Path) -> None:
-    """Kafka's formatters of the console consumer, and the decoders of both dump tools."""
+    """This compares Kafka's formatters of the console consumer, and the decoders of both dump tools."""
     jvm.require("mvn", "java")
     with node(tmp_path) as bootstrap:
         write_groups(bootstrap)
@@ -191,7 +191,9 @@ async def test_kafkas_tools_print_every_record_as_ours_do(node: Node, tmp_path: 
 
 @pytest.mark.parametrize(("first", "second"), [(ours, apache), (apache, ours)], ids=["ours-first", "theirs-first"])
 def test_groups_move_with_the_data_directory_and_back(first: Node, second: Node, tmp_path: Path) -> None:
-    """States, members, assignments, positions are the same; who comes back has what it had; what is gone stays so."""
+    """States, members, assignments and offsets are equal; returning members get their partitions; deleted groups stay
+    deleted.
+    """
     jvm.require("mvn", "java")
     with first(tmp_path) as bootstrap:
         write_groups(bootstrap)

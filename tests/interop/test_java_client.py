@@ -1,4 +1,4 @@
-"""What Kafka's own Java client (4.3.0) puts on the wire, against our stored vectors."""
+"""The bytes of Kafka's own Java client (4.3.0), against our stored vectors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.interop
 VECTORS = Path(__file__).parent.parent / "data" / "java_vectors.jsonl"
 
 
-def test_stored_vectors_are_what_java_writes_today() -> None:
-    """``tests/data/java_vectors.jsonl`` is the output of ``Vectors``: make it again and compare, line by line."""
+def test_stored_vectors_equal_javas_present_output() -> None:
+    """``tests/data/java_vectors.jsonl`` is the output of ``Vectors``: generate it again and compare, line by line."""
     jvm.require("mvn", "javac", "java")
     stored = [json.loads(line) for line in VECTORS.read_text().splitlines()]
     keys = [str(key) for key in sorted(API_NAMES)]

@@ -1,4 +1,4 @@
-"""Kerberos between the two sides, with a real KDC: Java at our broker, our client at Apache Kafka."""
+"""Kerberos in both directions, with a real KDC: Java with our broker, our client with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_java_logs_in_to_our_broker(kdc: Kdc, tmp_path: Path) -> None:
     security = {
         "sasl.enabled.mechanisms": "GSSAPI",
         "sasl.mechanism.inter.broker.protocol": "GSSAPI",
-        # Java looks the name of 127.0.0.1 up.
+        # Java resolves the name of 127.0.0.1.
         "gssapi.sasl.jaas.config": login(kdc, "broker", "kafka/localhost"),
     }
     listener = "SASL_PLAINTEXT"

@@ -1,4 +1,4 @@
-"""Apache Kafka's dump tool and ours look at the same files: those of our broker, compacted, and those of Kafka's."""
+"""Apache Kafka's dump tool and ours on the same files: those of our broker, compacted ones, and those of Kafka."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ COMPARED = (
 
 
 def kafkas_dump(*arguments: str) -> str:
-    """What Apache Kafka's tool prints."""
+    """Return the output of Apache Kafka's tool."""
     tool = ["java", *jvm.QUICK_START, "-Xmx512m", "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.DumpLogSegments"]
     done = subprocess.run([*tool, *arguments], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
@@ -62,7 +62,7 @@ def kafkas_dump(*arguments: str) -> str:
 
 
 def our_dump(*arguments: str, status: int = 0) -> str:
-    """What ours prints."""
+    """Return the output of our tool."""
     command = [sys.executable, "-m", "triokafka", "log", "dump", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == status, done.stdout[-2000:] + done.stderr[-2000:]
@@ -70,7 +70,7 @@ def our_dump(*arguments: str, status: int = 0) -> str:
 
 
 def batches(text: str) -> list[dict[str, str]]:
-    """The facts of each batch."""
+    """Return the fields of each batch."""
     found = []
     for line in text.splitlines():
         if BATCH.match(line):
@@ -80,7 +80,7 @@ def batches(text: str) -> list[dict[str, str]]:
 
 
 def records(text: str) -> list[tuple[str, ...]]:
-    """The facts of each record: offset, time, sizes, sequence, key and value."""
+    """Return the fields of each record: offset, time, sizes, sequence, key and value."""
     pattern = re.compile(
         r"\| offset: (\d+) CreateTime: (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) sequence: (-?\d+) "
         r"headerKeys: \[(.*?)\](?: key: (.*?))?(?: payload: (.*))?$"
@@ -94,7 +94,7 @@ def records(text: str) -> list[tuple[str, ...]]:
 
 
 def entries(text: str) -> list[tuple[str, str]]:
-    """The entries of an index."""
+    """Return the entries of an index."""
     return re.findall(r"^(?:offset|timestamp): (-?\d+) (?:position|offset): (\d+)$", text, re.MULTILINE)
 
 
@@ -103,7 +103,7 @@ def segments(directory: Path, kind: str = "log") -> list[str]:
 
 
 def compare(directory: Path) -> int:
-    """Both tools over the data files; returns how many batches there are."""
+    """Compare both tools on the data files; return the number of batches."""
     arguments = ("--files", ",".join(segments(directory)), "--print-data-log", "--deep-iteration")
     theirs, ours = kafkas_dump(*arguments), our_dump(*arguments)
     assert batches(ours) == batches(theirs)
@@ -115,10 +115,10 @@ def compare(directory: Path) -> int:
 
 
 def compare_indexes(directory: Path) -> int:
-    """Both tools over the indexes, which must agree with the log; returns how many entries there are."""
+    """Compare both tools on the indexes, which must agree with the log; return the number of entries."""
     arguments = ("--files", ",".join(segments(directory, "index") + segments(directory, "timeindex")))
     theirs, ours = kafkas_dump(*arguments), our_dump(*arguments)
-    # Kafka's tool prints a zero entry for an index that has none.
+    # Kafka's tool prints a zero entry for an index without entries.
     assert entries(ours) == [entry for entry in entries(theirs) if entry != ("0", "0")]
     assert "Mismatches" not in theirs, theirs
     assert "out of order" not in theirs, theirs
@@ -126,7 +126,7 @@ def compare_indexes(directory: Path) -> int:
 
 
 def printed(text: str) -> list[str]:
-    """The facts of files of any kind, without what the tools are of two minds about."""
+    """Return the fields of files of any kind, without those in which the tools differ by design."""
     found = []
     for line in text.splitlines():
         if line.startswith(("baseOffset", "| ", "offset:", "timestamp:", "producerId", "version", "Dumping")):
@@ -136,8 +136,9 @@ def printed(text: str) -> list[str]:
 
 
 def all_features(root: Path) -> list[Path]:
-    """The folders of closed logs with transactions, committed and aborted, leader epochs, all codecs, and times of the
-    producer or the broker; compacted and not."""
+    """Return the folders of closed logs with committed and aborted transactions, leader epochs, all codecs, and
+    timestamps of the producer or the broker; compacted and not.
+    """
     base = LogConfig(segment_bytes=3_000, index_interval_bytes=150, retention_ms=-1)
     compacted = base._replace(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0, delete_retention_ms=0)
     configs = {
@@ -167,7 +168,7 @@ def all_features(root: Path) -> list[Path]:
 
 
 def fill(log: PartitionLog) -> None:
-    """Records of transactions of two producers, of an idempotent one, and of nobody."""
+    """Write records of the transactions of two producers, of an idempotent one, and of one without an id."""
     choices = random.Random(3)
     sequences = {5: 0, 6: 0, 7: 0}
 
@@ -208,8 +209,8 @@ def fill(log: PartitionLog) -> None:
     log.advance_log_start_offset(7)
 
 
-def test_both_tools_print_files_with_all_features_alike(tmp_path: Path) -> None:
-    """Batches and records, indexes by offset and time, aborted transactions, producers."""
+def test_both_tools_print_the_same_for_files_with_all_features(tmp_path: Path) -> None:
+    """This compares batches and records, indexes by offset and time, aborted transactions, producers."""
     jvm.require("mvn", "java")
     folders = all_features(tmp_path)
     seen: set[str] = set()
@@ -251,7 +252,7 @@ def commit(bootstrap: str, topic: str) -> None:
 
 
 def read(bootstrap: str, topic: str) -> list[tuple[str, str, str]]:
-    """Offset, key and value of every record."""
+    """Return offset, key and value of every record."""
     options = {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False}
     consumer = Consumer({**options, "enable.partition.eof": True})
     found: list[Any] = []
@@ -268,8 +269,8 @@ def read(bootstrap: str, topic: str) -> list[tuple[str, str, str]]:
         consumer.close()
 
 
-def test_both_tools_print_a_compacted_log_alike_and_apache_kafka_serves_it(tmp_path: Path) -> None:
-    """Kafka reads the segments that our cleaner wrote, their indexes and the cleaner's checkpoint included."""
+def test_both_tools_print_the_same_for_a_compacted_log_and_apache_kafka_serves_it(tmp_path: Path) -> None:
+    """Kafka reads the segments of our cleaner, including their indexes and the cleaner's checkpoint."""
     jvm.require("mvn", "java")
     config = {
         "cleanup.policy": "compact",
@@ -290,7 +291,7 @@ def test_both_tools_print_a_compacted_log_alike_and_apache_kafka_serves_it(tmp_p
         for _ in range(TIMEOUT * 10):
             if checkpoint.exists() and re.search(r"compacted 0 1\d\d\d$", checkpoint.read_text(), re.MULTILINE):
                 break
-            time.sleep(0.1)  # no event of another process tells
+            time.sleep(0.1)  # there is no event from the other process
         assert broker.stop() == 0
     finally:
         broker.close()
@@ -298,13 +299,13 @@ def test_both_tools_print_a_compacted_log_alike_and_apache_kafka_serves_it(tmp_p
     assert compare_indexes(directory) > 5
     assert "deleteHorizonMs: 1" in our_dump(*segments(directory)), "no tombstone has its horizon"
     stored = [(r[0], r[6], r[7]) for r in records(our_dump("--print-data-log", *segments(directory)))]
-    # Its own cleaner rests: it would go on with ours' work.
+    # Its own cleaner is off: it would continue the work of ours.
     with jvm.apache_kafka(tmp_path, log_cleaner_enable="false") as bootstrap:
         assert read(bootstrap, "compacted") == stored
 
 
-def test_both_tools_print_files_of_apache_kafka_alike(tmp_path: Path) -> None:
-    """Data, indexes, producer snapshots, committed offsets and metadata records."""
+def test_both_tools_print_the_same_for_files_of_apache_kafka(tmp_path: Path) -> None:
+    """This compares data, indexes, producer snapshots, committed offsets and metadata records."""
     jvm.require("mvn", "java")
     with jvm.apache_kafka(tmp_path, log_index_interval_bytes="200") as bootstrap:
         create(bootstrap, "theirs", {})

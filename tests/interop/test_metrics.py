@@ -1,4 +1,4 @@
-"""The metrics library and the catalogues, beside Apache Kafka's."""
+"""The metrics library and the lists of metrics, compared with Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ DATA = Path(__file__).parents[1] / "data"
 pytestmark = pytest.mark.interop
 
 
-def test_the_values_in_the_data_file_are_kafkas() -> None:
-    """``tests/data/metric_statistics.jsonl`` is the output of ``MetricStatistics``: make it again and compare."""
+def test_the_values_in_the_data_file_equal_kafkas() -> None:
+    """``tests/data/metric_statistics.jsonl`` is the output of ``MetricStatistics``: generate it again and compare."""
     done = subprocess.run(
         ["java", *jvm.QUICK_START, "-cp", jvm.compiled(), "MetricStatistics"],
         input="".join(f"{line}\n" for line in scripts()),
@@ -37,13 +37,13 @@ def test_the_values_in_the_data_file_are_kafkas() -> None:
 
 
 def pushed_names(text: str, client_id: str) -> dict[str, float]:
-    """The last value of each metric that a receiver of Apache Kafka printed."""
+    """Return the last value of each metric that a receiver of Apache Kafka printed."""
     lines = [line.split() for line in text.splitlines() if line.startswith(f"PUSHED {client_id} ")]
     return {name: float(value) for _, _, _, name, value in lines}
 
 
 def log_of(directory: Path) -> str:
-    """What a node of Apache Kafka has printed."""
+    """Return the output of a node of Apache Kafka."""
     return (directory / "server.log").read_text(encoding="utf-8", errors="replace")
 
 
@@ -63,7 +63,7 @@ async def test_java_producer_pushes_to_our_broker() -> None:
 
 
 async def test_our_producer_pushes_to_apache_kafka(tmp_path: Path) -> None:
-    """With a receiver as plug-in; the metrics are read with Kafka's own OpenTelemetry classes."""
+    """A plug-in receives the metrics, and decodes them with Kafka's own OpenTelemetry classes."""
     jvm.compiled()
     with jvm.apache_kafka(tmp_path, class_path=str(jvm.CLASSES), metric_reporters="TelemetryReceiver") as address:
         async with triokafka.AdminClient(bootstrap_servers=address) as admin:
@@ -86,15 +86,15 @@ async def test_our_producer_pushes_to_apache_kafka(tmp_path: Path) -> None:
         assert "unreadable" not in text
 
 
-def test_kafkas_tool_and_ours_say_the_same() -> None:
+def test_kafkas_tool_and_ours_print_the_same() -> None:
     """``kafka-client-metrics`` and ``triokafka client-metrics``, on our broker."""
     process = BrokerProcess(None)
     address = process.start()
     try:
         theirs = partial(jvm.run_java, "org.apache.kafka.tools.ClientMetricsCommand", "--bootstrap-server", address)
         changed = ("--metrics", "org.apache.kafka.", "--interval", "5000", "--match", "client_id=a.*")
-        said = theirs("--alter", "--name", "theirs", *changed)
-        assert ours(address, "alter", "--name", "ours", *changed) == said.replace("theirs", "ours")
+        output = theirs("--alter", "--name", "theirs", *changed)
+        assert ours(address, "alter", "--name", "ours", *changed) == output.replace("theirs", "ours")
         assert ours(address, "list").split() == sorted(theirs("--list").split()) == ["ours", "theirs"]
         described = theirs("--describe", "--name", "theirs")
         assert ours(address, "describe", "--name", "theirs") == described
@@ -109,7 +109,7 @@ def test_kafkas_tool_and_ours_say_the_same() -> None:
 
 
 def ours(address: str, command: str, *options: str) -> str:
-    """What ``triokafka client-metrics`` prints."""
+    """Return the output of ``triokafka client-metrics``."""
     words = [sys.executable, "-m", "triokafka", "client-metrics", command, *options, "--bootstrap-server", address]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

@@ -84,13 +84,13 @@ async def test_we_read_the_checkpoints_of_mirror_maker(west: str, tmp_path: Path
         found: list[GroupCheckpoint] = []
         with trio.fail_after(PATIENCE):
             while {one.partition for one in found} != {0, 1}:
-                await trio.sleep(0.5)  # another program's work: nothing tells when it is done
+                await trio.sleep(0.5)  # there is no event for the end of the other program's work
                 found = await read_checkpoints({"bootstrap_servers": east}, "west")
         assert {(one.group, one.topic, one.partition, one.upstream_offset) for one in found} == {
             ("billing", "west.orders", 0, 123),
             ("billing", "west.orders", 1, 400),
         }
-        assert all(0 <= one.offset <= one.upstream_offset for one in found), "MirrorMaker goes back to a sync"
+        assert all(0 <= one.offset <= one.upstream_offset for one in found), "MirrorMaker rounds down to an offset sync"
         assert await values(east, REMOTE) == await values(west, TOPICS)
         command = [sys.executable, "-m", "triokafka", "mirror", "offsets", "--target", east, "--source-alias", "west"]
         shown = await trio.run_process([*command, "--json", "--apply"], capture_stdout=True)

@@ -1,7 +1,7 @@
 """Nodes of triokafka and of Apache Kafka in one cluster: brokers under each other's controllers, and mixed quorums.
 
-Nodes are killed in turn while librdkafka writes with acks=all. Afterwards every acknowledged record is there once,
-in order, and all replicas, and all copies of the metadata log, have the same bytes.
+Nodes are killed in turn while librdkafka writes with acks=all. Afterwards every acknowledged record is in the log once
+and in order, and all replicas, and all copies of the metadata log, have the same bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ QUORUMS = {
 
 
 class Ledger:
-    """A producer of librdkafka, and the offset of every value that was acknowledged."""
+    """A producer of librdkafka, and the offset of every acknowledged value."""
 
     def __init__(self, cluster: MixedCluster) -> None:
         self.acknowledged: dict[tuple[int, int], bytes] = {}
@@ -56,7 +56,7 @@ class Ledger:
         )
 
     def send(self, count: int, *, wait: bool = True) -> None:
-        """Send values; with ``wait``, until all that were sent are acknowledged."""
+        """Send values; with ``wait``, wait until all of them are acknowledged."""
 
         def note(error: object, message: Message) -> None:
             if error is not None:
@@ -76,7 +76,9 @@ class Ledger:
             assert not self.failed
 
     def check(self, cluster: MixedCluster) -> None:
-        """Every acknowledged record is at its offset, and the values of a partition ascend without a repetition."""
+        """Check that every acknowledged record is at its offset, and that the values of a partition ascend without a
+        repetition.
+        """
         assert len(self.acknowledged) == self._next
         found = read_all(cluster)
         assert {key: found.get(key) for key in self.acknowledged} == self.acknowledged
@@ -86,7 +88,7 @@ class Ledger:
 
 
 def read_all(cluster: MixedCluster) -> dict[tuple[int, int], bytes]:
-    """All records of the topic, by partition and offset."""
+    """Return all records of the topic, by partition and offset."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "check", "enable.auto.commit": False})
     found: dict[tuple[int, int], bytes] = {}
     try:
@@ -104,11 +106,11 @@ def read_all(cluster: MixedCluster) -> dict[tuple[int, int], bytes]:
     return found
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a state of other programs, which give no event."""
+def wait_for(condition: Callable[[], bool], event: str) -> None:
+    """Wait for a state of other programs, which have no events."""
     deadline = time.monotonic() + TIMEOUT
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {TIMEOUT:.0f} s"
+        assert time.monotonic() < deadline, f"{event} did not happen within {TIMEOUT:.0f} s"
         time.sleep(0.2)
 
 
@@ -149,7 +151,7 @@ def test_nodes_of_both_kinds_serve_one_cluster_through_kills(tmp_path: Path, mem
         cluster.assert_metadata_logs_agree()
 
 
-def test_data_directories_of_a_cluster_change_programs_and_change_back(tmp_path: Path) -> None:
+def test_data_directories_of_a_cluster_move_to_the_other_program_and_back(tmp_path: Path) -> None:
     """The directories of three nodes of Apache Kafka are served by our nodes, and then by Apache Kafka's again."""
     with mixed_cluster(tmp_path, [Member(number, BOTH, kafka=True) for number in (1, 2, 3)]) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS, retention_ms="-1")

@@ -1,8 +1,8 @@
-"""Transactions in clusters of triokafka and Apache Kafka: coordinators and leaders of both kinds end each other's.
+"""Transactions in clusters of triokafka and Apache Kafka, whose coordinators and leaders are nodes of both.
 
-Every transaction writes to partitions that nodes of both programs lead, and its coordinator is of either kind: markers
-(WriteTxnMarkers) and verifications (AddPartitionsToTxn of brokers) cross in both directions. Clusters of two brokers,
-so that the coordinator moves to the other program when its node is killed.
+Every transaction writes to partitions that nodes of both programs lead, and its coordinator is a node of either:
+markers (WriteTxnMarkers) and verifications (AddPartitionsToTxn of brokers) are sent in both directions. The clusters
+have two brokers, so that the coordinator moves to the other program when its node is killed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ THEIRS: Final = [Member(1, "broker"), Member(2, "broker,controller", kafka=True)
 
 
 def values_of(cluster: MixedCluster, isolation_level: str) -> dict[int, list[bytes]]:
-    """What a reader of librdkafka gets of each partition, by its number."""
+    """Return the values that a reader of librdkafka gets from each partition."""
     found: dict[int, list[bytes]] = {}
     for number in range(PARTITIONS):
         consumer = Consumer(
@@ -50,7 +50,7 @@ def values_of(cluster: MixedCluster, isolation_level: str) -> dict[int, list[byt
         values = found[number] = []
         while True:
             message = consumer.poll(TIMEOUT)
-            assert message is not None, f"partition {number} came to no end"
+            assert message is not None, f"partition {number} did not reach its end"
             if message.error() is not None:
                 break
             values.append(message.value() or b"")
@@ -59,7 +59,7 @@ def values_of(cluster: MixedCluster, isolation_level: str) -> dict[int, list[byt
 
 
 def write(producer: TransactionalDriver, name: str, number: int, *, commits: bool) -> bytes:
-    """One transaction over all partitions, with an offset of the group."""
+    """Write one transaction over all partitions, with an offset of the group."""
     value = b"%s-%d" % (name.encode(), number)
     producer.begin()
     for partition in range(PARTITIONS):
@@ -81,7 +81,7 @@ def write(producer: TransactionalDriver, name: str, number: int, *, commits: boo
     ],
 )
 def test_transactions_cross_both_programs_in_both_directions(members: list[Member], tmp_path: Path) -> None:
-    # Ids of many partitions of the log of transactions: both programs coordinate some of them.
+    # Ids in many partitions of the transaction log, so that both programs coordinate some of them.
     settings = {"transaction_state_log_num_partitions": "6", "offsets_topic_num_partitions": "4"}
     with mixed_cluster(tmp_path, members, **settings) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS, replicas=2, min_insync_replicas="1")
@@ -97,7 +97,7 @@ def test_transactions_cross_both_programs_in_both_directions(members: list[Membe
                     expected += [value] if number != 2 else []
                 producer.close()
         coordinators = {kinds[leader] for leader in cluster.leaders("__transaction_state")}
-        assert coordinators == {True, False}, "both programs coordinate"
+        assert coordinators == {True, False}, "both programs must coordinate"
         seen = values_of(cluster, "read_committed")
         assert all(values == expected for values in seen.values()), seen
         assert committed(cluster.bootstrap, GROUP, TOPIC) == 4

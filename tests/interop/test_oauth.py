@@ -1,4 +1,4 @@
-"""OAUTHBEARER with an identity provider between the two sides: Java's clients at our broker, ours at Apache Kafka."""
+"""OAUTHBEARER with an identity provider in both directions: Java's clients with our broker, ours with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def test_java_logs_in_to_our_broker_with_tokens_of_a_provider(provider: TokenSer
 
 
 @pytest.mark.parametrize("grant", ["ClientCredentialsJwtRetriever", "JwtBearerJwtRetriever"])
-def test_assertions_are_those_of_java(
+def test_assertions_equal_those_of_java(
     provider: TokenServer, grant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request with a signed assertion: the same fields, and the same claims of the same kinds."""
+    """The token request with a signed assertion has the same fields, and the same claims with the same types."""
     key = RSAKey.generate_key(2048)
     key_file, template = tmp_path / "key.pem", tmp_path / "template.json"
     key_file.write_bytes(key.as_pem(private=True))

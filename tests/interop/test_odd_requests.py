@@ -1,4 +1,4 @@
-"""Apache Kafka answers odd requests as our broker does, but for what the table names."""
+"""Apache Kafka responds to odd requests as our broker does, except for the differences in the table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.odd_requests import answered_frames, answers, expected, frame
 pytestmark = pytest.mark.interop
 
 
-def test_apache_kafka_answers_every_odd_request_as_we_do(tmp_path: Path) -> None:
+def test_apache_kafka_responds_to_every_odd_request_as_we_do(tmp_path: Path) -> None:
     """The table is that of ``tests/integration/test_odd_requests.py``."""
     jvm.require("mvn", "javac", "java")
     with jvm.apache_kafka(tmp_path) as bootstrap:

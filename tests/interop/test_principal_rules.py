@@ -1,7 +1,7 @@
-"""Rules for principals give the names that Apache Kafka's classes give, for certificates (KIP-371) and Kerberos.
+"""Rules for principals give the same names as Apache Kafka's classes, for certificates (KIP-371) and Kerberos.
 
-All lines go through one Java program (``java/PrincipalRules.java``): the kind, the rules, and the name, with tabs
-between; an answer begins with ``=``, or with ``!`` when there is none.
+All lines go to one Java program (``java/PrincipalRules.java``): the kind, the rules, and the name, separated by tabs; a
+result starts with ``=``, or with ``!`` if there is none.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def ours(kind: str, rules: str, name: str) -> str | None:
 
 
 def test_rules_give_the_names_that_apache_kafka_gives(tmp_path: Path) -> None:
-    """A rule that Kafka cannot apply to a name is refused here already in the configuration, also for other names."""
+    """A rule that Kafka cannot apply to some name is refused here with the configuration, for all names."""
     random = Random(371)
     lines = [*certificate_lines(random), *kerberos_lines(random)]
     different = []

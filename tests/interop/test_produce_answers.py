@@ -1,4 +1,4 @@
-"""Apache Kafka answers Produce requests as our broker does, but for what the table names."""
+"""Apache Kafka responds to Produce requests as our broker does, except for the differences in the table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.produce_cases import answers, expected
 pytestmark = pytest.mark.interop
 
 
-def test_apache_kafka_answers_every_kind_of_produce_request_as_we_do(tmp_path: Path) -> None:
+def test_apache_kafka_responds_to_every_kind_of_produce_request_as_we_do(tmp_path: Path) -> None:
     """The table is that of ``tests/integration/test_produce_answers.py``."""
     jvm.require("mvn", "javac", "java")
     with jvm.apache_kafka(tmp_path) as bootstrap:

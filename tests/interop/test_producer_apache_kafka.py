@@ -1,5 +1,6 @@
-"""The producer against three nodes of Apache Kafka: the same scenarios as with every other broker, and what happens
-when nodes are stopped, killed and started again, leaders move, and the end of a log is lost."""
+"""The producer with three nodes of Apache Kafka: the scenarios of all brokers, and stopped, killed and restarted nodes,
+moving leaders, and a truncated log.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +31,13 @@ async def test_producer(cluster: KafkaCluster, name: str) -> None:
     await producer_scenarios.run(name, Peer(cluster.bootstrap, replicas=3), f"topic-{name.replace('_', '-')}")
 
 
-async def test_order_is_kept_through_restarts_and_moves_of_leaders(cluster: KafkaCluster) -> None:
-    """One node is stopped in order, one is killed, both come back, and the leaders return to where they were."""
+async def test_order_survives_restarts_and_moves_of_leaders(cluster: KafkaCluster) -> None:
+    """One node is stopped cleanly, one is killed, both come back, and the leaders return to their preferred
+    replicas.
+    """
     topic = "idempotent-5"
 
-    def trouble(wait_for_answers: Callable[[int], None]) -> None:
+    def disrupt(wait_for_answers: Callable[[int], None]) -> None:
         wait_for_answers(100)
         first = cluster.nodes[0]
         first.end(signal.SIGTERM)
@@ -52,16 +55,18 @@ async def test_order_is_kept_through_restarts_and_moves_of_leaders(cluster: Kafk
             cluster.elect_preferred_leaders(name)
 
     with trio.fail_after(240):
-        await through_trouble(Peer(cluster.bootstrap, replicas=3), trouble)
+        await through_trouble(Peer(cluster.bootstrap, replicas=3), disrupt)
 
 
 def _node_that_leads(cluster: KafkaCluster, topic: str) -> KafkaNode:
     return cluster.nodes[cluster.leaders(topic)[0] - 1]
 
 
-async def test_lost_end_of_a_log_is_followed_by_a_new_epoch(tmp_path: Path) -> None:
-    """The only replica loses what it had acknowledged, as after a power cut: the next batch is out of order. The
-    producer begins a new epoch and goes on; what is still there is in order, each record once."""
+async def test_truncated_log_causes_a_new_epoch(tmp_path: Path) -> None:
+    """The only replica loses acknowledged records, as after a power cut, so that the next batch is out of order.
+
+    The producer starts a new epoch and continues; the remaining records are in order, each once.
+    """
     with kafka_cluster(tmp_path, nodes=1) as cluster, trio.fail_after(120):
         (node,) = cluster.nodes
         peer = Peer(cluster.bootstrap)
@@ -81,6 +86,6 @@ async def test_lost_end_of_a_log_is_followed_by_a_new_epoch(tmp_path: Path) -> N
             assert producer.metrics()["epoch_bump_total"] == 1
         (log,) = (await read_all(cluster.bootstrap, {"cut": 1})).values()
         numbers = [int(value or b"") for _, value in log]
-        kept = len(numbers) - 20
-        assert 10 <= kept < 20
-        assert numbers == [*range(kept), *range(20, 40)]
+        remaining = len(numbers) - 20
+        assert 10 <= remaining < 20
+        assert numbers == [*range(remaining), *range(20, 40)]

@@ -1,4 +1,4 @@
-"""What Apache Kafka refuses: the same tests as with our own broker."""
+"""Records that Apache Kafka refuses: the same tests as with our own broker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.test_producer_wrong_use import (  # noqa: F401 - the tests of this module too
-    test_name_that_no_topic_can_have_is_refused_at_once,
-    test_partition_that_does_not_exist_is_refused_by_number,
-    test_record_that_the_topic_finds_too_large_fails_alone,
+    test_error_of_a_missing_partition_has_its_number,
+    test_invalid_topic_name_is_refused_at_once,
+    test_record_that_is_too_large_for_the_topic_fails_alone,
     test_record_without_key_fails_alone_on_a_compacted_topic,
-    test_time_that_is_too_far_away_is_refused,
+    test_timestamp_too_far_from_the_brokers_clock_is_refused,
     test_topic_that_is_deleted_while_sending_fails_its_records_and_no_others,
 )
 from tests.interop import jvm

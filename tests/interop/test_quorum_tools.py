@@ -30,7 +30,7 @@ class Cluster(NamedTuple):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three nodes with both roles and static voters, each in a process of its own."""
+    """Run three nodes with both roles and static voters, each in its own process."""
     jvm.require("mvn", "java")
     directory = tmp_path_factory.mktemp("cluster")
     ports = free_ports(6)
@@ -69,7 +69,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def kafka_tool(name: str, *words: str) -> str:
-    """Run one of Kafka's tools and return what it prints."""
+    """Run one of Kafka's tools and return its output."""
     classes = os.path.join(jvm.jars(), "*")
     command = ["java", "-cp", classes, f"org.apache.kafka.tools.{name}", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout

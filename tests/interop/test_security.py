@@ -1,4 +1,4 @@
-"""TLS and SASL between the two sides: Java's clients at our broker, our clients at Apache Kafka."""
+"""TLS and SASL in both directions: Java's clients with our broker, our clients with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_java_logs_in_to_our_broker_with_every_mechanism(tls: bool, tmp_path: Pa
 
 
 def our_tokens(bootstrap: str, config: str, *arguments: str) -> str:
-    """Run our command for tokens, and return what it prints."""
+    """Run our command for tokens, and return its output."""
     base = ("--bootstrap-server", bootstrap, "--command-config", config, "--timeout", "60000")
     command = [sys.executable, "-m", "triokafka", "delegation-tokens", *arguments, *base]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -113,7 +113,7 @@ def our_tokens(bootstrap: str, config: str, *arguments: str) -> str:
 
 
 def check_same_tokens(bootstrap: str, config: str) -> None:
-    """Kafka's tool and ours print the same of every token of alice: ids, secrets, principals and times."""
+    """Check that Kafka's tool and ours print the same for every token of alice: ids, secrets, principals and times."""
 
     def minute(ms: int) -> str:
         return datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%dT%H:%M")
@@ -155,7 +155,7 @@ def test_java_manages_tokens_of_our_broker_and_logs_in_with_them(tmp_path: Path)
             jvm.run_java(TOKENS, *with_token, "--create", "--max-life-time-period", "-1")
         renewed = jvm.run_java(TOKENS, *alice, "--renew", "--hmac", hmac, "--renew-time-period", "1000000")
         assert "Completed renew operation" in renewed
-        # Without an owner, the tool sends an empty list of owners, and Apache Kafka answers it with no token, too.
+        # Without an owner, the tool sends an empty list of owners, for which Apache Kafka returns no token either.
         describe = (*alice, "--describe", "--owner-principal", f"User:{USER}")
         assert "Total number of tokens : 1" in jvm.run_java(TOKENS, *describe)
         jvm.run_java(TOKENS, *alice, "--expire", "--hmac", hmac, "--expiry-time-period", "-1")
@@ -260,7 +260,9 @@ def test_our_clients_use_apache_kafka(kafka: Secured, protocol: str, mechanism: 
 
 
 def test_our_producer_logs_in_again_before_its_session_ends(kafka: Secured) -> None:
-    """``connections.max.reauth.ms`` is two seconds; Apache Kafka ends a connection that sends after them."""
+    """``connections.max.reauth.ms`` is two seconds; Apache Kafka closes a connection that sends later without
+    a login.
+    """
     producer = KafkaProducer(**options(kafka, "SASL_SSL", "SCRAM-SHA-512"), retries=0)
     done = [producer.send("sessions", b"0", partition=0).get(30)]
     end = done[0].timestamp + 5_000
@@ -287,12 +289,14 @@ def test_refusals_of_apache_kafka_are_named_at_once(
     kafka: Secured, changes: dict[str, Any], error: type[AuthenticationError]
 ) -> None:
     given = options(kafka, "SASL_SSL", "SCRAM-SHA-256") | changes
-    with pytest.raises(error):  # the constructor looks for a broker, as in kafka-python
+    with pytest.raises(error):  # the constructor connects to a broker, as in kafka-python
         KafkaProducer(**{name: value for name, value in given.items() if value is not None})
 
 
 def refusals(kafka: Secured) -> dict[str, tuple[dict[str, Any], type[AuthenticationError], str]]:
-    """Return what Apache Kafka refuses, or our client: options, the error, and words of the command's sentence."""
+    """Return logins refused by Apache Kafka or by our client: options, the error, and a part of the command's
+    message.
+    """
     secure = options(kafka, "SASL_SSL", "SCRAM-SHA-256")
     login = {"sasl_username": USER, "sasl_password": PASSWORD}
     secure = {name: value for name, value in secure.items() if not name.startswith("sasl_plain")} | login

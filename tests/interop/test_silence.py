@@ -1,7 +1,8 @@
-"""A producer and a group in front of three nodes of Apache Kafka, while their connections die in silence.
+"""A producer and a group with three nodes of Apache Kafka, while their connections die silently.
 
-Every connection goes through a proxy of its node. The proxies leave connections half-open, swallow everything for some
-seconds, or let bytes drip. Nothing acknowledged is lost, doubled or reordered, and no stall is longer than the limit.
+Every connection goes through a proxy of its node. The proxies leave connections half-open, drop everything for some
+seconds, or let bytes drip. No acknowledged record is lost, repeated or reordered, and no stall is longer than the
+limit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 
 class Run:
-    """What was acknowledged and what was read, and the longest pause in either."""
+    """The acknowledged and the read records, and the longest pause in either."""
 
     def __init__(self) -> None:
         self.acknowledged: list[int] = []
@@ -43,13 +44,13 @@ class Run:
         self.stalls = {"acknowledgements": 0.0, "records": 0.0}
         self._last: dict[str, float] = {}
 
-    def note(self, what: str) -> None:
+    def note(self, kind: str) -> None:
         now = trio.current_time()
-        self.stalls[what] = max(self.stalls[what], now - self._last.get(what, now))
-        self._last[what] = now
+        self.stalls[kind] = max(self.stalls[kind], now - self._last.get(kind, now))
+        self._last[kind] = now
 
-    async def goes_on(self) -> None:
-        """Wait until more records are acknowledged and read, so that the next fault meets clients that work."""
+    async def wait_for_progress(self) -> None:
+        """Wait until more records are acknowledged and read, so that the next fault hits working clients."""
         acknowledged, read = len(self.acknowledged), len(self.read)
         with trio.fail_after(60):
             while len(self.acknowledged) < acknowledged + 5 or len(self.read) < read + 5:
@@ -103,25 +104,25 @@ async def run_through(cluster: KafkaCluster, topic: str, faults: list[str], chan
                 for proxy in hit if fault == "half-open" else [chance.choice(hit)]:
                     await strike(proxy, fault)
                 await trio.sleep(PAUSE)
-                await run.goes_on()
+                await run.wait_for_progress()
             done.set()
         with trio.fail_after(60):
             while len(run.read) < len(run.acknowledged):
                 await trio.sleep(0.1)
         reading.cancel_scope.cancel()
-    stalls = ", ".join(f"{what}: {seconds:.1f} s" for what, seconds in run.stalls.items())
+    stalls = ", ".join(f"{kind}: {seconds:.1f} s" for kind, seconds in run.stalls.items())
     print(f"{len(run.acknowledged)} records through {len(faults)} faults; longest pause between {stalls}")
     assert run.read == run.acknowledged
     assert max(run.stalls.values()) < LIMIT, stalls
 
 
-async def test_nothing_is_lost_when_connections_die_in_silence(cluster: KafkaCluster) -> None:
+async def test_no_record_is_lost_when_connections_die_silently(cluster: KafkaCluster) -> None:
     await run_through(cluster, "short", ["half-open", "black hole", "drip"], random.Random(1))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("seed", range(5))
-async def test_nothing_is_lost_in_many_kinds_of_silence(cluster: KafkaCluster, seed: int) -> None:
+async def test_no_record_is_lost_in_many_kinds_of_silence(cluster: KafkaCluster, seed: int) -> None:
     chance = random.Random(seed)
     await run_through(cluster, f"long-{seed}", chance.choices(FAULTS, k=20), chance)

@@ -24,7 +24,7 @@ FORMATS = ("kafka", "triokafka")
 
 @pytest.fixture(scope="module", params=["kafka", "triokafka"])
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Either broker."""
+    """Each of the two brokers."""
     made = apache_kafka(tmp_path_factory.mktemp("kafka")) if request.param == "kafka" else broker_process()
     with made as address:
         yield address
@@ -32,14 +32,14 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session that has the connector's jars."""
+    """A session with the connector's jars."""
     jars = ",".join(str(jar) for jar in connector_jars())
     with spark_session("triokafka checkpoints", str(tmp_path_factory.mktemp("home")), jars=jars) as session:
         yield session
 
 
 class Sink:
-    """Keeps the values of each batch by its number; ``fails`` is the number of a batch that it cannot keep.
+    """Stores the values of each batch by its number; ``fails`` is the number of a batch for which it fails.
 
     ``rows`` has whole rows.
     """
@@ -57,12 +57,12 @@ class Sink:
         self.batches[number] = sorted(int(row["value"] or -1) for row in self.rows[number])
 
     def values(self) -> list[int]:
-        """All of them, sorted."""
+        """Return all values, sorted."""
         return sorted(value for batch in self.batches.values() for value in batch)
 
 
 def run(spark: Any, format_name: str, topic: Topic, checkpoint: Path, sink: Sink, **options: str) -> None:
-    """Read what there is, and end."""
+    """Read all available data, and end."""
     given = {"kafka.bootstrap.servers": topic.bootstrap, "startingOffsets": "earliest"}
     if "subscribePattern" not in options:
         given["subscribe"] = topic.name
@@ -79,8 +79,10 @@ def run(spark: Any, format_name: str, topic: Topic, checkpoint: Path, sink: Sink
 
 
 @pytest.mark.parametrize("first", FORMATS)
-def test_each_continues_where_the_other_stopped(spark: Any, bootstrap: str, tmp_path: Path, first: str) -> None:
-    """A query moves from one to the other and back, and no row is lost or doubled"""
+def test_each_connector_continues_where_the_other_stopped(
+    spark: Any, bootstrap: str, tmp_path: Path, first: str
+) -> None:
+    """A query moves from one to the other and back, and no row is lost or repeated."""
     other = FORMATS[1 - FORMATS.index(first)]
     topic, sink = Topic(bootstrap, 12), Sink()
     for turn, name in enumerate((first, other, first, other)):
@@ -90,26 +92,28 @@ def test_each_continues_where_the_other_stopped(spark: Any, bootstrap: str, tmp_
 
 
 @pytest.mark.parametrize("first", FORMATS)
-def test_a_batch_that_one_has_planned_is_read_by_the_other(
+def test_a_batch_planned_by_one_connector_is_read_by_the_other(
     spark: Any, bootstrap: str, tmp_path: Path, first: str
 ) -> None:
     """A batch in the log without a commit is read from the same range; its first offsets are those in sources/0/0."""
     other = FORMATS[1 - FORMATS.index(first)]
     topic, sink = Topic(bootstrap, 3), Sink()
     topic.add(range(30))
-    kept = {"initialOffsetsPath": str(tmp_path / "sources" / "0" / "0")}
+    initial_offsets = {"initialOffsetsPath": str(tmp_path / "sources" / "0" / "0")}
     sink.fails = 0
     with pytest.raises(Exception, match="the sink is full"):
-        run(spark, first, topic, tmp_path, sink, **(kept if first == "triokafka" else {}))
+        run(spark, first, topic, tmp_path, sink, **(initial_offsets if first == "triokafka" else {}))
     topic.add(range(30, 60))
     sink.fails = -1
-    run(spark, other, topic, tmp_path, sink, **(kept if other == "triokafka" else {}))
+    run(spark, other, topic, tmp_path, sink, **(initial_offsets if other == "triokafka" else {}))
     assert sink.batches[0] == list(range(30))
     assert sink.values() == list(range(60))
 
 
 def test_micro_batches_have_the_same_rows(spark: Any, bootstrap: str, tmp_path: Path) -> None:
-    """Batch by batch: nulls, zero-length values and headers; with limits, and after partitions and topics came."""
+    """The batches are equal: nulls, zero-length values and headers; with limits, and after partitions and topics were
+    added.
+    """
     first = Topic(bootstrap, 3)
     second = Topic(bootstrap, 2, name=f"{first.name}-second")
     sinks = {name: Sink() for name in FORMATS}
@@ -138,7 +142,7 @@ def test_micro_batches_have_the_same_rows(spark: Any, bootstrap: str, tmp_path: 
 
 
 def test_recreated_topic_is_the_same_loss(spark: Any, bootstrap: str, tmp_path: Path) -> None:
-    """Was changed from 2 to 1, in the connector's words"""
+    """The error says "was changed from 2 to 1", in the connector's words."""
     topic = Topic(bootstrap, 1)
     topic.add([1, 2])
     sinks = {name: Sink() for name in FORMATS}
@@ -162,7 +166,9 @@ def test_recreated_topic_is_the_same_loss(spark: Any, bootstrap: str, tmp_path: 
 def test_the_offsets_in_the_checkpoints_are_the_same(
     spark: Any, bootstrap: str, tmp_path: Path, sizes: tuple[int, ...], limit: int
 ) -> None:
-    """The same limits make the same batches, to the offset: also where 29 of a hundred are 28 of a hundred."""
+    """The same limits make the same batches, to the offset, including rounding: 29 of a hundred must become 28 of a
+    hundred.
+    """
     topic = Topic(bootstrap, len(sizes))
     for partition, size in enumerate(sizes):
         topic.add_to(partition, range(size))

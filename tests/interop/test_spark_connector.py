@@ -1,6 +1,7 @@
-"""The batch reader beside Spark's own Kafka connector in one session: the same rows from the same topics.
+"""The batch reader and Spark's own Kafka connector in one session: the same rows from the same topics.
 
-Every form of start and end, headers and nulls, transactions and compaction, on Apache Kafka and on the broker here.
+The cases are every form of start and end, headers and nulls, transactions and compaction, on Apache Kafka and on our
+broker.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TIMEOUT = 60.0
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session that has both."""
+    """A session with both connectors."""
     jars = ",".join(str(jar) for jar in connector_jars())
     home = str(tmp_path_factory.mktemp("home"))
     with spark_session("triokafka beside the connector", home, jars=jars, driver_memory="1g") as session:
@@ -37,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Apache Kafka, with a log cleaner that is in a hurry."""
+    """Run Apache Kafka with a log cleaner that runs often."""
     hurry: dict[str, Any] = {"log_cleaner_backoff_ms": "100", "log_cleaner_min_cleanable_ratio": "0.01"}
     with apache_kafka(tmp_path_factory.mktemp("kafka"), **hurry) as address:
         yield address
@@ -45,7 +46,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=["kafka", "triokafka"])
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Either broker, with the plain topic in it."""
+    """Each of the two brokers, with the plain topic."""
     if request.param == "kafka":
         found = request.getfixturevalue("kafka")
         write_plain(found)
@@ -64,7 +65,7 @@ def create(address: str, topic: str, partitions: int = 1, **config: str) -> None
 
 
 def write_plain(address: str) -> None:
-    """300 records in three partitions at three times, with nulls and headers of every kind."""
+    """Write 300 records in three partitions at three times, with nulls and headers of every kind."""
     create(address, "plain", 3, retention_ms="-1")
     producer = Producer({"bootstrap.servers": address, "linger.ms": 5})
     for number in range(300):
@@ -93,7 +94,7 @@ def rows(spark: Any, form: str, options: Mapping[str, str]) -> list[dict[str, An
 
 
 def compare(spark: Any, address: str, **options: str) -> int:
-    """Read with both, and compare row by row; returns how many rows there are."""
+    """Read with both, and compare row by row; return the number of rows."""
     given = {"kafka.bootstrap.servers": address, "includeHeaders": "true", **options}
     theirs = rows(spark, "kafka", given)
     ours = rows(spark, "triokafka", given)
@@ -154,12 +155,12 @@ def test_batches_have_the_same_rows(spark: Any, address: str, options: dict[str,
     assert bool(compare(spark, address, subscribe="plain", **options)) != is_after_all
 
 
-# ---------------------------------------------------------------- what is in the records
+# ---------------------------------------------------------------- contents of the records
 
 
 @pytest.fixture(scope="module")
 def many(address: str) -> str:
-    """Two more topics: one whose times are the broker's, and one with a batch of every codec."""
+    """Create two more topics: one with the broker's timestamps, and one with a batch of every codec."""
     create(address, "appended", 2, message_timestamp_type="LogAppendTime")
     create(address, "codecs", 1, retention_ms="-1")
     producer = Producer({"bootstrap.servers": address})
@@ -185,7 +186,9 @@ def test_times_of_the_broker_and_every_codec_have_the_same_rows(spark: Any, many
 
 
 def test_both_connectors_write_the_same_records_to_the_same_partitions(spark: Any, address: str) -> None:
-    """KafkaSinkSuite, beside the connector: keys go where they go in Java, nulls and headers are kept."""
+    """KafkaSinkSuite, compared with the connector: keys choose the same partitions as in Java, nulls and headers are
+    equal.
+    """
     frame = spark.sql(
         "SELECT IF(id % 4 = 0, NULL, CAST(CONCAT('value ', id) AS BINARY)) AS value, CONCAT('key ', id) AS key,"
         " IF(id % 3 = 0, NULL, array(named_struct('key', 'h', 'value', CAST(id AS STRING)),"
@@ -212,7 +215,7 @@ def test_both_connectors_write_the_same_records_to_the_same_partitions(spark: An
 def test_records_deleted_by_retention_are_the_same_loss_in_both_connectors(
     spark: Any, address: str, fails: str
 ) -> None:
-    """Both fail, with the same class, or both give what is left, and no row twice"""
+    """Both fail, with the same class, or both return the remaining rows, and no row twice."""
     topic = f"cut-{fails}"
     create(address, topic, 1, retention_ms="-1")
     producer = Producer({"bootstrap.servers": address})
@@ -233,7 +236,7 @@ def test_records_deleted_by_retention_are_the_same_loss_in_both_connectors(
         assert "in offset [10, 100) for topic partition" in str(lost.value), form
 
 
-# ---------------------------------------------------------------- which topics
+# ---------------------------------------------------------------- choice of topics
 
 
 def test_other_ways_to_choose_topics(spark: Any, address: str) -> None:
@@ -265,7 +268,7 @@ def test_other_ways_to_choose_topics(spark: Any, address: str) -> None:
     ],
     ids=str,
 )
-def test_the_sentences_of_refusals_are_found_by_the_same_words(
+def test_both_connectors_refuse_with_the_same_words(
     spark: Any, kafka: str, address: str, options: dict[str, str], sentence: str
 ) -> None:
     for form in ("kafka", "triokafka"):
@@ -279,7 +282,7 @@ def test_the_sentences_of_refusals_are_found_by_the_same_words(
 
 @pytest.fixture(scope="module")
 def transactional(kafka: str) -> str:
-    """Committed, aborted and interleaved transactions in two partitions, and one that is open at the end."""
+    """Write committed, aborted and interleaved transactions in two partitions, and one that is open at the end."""
     create(kafka, "transactional", 2)
     producers = []
     for name in ("a", "b"):
@@ -327,7 +330,7 @@ def test_transactional_topics_have_the_same_rows(spark: Any, transactional: str,
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 def test_logs_written_by_hand_have_the_same_rows(spark: Any, level: str) -> None:
-    """Markers, aborted transactions and gaps of compaction, batch by batch, on the broker here."""
+    """Markers, aborted transactions and gaps of compaction, batch by batch, on our broker."""
     with log_writer() as logs:
         topic = logs.topic(2)
         for partition in range(2):
@@ -353,10 +356,10 @@ def test_logs_written_by_hand_have_the_same_rows(spark: Any, level: str) -> None
 
 @pytest.fixture(scope="module")
 def compacted(kafka: str) -> str:
-    """Ten keys written a hundred times in segments of fifty records, and the cleaner has been through.
+    """Write ten keys a hundred times in segments of fifty records, and wait for the cleaner.
 
-    Kafka begins a segment by the times that records carry: by the clock, half of them may be in the last one, which is
-    not cleaned.
+    Kafka rolls a segment by the timestamps of its records: with the present time, half of them could be in the active
+    segment, which is not cleaned.
     """
     create(kafka, "compacted", 1, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01")
     producer = Producer({"bootstrap.servers": kafka})
@@ -372,7 +375,7 @@ def compacted(kafka: str) -> str:
 
 
 def count(address: str, topic: str, end: int) -> int:
-    """How many records another client finds."""
+    """Return the number of records that another client reads."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "count", "enable.partition.eof": "true"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = 0

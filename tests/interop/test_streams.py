@@ -1,8 +1,8 @@
 """Kafka Streams counts words with exactly_once_v2 on a cluster of ours, through kills of its instances and of brokers.
 
-It uses more of a broker than a producer and a consumer do: topics for changelogs and repartitioning that the group's
-leader creates, DeleteRecords on the latter, an assignor of its own with standby replicas, changelogs that are read back
-after a kill, and the group's offsets in the transactions of the counts.
+It needs more from a broker than a producer and a consumer do: topics for changelogs and repartitioning that the group's
+leader creates, DeleteRecords on the latter, its own assignor with standby replicas, changelogs that are read back after
+a kill, and the group's offsets in the transactions of the counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ APPLICATION = "word-count"
 
 
 def word(line: int, position: int) -> str:
-    """The word at a position of a line."""
+    """Return the word at a position of a line."""
     return f"w{(line * 31 + position * 17) % VOCABULARY}"
 
 
@@ -44,7 +44,7 @@ def write_lines(bootstrap: str, lines: range) -> None:
 
 
 def leader(cluster: MixedCluster, topic: str) -> int:
-    """The number of the node that leads the topic's first partition."""
+    """Return the number of the node that leads the topic's first partition."""
     return cluster.leaders(topic)[0]
 
 
@@ -88,7 +88,7 @@ def test_each_word_is_counted_once_through_kills_of_instances_and_brokers(tmp_pa
 
 
 def expected_counts() -> dict[str, list[int]]:
-    """Every word's counts in order, without a gap and without a repetition."""
+    """Return every word's counts in order, without a gap and without a repetition."""
     totals: defaultdict[str, int] = defaultdict(int)
     for line in range(LINES):
         for position in range(WORDS):
@@ -97,7 +97,7 @@ def expected_counts() -> dict[str, list[int]]:
 
 
 def wait_for_all_counts(cluster: MixedCluster, instances: list[KilledProgram]) -> None:
-    """Wait until every word is counted, which happens after its line was read; restarts instances that ended."""
+    """Wait until every word is counted, which happens after its line was read; restart instances that ended."""
 
     def complete() -> bool:
         for instance in instances:
@@ -108,7 +108,7 @@ def wait_for_all_counts(cluster: MixedCluster, instances: list[KilledProgram]) -
 
 
 def counts_of(cluster: MixedCluster) -> dict[str, list[int]]:
-    """Every word's counts in the order in which a committed reader sees them."""
+    """Return every word's counts in the order in which a read_committed consumer gets them."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for value in read(cluster.bootstrap, "counts", PARTITIONS):
         name, count = value.decode().split()

@@ -1,4 +1,6 @@
-"""The Java client with a cluster of `triokafka.testing`, whose leaders and coordinators move and whose brokers die."""
+"""The Java client with a cluster of `triokafka.testing`, whose leaders and coordinators move and whose
+brokers crash.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ def java() -> Iterator[JavaProcess]:
         yield process
 
 
-def happens(cluster: BlockingCluster, number: int) -> None:
-    """Something else each time."""
+def inject_fault(cluster: BlockingCluster, number: int) -> None:
+    """Inject a different fault each time."""
     match number % 4:
         case 0:
             cluster.move_leader("t")
@@ -52,7 +54,7 @@ def test_java_reads_every_record_once_and_in_order(java: JavaProcess, protocol: 
                 while len(seen) <= number:
                     seen += [record.value for record in consumer.poll()]
                 consumer.commit()
-                happens(cluster, number)
+                inject_fault(cluster, number)
             assert seen == [b"%d" % number for number in range(ROUNDS)]
             consumer.close()
         finally:

@@ -1,7 +1,7 @@
 """Kafka's tools and ours: the same rows and exit codes for the same state, of Apache Kafka and of three nodes of ours.
 
-Each row runs both tools on the same servers. Where both fail, only that they fail is compared: our texts and the status
-of usage errors differ on purpose (docs/cli.md).
+Each row runs both tools on the same servers. If both fail, only the failure is compared: our messages and the status of
+usage errors differ on purpose (docs/cli.md).
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _SETTINGS: Final[dict[str, Any]] = {
 
 
 class Pair(NamedTuple):
-    """Servers, and both tools for them; ``replicas`` is what they have of each partition."""
+    """Servers, and both tools for them; ``replicas`` is the number of replicas of each partition."""
 
     bootstrap: str
     kafkas: ToolSession
     replicas: str
 
-    def differences(self, script: str, rows: Sequence[Row], tool: Tool, **words: object) -> list[str]:
-        """Run both tools for each row, and return what differs."""
+    def differences(self, script: str, rows: Sequence[Row], tool: Tool, **substitutions: object) -> list[str]:
+        """Run both tools for each row, and return the differences."""
         found = []
         for row in rows:
             where = ("--bootstrap-server", self.bootstrap)
-            theirs = self.kafkas(script, *where, *_words(row.theirs, me=THEIRS_NAME, **words))
-            ours = tool(*_words(row.ours, me=OUR_NAME, **words))
+            theirs = self.kafkas(script, *where, *_words(row.theirs, me=THEIRS_NAME, **substitutions))
+            ours = tool(*_words(row.ours, me=OUR_NAME, **substitutions))
             # kafka-consumer-groups prints most failures, and exits with 0.
             failed = theirs.status or "\nError: " in theirs.out
             if bool(failed) != bool(ours.status):
@@ -59,8 +59,8 @@ class Pair(NamedTuple):
         return found
 
 
-def _words(text: str, **words: object) -> list[str]:
-    return [word.format(**words).replace("~", " ") for word in text.split()]
+def _words(text: str, **substitutions: object) -> list[str]:
+    return [word.format(**substitutions).replace("~", " ") for word in text.split()]
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def tool(pair: Pair, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pyt
 
 
 def prepared(pair: Pair) -> Pair:
-    """Make topics with records, quotas, committed offsets, and transactions: one done, one open."""
+    """Create topics with records, quotas, committed offsets, and transactions: one complete, one open."""
 
     def ok(*arguments: str) -> None:
         assert run([*arguments, "-b", pair.bootstrap]) == 0
@@ -171,7 +171,7 @@ def test_groups(pair: Pair, tool: Tool) -> None:
 
 
 def test_transactions(pair: Pair, tool: Tool) -> None:
-    # The rows take longer than the usual timeout of a transaction on a busy machine.
+    # On a busy machine the rows take longer than the usual transaction timeout.
     slow = {"bootstrap.servers": pair.bootstrap, "transaction.timeout.ms": 900_000}
     producers = []
     for transactional_id in ("done", "open"):
@@ -183,7 +183,7 @@ def test_transactions(pair: Pair, tool: Tool) -> None:
         producers.append(producer)
     producers[0].commit_transaction(TIMEOUT)
     deadline = time.monotonic() + TIMEOUT
-    while "CompleteCommit" not in tool.ok("transactions", "list"):  # the markers are written after the answer
+    while "CompleteCommit" not in tool.ok("transactions", "list"):  # the markers are written after the response
         assert time.monotonic() < deadline
     assert not pair.differences("kafka-transactions", tool_rows.TRANSACTIONS, tool)
     producers[1].abort_transaction(TIMEOUT)
@@ -219,7 +219,7 @@ def test_records_are_deleted(pair: Pair, tool: Tool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pair", [OURS], indirect=True)
 def test_partitions_move(pair: Pair, tool: Tool, tmp_path: Path) -> None:
-    """Each tool begins a move with a throttle, which the other one follows to its end and then lifts."""
+    """Each tool starts a move with a throttle, which the other one follows to its end and then removes."""
     kafkas, where = pair.kafkas, ("--bootstrap-server", pair.bootstrap)
     tool.ok("topics", "create", "moves", "--replica-assignment", "1:2,2:3")
     topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
@@ -237,7 +237,7 @@ def test_partitions_move(pair: Pair, tool: Tool, tmp_path: Path) -> None:
     }
     ours = {verb: lambda *more, v=verb: tool("reassign", v, *more) for verb in verbs}
     file = ("--reassignment-json-file", str(plan))
-    said = []
+    outputs = []
     for begin, follow in ((theirs, ours), (ours, theirs)):
         placed = [[3, 1], [1, 2]] if begin is theirs else [[1, 2], [2, 3]]
         partitions = [{"topic": "moves", "partition": number, "replicas": to} for number, to in enumerate(placed)]
@@ -247,13 +247,13 @@ def test_partitions_move(pair: Pair, tool: Tool, tmp_path: Path) -> None:
         deadline = time.monotonic() + TIMEOUT
         while "in progress" in (verified := follow["verify"](*file)).out:
             assert time.monotonic() < deadline, verified
-        said.append(
+        outputs.append(
             [re.sub(r"(?<=\[)[\d,]*(?=\])|--verify|/\S*", "", text).split() for text in (begun.out, verified.out)]
         )
         described = json.loads(tool.ok("topics", "describe", "moves", "--json"))[0]
         assert not any(name.endswith("throttled.replicas") for name in described["configs"])
         assert [partition["replicas"] for partition in described["partitions"]] == placed
-    assert said[0][1] == said[1][1]
+    assert outputs[0][1] == outputs[1][1]
     assert theirs["cancel"](*file).status == ours["cancel"](*file).status == 0
     for wrong in (
         '{"partitions": [{"topic": "no", "partition": 0, "replicas": [1]}]}',
@@ -266,8 +266,8 @@ def test_partitions_move(pair: Pair, tool: Tool, tmp_path: Path) -> None:
         assert theirs["execute"](*file).status and ours["execute"](*file).status, wrong
 
 
-def test_lines_become_the_same_records(pair: Pair, tool: Tool) -> None:
-    """The records of both tools, and which texts both refuse."""
+def test_both_tools_produce_the_same_records_from_lines(pair: Pair, tool: Tool) -> None:
+    """This compares the records of both tools, and the texts that both refuse."""
     where = ("--bootstrap-server", pair.bootstrap)
     for name in (THEIRS_NAME, OUR_NAME):
         tool.ok("topics", "create", f"{name}-lines", "--partitions", "1")
@@ -283,7 +283,7 @@ def test_lines_become_the_same_records(pair: Pair, tool: Tool) -> None:
     assert theirs_sent.splitlines() == ours_sent.splitlines() and len(ours_sent.splitlines()) > len(tool_rows.LINES)
 
 
-def test_records_are_printed_alike(pair: Pair, tool: Tool) -> None:
+def test_both_tools_print_records_alike(pair: Pair, tool: Tool) -> None:
     tool.ok("topics", "create", "shapes", "--partitions", "2", "--config", "retention.ms=-1")
     producer = Producer({"bootstrap.servers": pair.bootstrap})
     headers: list[tuple[str, bytes | None]] = [("a", b"1"), ("\u00e4", "\u00f6".encode()), ("none", None), ("a", b"")]
@@ -304,8 +304,8 @@ def test_records_are_printed_alike(pair: Pair, tool: Tool) -> None:
     assert not different
 
 
-def test_records_of_coordinators_are_printed_alike(pair: Pair, tool: Tool) -> None:
-    """Kafka's formatters end no line."""
+def test_both_tools_print_coordinator_records_alike(pair: Pair, tool: Tool) -> None:
+    """Kafka's formatters do not end lines."""
     consumer = Consumer({"bootstrap.servers": pair.bootstrap, "group.id": "kept", "enable.auto.commit": False})
     consumer.commit(offsets=[TopicPartition("orders", 0, 1, "note")], asynchronous=False)
     consumer.subscribe(["orders"])
@@ -316,7 +316,7 @@ def test_records_of_coordinators_are_printed_alike(pair: Pair, tool: Tool) -> No
     consumer.close()
     producer = Producer({"bootstrap.servers": pair.bootstrap, "transactional.id": "kept"})
     producer.init_transactions(TIMEOUT)
-    for kept, topic, formatters in (
+    for marker, topic, formatters in (
         ('"group":"kept"', "__consumer_offsets", ("OffsetsMessageFormatter", "GroupMetadataMessageFormatter")),
         ('"transactionalId":"kept"', "__transaction_state", ("TransactionLogMessageFormatter",)),
     ):
@@ -327,7 +327,7 @@ def test_records_of_coordinators_are_printed_alike(pair: Pair, tool: Tool) -> No
                 whole = ("--partition", str(partition), "--offset", "earliest", *named)
                 ours = tool("consume", topic, *whole, "--until-end")
                 (count,) = re.findall(r"total of (\d+) messages", ours.err)
-                if kept in ours.out:
+                if marker in ours.out:
                     where = ("--bootstrap-server", pair.bootstrap, "--topic", topic)
                     theirs = pair.kafkas("kafka-console-consumer", *where, *whole, "--max-messages", count)
                     found["theirs"] = theirs.out.replace("}{", "}\n{").splitlines()
@@ -359,13 +359,13 @@ def test_measurements_and_latency(pair: Pair, tool: Tool, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("pair", [OURS], indirect=True)
-def test_both_find_that_the_replicas_are_equal(pair: Pair, tool: Tool) -> None:
+def test_both_tools_find_that_the_replicas_are_equal(pair: Pair, tool: Tool) -> None:
     assert "orders-0: replicas 1,2,3" in tool.ok("verify-replicas", "--topics-include", "orders")
     command = ["java", *jvm.QUICK_START, "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.ReplicaVerificationTool"]
     asked = ("--broker-list", pair.bootstrap, "--topics-include", "orders", "--time", "-2", "--report-interval-ms", "1")
     process = subprocess.Popen([*command, *asked], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
-    try:  # it runs until it is ended, and reports the partition that it has verified least
+    try:  # it runs until it is stopped, and reports the least verified partition
         assert any(re.search(r"max lag is 0 for partition orders-\d", line) for line in process.stdout)
     finally:
         process.kill()
@@ -373,7 +373,7 @@ def test_both_find_that_the_replicas_are_equal(pair: Pair, tool: Tool) -> None:
         process.stdout.close()
 
 
-def test_both_list_the_same_nodes(pair: Pair, tool: Tool) -> None:
+def test_both_tools_list_the_same_nodes(pair: Pair, tool: Tool) -> None:
     where = ("--bootstrap-server", pair.bootstrap)
     for theirs, ours in (
         (("list-endpoints",), ("list",)),
@@ -385,7 +385,7 @@ def test_both_list_the_same_nodes(pair: Pair, tool: Tool) -> None:
     tool.fails("nodes", "unregister", "--id", "77")
 
 
-def test_kafkas_other_tools_know_our_nodes(cluster: MixedCluster, kafkas: ToolSession) -> None:
+def test_kafkas_other_tools_work_with_our_nodes(cluster: MixedCluster, kafkas: ToolSession) -> None:
     server, controller = cluster.bootstrap, cluster.bootstrap_controllers.split(",")[0]
     status = kafkas("kafka-metadata-quorum", "--bootstrap-controller", controller, "describe", "--status").out
     found = dict(re.findall(r"^(\w+):\s+(.*)$", status, re.MULTILINE))
@@ -408,7 +408,7 @@ def test_kafkas_other_tools_know_our_nodes(cluster: MixedCluster, kafkas: ToolSe
 def test_directories_are_described_and_formatted(
     cluster: MixedCluster, kafkas: ToolSession, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
 ) -> None:
-    """Those of a node are formatted already, and are left alone unless they are another cluster's."""
+    """The directories of a node are already formatted, and are accepted unless they belong to another cluster."""
     config = str(cluster.nodes[1].config)
     new = tmp_path / "new.properties"
     text = Path(config).read_text()
@@ -425,11 +425,11 @@ def test_directories_are_described_and_formatted(
         ("format", "-t", cluster_id, "-c", config, "--ignore-formatted"),
         ("format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", config, "--ignore-formatted"),
     ):
-        said = kafkas("kafka-storage", *words)
+        result = kafkas("kafka-storage", *words)
         status = run(["storage", *words])
         printed = capfdbinary.readouterr().out.decode()
-        assert bool(status) == bool(said.status), (words, said, printed)
-        assert ("already formatted" in printed) == ("already formatted" in said.out), (words, said, printed)
+        assert bool(status) == bool(result.status), (words, result, printed)
+        assert ("already formatted" in printed) == ("already formatted" in result.out), (words, result, printed)
     assert run(["storage", "random-uuid"]) == 0
     for made in (kafkas("kafka-storage", "random-uuid").out, capfdbinary.readouterr().out.decode()):
         assert re.fullmatch(r"[\w-]{22}\n", made)
@@ -439,7 +439,7 @@ def test_directories_are_described_and_formatted(
 def test_reports_show_under_replicated_partitions_of_a_stopped_node(
     pair: Pair, tool: Tool, cluster: MixedCluster
 ) -> None:
-    """Last: a node stops, and is the preferred leader again when it is back."""
+    """This test is the last one: a node stops, and is the preferred leader again when it is back."""
     tool.ok("topics", "create", "led", "--replica-assignment", "2:3:1")
     cluster.wait_until_in_sync("led")
     node = cluster.nodes[2]
@@ -456,7 +456,7 @@ def test_reports_show_under_replicated_partitions_of_a_stopped_node(
     node.start()
     node.wait_until_listening()
     cluster.wait_until_in_sync("led")
-    # The in-sync set that the wait saw may be from before the end of the node.
+    # The in-sync set that the wait saw may be older than the end of the node.
     while not (done := tool(*election.ours.split())).out.startswith("Successfully completed"):
         assert time.monotonic() < deadline + TIMEOUT, done
     assert not pair.differences("kafka-leader-election", [election._replace(fix=lines)], tool)

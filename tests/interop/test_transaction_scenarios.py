@@ -1,6 +1,6 @@
 """The scenarios of transactions: the Java producer on our broker, all producers on Apache Kafka, and TV1 on both.
 
-Under transaction version 1 a producer adds partitions with a request of its own and keeps its epoch at the end of a
+Under transaction version 1 a producer adds partitions with a separate request and keeps its epoch at the end of a
 transaction; under version 2 it does neither (KIP-890).
 """
 
@@ -53,7 +53,7 @@ def java() -> Iterator[JavaProcess]:
 
 
 class Brokers:
-    """Brokers by name and transaction version, each started when it is first asked for."""
+    """Brokers by name and transaction version, each started on first use."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._directory = directory
@@ -61,7 +61,7 @@ class Brokers:
         self._known: dict[tuple[str, int], str] = {}
 
     def address(self, broker: str, level: int) -> str:
-        """HOST:PORT of a broker whose producers use that transaction version."""
+        """Return the address of a broker whose producers use that transaction version."""
         if (broker, level) not in self._known:
             directory = self._directory / f"{broker}-{level}".replace(" ", "-")
             directory.mkdir()
@@ -93,7 +93,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     ids=lambda one: f"{one[2]} on {one[0]} TV{one[1]}",
 )
 def pair(request: pytest.FixtureRequest, brokers: Brokers) -> tuple[str, Make]:
-    """A broker's address, and how producers of a client are made."""
+    """A broker's address, and the constructor of a client's producers."""
     broker, level, client = request.param
     if client == "Java":
         return brokers.address(broker, level), partial(JavaTransactions, request.getfixturevalue("java"))

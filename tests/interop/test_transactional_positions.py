@@ -1,4 +1,5 @@
-"""Positions that transactions committed at Apache Kafka, aborted or left open are the same to our broker (KIP-447).
+"""Offsets that transactions committed, aborted or left open at Apache Kafka have the same state on our broker
+(KIP-447).
 
 The data directory moves from Kafka to our broker in the middle of a transaction.
 """
@@ -22,7 +23,7 @@ UNSTABLE = 88
 
 
 def transaction(bootstrap: str, name: str, *positions: tuple[int, int]) -> Producer:
-    """One that has committed positions of partitions of ``t``, and has not ended."""
+    """Return a producer with an open transaction that has offsets of partitions of ``t``."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
     producer.init_transactions(TIMEOUT)
     producer.begin_transaction()
@@ -34,7 +35,7 @@ def transaction(bootstrap: str, name: str, *positions: tuple[int, int]) -> Produ
 
 
 def positions(bootstrap: str, *, stable: bool) -> dict[int, int]:
-    """The position of each partition, or its error as a negative number."""
+    """Return the committed offset of each partition, or its error as a negative number."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     asked = ConsumerGroupTopicPartitions(GROUP, [TopicPartition("t", number) for number in range(6)])
     future = admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=TIMEOUT)[GROUP]
@@ -42,7 +43,7 @@ def positions(bootstrap: str, *, stable: bool) -> dict[int, int]:
     return {one.partition: one.offset if one.error is None else -one.error.code() for one in found}
 
 
-def test_transactions_that_ended_count_and_open_ones_are_unstable_after_the_directory_moved(tmp_path: Path) -> None:
+def test_offsets_of_ended_transactions_count_and_open_ones_are_unstable_after_the_move(tmp_path: Path) -> None:
     jvm.require("mvn", "java")
     settings: dict[str, Any] = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
     with jvm.apache_kafka(tmp_path, **settings) as bootstrap:

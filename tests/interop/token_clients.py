@@ -15,7 +15,10 @@ _FUTURE: Final = 4_000_000_000
 
 
 def token(password: str) -> str:
-    """Return a token of the user. A wrong password is a token without a subject: brokers refuse it, not clients."""
+    """Return a token of the user.
+
+    A wrong password becomes a token without a subject, which brokers refuse, not clients.
+    """
     return unsecured_token({"iat": 1, "exp": _FUTURE} | ({} if password == WRONG_PASSWORD else {"sub": USER}))
 
 
@@ -49,7 +52,7 @@ def _aiokafka(address: Address, mechanism: str, password: str) -> None:
 
 
 def _java(address: Address, mechanism: str, password: str) -> None:
-    """A wrong token has its name in another claim than the subject."""
+    """Log in with a token; a wrong one has its name in another claim than the subject."""
     name = "" if password == WRONG_PASSWORD else USER
     good = f'unsecuredLoginStringClaim_sub="{name}"'
     claim = good if name else 'unsecuredLoginPrincipalClaimName="who" unsecuredLoginStringClaim_who="x"'

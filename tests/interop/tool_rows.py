@@ -1,4 +1,4 @@
-"""Arguments of Kafka's tools with ours beside them, and what of their outputs has to be the same."""
+"""Arguments of Kafka's tools and of ours, and the parts of their outputs that must be equal."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, Final, NamedTuple
 
 
 class Row(NamedTuple):
-    """Arguments of Kafka's tool, and ours; ``fix`` leaves of an output what both have to say."""
+    """Arguments of Kafka's tool, and ours; ``fix`` reduces an output to the part that must be equal."""
 
     theirs: str
     ours: str
     fix: Callable[[str], Any]
 
 
-# What of an output counts
+# The relevant parts of an output
 
 
 def lines(text: str) -> list[str]:
-    """The different lines in an order of their own, with single spaces and sorted configurations."""
+    """Return the distinct lines, sorted, with single spaces and sorted configurations."""
 
     def sorted_configs(word: str) -> str:
         return ",".join(sorted(word.split(","))) if "=" in word else word
@@ -29,29 +29,29 @@ def lines(text: str) -> list[str]:
 
 
 def table(text: str) -> list[str]:
-    """The rows of tables; both tools have remarks beside them."""
+    """Return the rows of tables; both tools print remarks beside them."""
     return [
         line for line in lines(text) if not line.startswith(("Warn", "Note", "Request succeeded", "Consumer group"))
     ]
 
 
 def filled_table(text: str) -> list[str]:
-    """The rows of tables without titles: Kafka's tool also prints the title of a table without rows."""
+    """Return the rows of tables without headers: Kafka's tool also prints the header of an empty table."""
     return [line for line in table(text) if not line.startswith("GROUP ")]
 
 
 def settled(text: str) -> list[str]:
-    """Rows of features, whose epoch grows meanwhile."""
+    """Return the rows of features, without the epoch, which grows meanwhile."""
     return lines(re.sub(r"(?<=Epoch: )\d+", "N", text))
 
 
 def transactions(text: str) -> list[str]:
-    """Rows of transactions without the durations, which grow meanwhile."""
+    """Return the rows of transactions without the durations, which grow meanwhile."""
     return [re.sub(r"(?<= \d{13}) \d+(?= |$)", " N", line) for line in lines(text)]
 
 
 def quotas(text: str) -> dict[str, dict[str, float]]:
-    """Quotas by entity: their list has no order."""
+    """Return quotas by entity: the list has no order."""
     found = {}
     for line in text.splitlines():
         if match := re.fullmatch(r"Quota configs for (.*) are (.*)", line):
@@ -61,7 +61,7 @@ def quotas(text: str) -> dict[str, dict[str, float]]:
 
 
 def acls(text: str) -> set[tuple[str, str]]:
-    """Entries with their resources."""
+    """Return entries with their resources."""
     found, resource = set(), ""
     for line in text.splitlines():
         resource = next(iter(re.findall(r"ResourcePattern\(.*?\)", line)), resource)
@@ -70,7 +70,7 @@ def acls(text: str) -> set[tuple[str, str]]:
 
 
 def document(text: str) -> Any:
-    """A JSON document, beside which Kafka's tool prints other lines, with sorted lists."""
+    """Return a JSON document with sorted lists, without the other lines that Kafka's tool prints."""
 
     def by_order(value: Any) -> Any:
         if isinstance(value, dict):
@@ -81,36 +81,36 @@ def document(text: str) -> Any:
 
 
 def quorum(text: str) -> list[str]:
-    """Rows of the quorum's status, without offsets and times, which grow meanwhile."""
+    """Return the rows of the quorum's status, without offsets and times, which grow meanwhile."""
     return lines(re.sub(r"(?<=HighWatermark:)\s+\d+|(?<=MaxFollowerLag:)\s+\d+|(?<=LagTimeMs:)\s+-?\d+", " N", text))
 
 
 def replicas_of_metadata(text: str) -> list[str]:
-    """Rows of the metadata log's replicas, without offsets and times."""
+    """Return the rows of the metadata log's replicas, without offsets and times."""
     return [re.sub(r" \d+ \d+ \d{13} \d{13} | \d+ \d+ \d+ ms ago \d+ ms ago ", " N ", line) for line in lines(text)]
 
 
 def measured(text: str) -> tuple[str, str, str]:
-    """The columns of a measurement, and how much was read."""
+    """Return the columns of a measurement, and the amount read."""
     titles, values = (line for line in text.splitlines() if "," in line)
     read = values.split(", ")
     return titles, read[2], read[4]
 
 
 def titles(text: str) -> str:
-    """The columns of a measurement."""
+    """Return the columns of a measurement."""
     return text.splitlines()[0]
 
 
 def nothing(_text: str) -> None:
-    """The exit status is all that is compared."""
+    """Return None: only the exit status is compared."""
 
 
 # The rows
 
 
 def rows(verb: str, command: str, *arguments: str, fix: Callable[[str], Any] = lines) -> list[Row]:
-    """Rows with the same arguments for both tools."""
+    """Return rows with the same arguments for both tools."""
     return [Row(f"{verb} {more}", f"{command} {more}", fix) for more in arguments]
 
 
@@ -337,7 +337,7 @@ GROUPS: Final = [
 
 
 def _properties(text: str) -> tuple[str, ...]:
-    """Options of the reader of lines; a tilde stands for a space."""
+    """Return options of the line reader; a tilde stands for a space."""
     return tuple(word.replace("~", " ") for pair in text.split() for word in ("--reader-property", pair))
 
 

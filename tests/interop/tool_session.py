@@ -36,8 +36,8 @@ _TOOLS: Final = {
 }
 
 
-class Said(NamedTuple):
-    """How a tool ended, and what it printed."""
+class ToolResult(NamedTuple):
+    """The exit status and output of a tool."""
 
     status: int
     out: str
@@ -51,7 +51,7 @@ class ToolSession:
         self._requests = requests
         self._answers = answers
 
-    def __call__(self, script: str, *arguments: str, stdin: str = "") -> Said:
+    def __call__(self, script: str, *arguments: str, stdin: str = "") -> ToolResult:
         """Run a tool to its end."""
         words = [word.encode() for word in (_TOOLS[script], *arguments)]
         self._requests.write(struct.pack(">i", len(words)))
@@ -61,7 +61,7 @@ class ToolSession:
         self._requests.flush()
         (status,) = struct.unpack(">i", self._read(4))
         out, err = (self._read(struct.unpack(">i", self._read(4))[0]).decode() for _ in range(2))
-        return Said(status, out, err)
+        return ToolResult(status, out, err)
 
     def _read(self, size: int) -> bytes:
         found = self._answers.read(size)

@@ -16,9 +16,9 @@ _FENCED: Final = ("ProducerFencedException", "InvalidProducerEpochException")
 
 
 class JavaTransactions(TransactionalDriver):
-    """A ``KafkaProducer`` with a transactional id, in a process that several share.
+    """A ``KafkaProducer`` with a transactional id, in a process shared by several.
 
-    Records go to the process together: at every other call, or when there are `_AT_ONCE`.
+    Records are passed to the process together: with the next other call, or once there are `_AT_ONCE`.
     """
 
     name = "Java"

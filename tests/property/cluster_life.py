@@ -1,7 +1,7 @@
-"""A random life of a cluster, as the active controller sees it: brokers with logs that crash, restart, and stop.
+"""A random schedule of a cluster as the active controller sees it: brokers with logs that crash, restart, and stop.
 
 The brokers follow the protocol: leaders propose in-sync sets with the epochs that they know, records are committed once
-every in-sync replica and every proposed one has them, and a crash loses what was not flushed.
+every in-sync replica and every proposed one has them, and a crash loses unflushed records.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Key = tuple[uuid.UUID, int]
 
 
 class Process:
-    """The process of one broker: its logs by partition, and what of each is on disk."""
+    """The process of one broker: its logs by partition, and the flushed part of each."""
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -76,7 +76,7 @@ class Process:
 
 
 class Proposal:
-    """An AlterPartition request on its way to the controller."""
+    """An AlterPartition request in flight to the controller."""
 
     def __init__(self, key: Key, leader: int, partition: PartitionImage, request: AlterPartitionRequest) -> None:
         self.key, self.leader, self.leader_epoch, self.request = key, leader, partition.leader_epoch, request
@@ -84,7 +84,7 @@ class Proposal:
 
 
 class ClusterLife:
-    """One life; ``step`` takes a random action and checks the invariants."""
+    """One schedule; ``step`` takes a random action and checks the invariants."""
 
     def __init__(self, seed: int, *, with_elr: bool) -> None:
         self.rng = random.Random(seed)
@@ -138,7 +138,7 @@ class ClusterLife:
             delta = MetadataDelta(self.image)
             for record in outcome.records:
                 if isinstance(record, PartitionChangeRecord) and record.isr is not None and not self.with_elr:
-                    assert record.isr, "the last member stays"
+                    assert record.isr, "the last member is never removed"
                 delta.replay(record)
             self.image = delta.image(base + len(outcome.records) - 1, 1)
             for _topic, was, now in delta.changed_partitions():
@@ -174,7 +174,7 @@ class ClusterLife:
         elected_unclean = now.leader_recovery_state == 1 and (was is None or was.leader != now.leader)
         if elected_unclean or not self.with_elr:
             del committed[_common(committed, log) :]
-        # A process that ended leads nothing: it registers again first, and then is not elected with what it has lost.
+        # A process that ended leads nothing: it registers again first, and is then not elected if it has lost records.
         assert not leader.alive or log[: len(committed)] == committed, (
             f"leader {now.leader} of {topic.name}-{now.partition} lost records"
         )
@@ -331,7 +331,7 @@ class ClusterLife:
         self.cancelling = False
 
     def elect(self) -> None:
-        # An unclean election on request loses what the elected replica lacks, by intent.
+        # An unclean election on request loses the records that the elected replica lacks, by design.
         request = ElectLeadersRequest(election_type=self.rng.randint(0, 1), topic_partitions=None)
         self.apply(done(elections.elect_leaders(self.image, request, self.topic_config())))
 
@@ -470,7 +470,7 @@ class ClusterLife:
             pass
 
     def commit(self) -> None:
-        """Leaders commit what all in-sync and all proposed replicas have, while enough are in sync."""
+        """Leaders commit records that all in-sync and all proposed replicas have, while enough are in sync."""
         for key, topic, partition, leader in self._led():
             needed = set(partition.isr)
             for proposal in self.proposals:
@@ -487,7 +487,7 @@ class ClusterLife:
     # Invariants
 
     def check(self) -> None:
-        """Check what must hold after every change."""
+        """Check the invariants that hold after every change."""
         image = self.image
         for _, topic, partition in self.partitions():
             name = f"{topic.name}-{partition.partition}: {partition}"
@@ -510,20 +510,20 @@ class ClusterLife:
                 assert not any(image.brokers[member].active for member in isr), name
             if partition.reassigning:
                 target = replicas - set(partition.removing_replicas)
-                # A leader elected from outside the in-sync set ends it only with its next proposal.
+                # A leader elected from outside the in-sync set completes the reassignment only with its next proposal.
                 assert not target <= isr or len(isr) == 1, f"the reassignment is over: {name}"
             if not self.with_elr:
                 assert isr and not elr, name
 
     def finish(self) -> None:
-        """Check that the log replays to the image, and that snapshots do."""
+        """Check that the log and its snapshots replay to the image."""
         replay = LogReplay()
         replay.replay(batch for data in self.log for batch in decode_batches(data))
         assert replay.image == self.image
 
 
 def _common(one: list[int], other: list[int]) -> int:
-    """The length of the common prefix."""
+    """Return the length of the common prefix."""
     same = 0
     for mine, theirs in zip(one, other, strict=False):
         if mine != theirs:

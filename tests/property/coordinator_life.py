@@ -1,5 +1,6 @@
-"""What all lives of a coordinator's shard have in common: a log that fails, lags, is lost and compacted; leadership
-that comes and goes; requests whose answers are counted; and the state that the log says, worked out independently.
+"""The common part of all random schedules of a coordinator's shard: a log that fails, lags, is lost and compacted;
+changes of leadership; requests whose responses are counted; and the state that follows from the log, computed
+independently.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ SOFT = ("topics_version", "patterns_checked")
 
 
 class CountedReply(Reply[Any]):
-    """A reply that knows how often it was answered, and since when it is waited for."""
+    """A reply that counts its responses, and records since when a caller waits for it."""
 
     __slots__ = ("answers", "asked_at")
 
@@ -67,7 +68,7 @@ class CountedReply(Reply[Any]):
 
 
 class _Defects(logging.Handler):
-    """What the coordinator only logs, so that a defect in one group does not stop all of them."""
+    """Collects exceptions that the coordinator only logs, so that a defect in one group does not stop the others."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -82,7 +83,9 @@ DEFECTS = _Defects()
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Listen for defects; load in small steps, so that something can come in between; and log nothing else."""
+    """Collect defects; load in small steps, so that other steps can happen between them; and suppress other
+    log lines.
+    """
     logger, steps = logging.getLogger("triokafka.coordinator"), replay._RECORDS_PER_STEP
     level, propagates = logger.level, logger.propagate
     logger.addHandler(DEFECTS)
@@ -99,7 +102,7 @@ def watched() -> Iterator[None]:
 
 
 def code(reply: Reply[Any]) -> int:
-    """The error code of an answer; the first one where there are several."""
+    """Return the error code of a response; the first one if there are several."""
     try:
         value = reply.value
     except BrokerResponseError as error:
@@ -113,10 +116,10 @@ def code(reply: Reply[Any]) -> int:
 
 
 class CoordinatorLife(Life):
-    """One shard under its runtime, on a log that may do everything that logs do.
+    """One shard under its runtime, on a log with every kind of failure.
 
-    ``offsets``, ``stored`` and ``consumer_groups`` are what the log says, folded here record by record. ``waiting`` are
-    the requests that are not answered yet, the oldest first.
+    ``offsets``, ``stored`` and ``consumer_groups`` are the state in the log, folded here record by record. ``waiting``
+    are the requests without a response, the oldest first.
     """
 
     LONGEST_WAIT: ClassVar[float] = 60.0
@@ -125,7 +128,7 @@ class CoordinatorLife(Life):
     NEW_LOG: ClassVar[type[ScriptedLog]] = ScriptedLog
 
     def begin(self, **config: int) -> None:
-        """Make the shard. To be called first."""
+        """Create the shard. Must be called first."""
         DEFECTS.found.clear()
         self.rig = Rig(self.NEW_LOG(), **config)
         self.rig.new_reply = self._new_reply
@@ -160,7 +163,7 @@ class CoordinatorLife(Life):
             self.rig.commit_log()
 
     def high_watermark_moves(self, draw: Draw) -> None:
-        """To the log end, or by a batch or two."""
+        """Advance it to the log end, or by a batch or two."""
         if draw.one_in(2):
             self.rig.commit_log()
             return
@@ -173,7 +176,7 @@ class CoordinatorLife(Life):
     # --- steps: leadership ---
 
     def coordinator_restarts(self, draw: Draw) -> None:
-        """Reads its log again: all of it, or what was committed, or what compaction left."""
+        """Load the log again: all of it, or only its committed part, or the rest after compaction."""
         self._move_away(None)
         how = draw.of(("as it is", "lost", "lost", "compacted"))
         if how == "lost":
@@ -186,7 +189,7 @@ class CoordinatorLife(Life):
         self.loaded()
 
     def leadership_moves_away(self, draw: Draw) -> None:
-        """Another broker leads, and knows of the uncommitted records or not."""
+        """Another broker leads, with or without the uncommitted records."""
         if self.rig.runtime.state(PARTITION) is None:
             return
         self._move_away(draw.of((None, self.rig.epoch, self.rig.epoch + 1)))
@@ -196,7 +199,7 @@ class CoordinatorLife(Life):
             self.rig.commit_log()
 
     def leadership_comes(self, draw: Draw) -> None:
-        """In a newer epoch, whether or not this broker leads already; nothing is read yet."""
+        """Lead in a newer epoch, whether or not this broker leads already; no record is loaded yet."""
         self._lead(draw.of((1, 1, 5)))
 
     def some_of_the_log_is_read(self, draw: Draw) -> None:
@@ -204,7 +207,7 @@ class CoordinatorLife(Life):
             self._load_step()
 
     def late_news_of_leadership(self, draw: Draw) -> None:
-        """Of an older epoch: nothing changes."""
+        """A change of an older epoch has no effect."""
         before, open_before = self.rig.runtime.state(PARTITION), len(self.waiting)
         if before is None:
             return
@@ -217,14 +220,14 @@ class CoordinatorLife(Life):
         assert sum(not reply.is_set for reply in self.waiting) <= open_before
 
     def log_cannot_be_read(self, draw: Draw) -> None:
-        """Then nobody is served here, until leadership comes in another epoch."""
+        """No request is served here until this broker leads in another epoch."""
         self._move_away(None)
         self.rig.log.unreadable = draw.of((KafkaStorageError("the disk is gone"), OSError("a bad block")))
         self._lead(1)
         self.rig.runtime.load_all()
         self.rig.log.unreadable = None
         assert self.rig.runtime.state(PARTITION) is ShardState.FAILED
-        assert len(DEFECTS.found) == 1, "it is said in the broker's log"
+        assert len(DEFECTS.found) == 1, "the broker's log has one error"
         DEFECTS.found.clear()
         if draw.one_in(2):
             self._lead(1)
@@ -238,7 +241,7 @@ class CoordinatorLife(Life):
         self.rig.runtime.unload(PARTITION, epoch)
         assert self.rig.runtime.state(PARTITION) is None
         self._take_answers()
-        assert not self.waiting, "the shard is gone, and somebody waits for it"
+        assert not self.waiting, "a request still waits for a shard that has moved away"
 
     def _load_step(self) -> None:
         was_here = self.is_here
@@ -251,7 +254,7 @@ class CoordinatorLife(Life):
         self._fold_afresh()
 
     def loaded(self) -> None:
-        """The shard is here again, from the log alone. For machines that remember more."""
+        """The shard is active again, from the log alone. For machines that remember more."""
 
     # --- steps: time ---
 
@@ -261,7 +264,7 @@ class CoordinatorLife(Life):
     def let_pass(self, seconds: float) -> None:
         self.rig.pass_time(seconds)
 
-    # --- what the log says ---
+    # --- the state in the log ---
 
     def _fold_afresh(self) -> None:
         self.folded = 0
@@ -271,7 +274,7 @@ class CoordinatorLife(Life):
         self.follow_log()
 
     def follow_log(self) -> None:
-        """Apply what was appended since."""
+        """Apply the records appended since the last call."""
         records = self.rig.log.records.get(PARTITION, [])
         for offset in range(self.folded, len(records)):
             change = decode(*records[offset])
@@ -280,7 +283,7 @@ class CoordinatorLife(Life):
         self.folded = len(records)
 
     def fold(self, change: Change, offset: int) -> None:
-        """One change, in the simplest way there is."""
+        """Apply one change in the simplest possible way."""
         if isinstance(change, OffsetChange):
             if change.value is None:
                 self.offsets.pop(change.key, None)
@@ -297,21 +300,21 @@ class CoordinatorLife(Life):
             if group.is_gone:
                 del self.consumer_groups[change.group_id]
 
-    # --- what must hold ---
+    # --- the invariants ---
 
     def check(self) -> None:
         self._take_answers()
         self.follow_log()
         assert not DEFECTS.found, DEFECTS.found[0].exc_text or DEFECTS.found[0].getMessage()
         if self.waiting:
-            assert self.is_here, "whoever waits on a shard that is not here waits for ever"
+            assert self.is_here, "requests wait forever for a shard that is not here"
             waited = self.now - self.waiting[0].asked_at
             assert waited <= self.LONGEST_WAIT, f"a request waits for {waited:g} seconds"
         if self.is_here:
             self.check_shard(self.rig.shard)
 
     def check_shard(self, shard: GroupShard) -> None:
-        """The log replays into the state. Machines add what holds for theirs."""
+        """Check that the log replays into the state. Machines add their own checks."""
         found: dict[Any, Any] = {}
         for group_id in shard.offsets.groups():
             found.update(shard.offsets.newest(group_id))
@@ -326,8 +329,8 @@ class CoordinatorLife(Life):
             self.answered += [reply for reply in self.waiting if reply.is_set]
             self.waiting = deque(reply for reply in self.waiting if not reply.is_set)
 
-    def trouble_ends(self) -> None:
-        """From now on the log works, and the shard is here."""
+    def end_faults(self) -> None:
+        """End all faults: from now on the log works, and the shard is here."""
         self.rig.log.fails_with = None
         self.rig.log.commits_at_once = True
         self.rig.commit_log()
@@ -339,10 +342,10 @@ class CoordinatorLife(Life):
         self.check()
 
     def check_all_answered(self) -> None:
-        """Each request, once."""
+        """Check that each request had exactly one response."""
         self._take_answers()
-        assert not self.waiting, f"{len(self.waiting)} requests are not answered"
-        assert {reply.answers for reply in self.answered} <= {1}, "a request was answered twice"
+        assert not self.waiting, f"{len(self.waiting)} requests have no response"
+        assert {reply.answers for reply in self.answered} <= {1}, "a request had two responses"
 
 
 def _durable(group: ConsumerGroup) -> dict[str, Any]:

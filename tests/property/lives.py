@@ -1,8 +1,8 @@
-"""Random lives, told from a seed: a machine does one step after another, and is looked at after each.
+"""Random schedules from a seed: a machine takes one step after another, and its invariants are checked after each.
 
-A step is a name and a number, and everything that it decides by chance comes from that number. So a step means the same
-whatever was left out before it, and a life that fails is cut down to the steps that matter. The failure prints them,
-with the call of `replay` that tells the same life again: paste it into a test or a Python session.
+A step is a name and a number, and all of its random choices come from that number. So a step has the same meaning
+whichever earlier steps were left out, and a failing schedule is reduced to the steps that matter. The failure prints
+them, with the call of `replay` that runs the same schedule again: paste it into a test or a Python session.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Step: TypeAlias = tuple[str, int]
 
 _NUMBER_BITS = 96
 _MOST_ATTEMPTS = 3_000
-"""Lives that are told again to cut one down."""
+"""The number of runs to reduce one schedule."""
 
 
 class Draw:
-    """The choices of one step, all from one number. Each first choice is the one that a number of 0 makes."""
+    """The choices of one step, all derived from one number. The number 0 makes the first choice each time."""
 
     __slots__ = ("_number",)
 
@@ -30,25 +30,25 @@ class Draw:
         self._number = number
 
     def below(self, end: int) -> int:
-        """A number from 0 to ``end`` - 1."""
+        """Return a number from 0 to ``end`` - 1."""
         self._number, chosen = divmod(self._number, end)
         return chosen
 
     def of(self, choices: Sequence[T]) -> T:
-        """One of these."""
+        """Return one of these."""
         return choices[self.below(len(choices))]
 
     def one_in(self, times: int) -> bool:
-        """True, once in so many times."""
+        """Return True with the probability 1/``times``."""
         return self.below(times) == times - 1
 
     def some(self, choices: Sequence[T]) -> list[T]:
-        """Some of these, perhaps none, in their order."""
+        """Return some of these, perhaps none, in their order."""
         return [choice for choice in choices if self.below(2)]
 
 
 class Life:
-    """One machine. ``STEPS`` maps the names of its methods that are steps to how often each comes, relatively."""
+    """One machine. ``STEPS`` maps the names of its methods that are steps to their relative frequencies."""
 
     STEPS: ClassVar[dict[str, int]]
 
@@ -56,14 +56,14 @@ class Life:
         raise NotImplementedError
 
     def check(self) -> None:
-        """What holds after every step. Raises `AssertionError`."""
+        """Check the invariants that hold after every step. Raises `AssertionError`."""
 
     def finish(self) -> None:
-        """What holds in the end, once all trouble is over. Raises `AssertionError`."""
+        """Check the invariants that hold at the end, once all faults are over. Raises `AssertionError`."""
 
 
 def replay(kind: type[Life], first: int, steps: Iterable[Step]) -> Life:
-    """Tell one life: ``first`` decides how it begins. Returns it; raises what it raises."""
+    """Run one schedule: ``first`` determines its initial state. Returns the machine; raises its errors."""
     life = kind(Draw(first))
     life.check()
     for name, number in steps:
@@ -74,23 +74,23 @@ def replay(kind: type[Life], first: int, steps: Iterable[Step]) -> Life:
 
 
 def life_of(kind: type[Life], seed: int, length: int) -> tuple[int, list[Step]]:
-    """How the life of a seed begins, and its steps."""
+    """Return the initial number and the steps of a seed's schedule."""
     chance = random.Random(seed)
     names = chance.choices(list(kind.STEPS), list(kind.STEPS.values()), k=length)
     return chance.getrandbits(_NUMBER_BITS), [(name, chance.getrandbits(_NUMBER_BITS)) for name in names]
 
 
 def survive(kind: type[Life], seeds: Iterable[int], *, length: int = 60) -> None:
-    """Tell the lives of these seeds. The first that fails is cut down, and fails the test."""
+    """Run the schedules of these seeds. The first that fails is reduced, and fails the test."""
     for seed in seeds:
         first, steps = life_of(kind, seed, length)
         try:
             replay(kind, first, steps)
         except Exception as error:
             first, steps = _cut_down(kind, first, steps, _place_of(error))
-            told = "".join(f"    {step!r},\n" for step in steps)
+            lines = "".join(f"    {step!r},\n" for step in steps)
             raise AssertionError(
-                f"seed {seed} fails: {error!r}\n\nreplay({kind.__name__}, {first}, [\n{told}])"
+                f"seed {seed} fails: {error!r}\n\nreplay({kind.__name__}, {first}, [\n{lines}])"
             ) from _failure(kind, first, steps)
 
 
@@ -103,7 +103,7 @@ def _failure(kind: type[Life], first: int, steps: Sequence[Step]) -> Exception |
 
 
 def _place_of(error: Exception | None) -> object:
-    """Where something failed, so that cutting down does not run into another failure."""
+    """Return where an error was raised, so that the reduction does not end up with another error."""
     if error is None:
         return None
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -111,7 +111,7 @@ def _place_of(error: Exception | None) -> object:
 
 
 def _cut_down(kind: type[Life], first: int, steps: list[Step], place: object) -> tuple[int, list[Step]]:
-    """Leave steps out, then make the numbers small, as long as it still fails in the same place."""
+    """Leave out steps, then reduce the numbers, as long as the same error is raised."""
     attempts = 0
 
     def still_fails(first: int, tried: Sequence[Step]) -> bool:

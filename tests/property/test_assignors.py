@@ -1,4 +1,4 @@
-"""What every assignor guarantees, for any group: all partitions assigned once, evenly, and with few moves."""
+"""The guarantees of every assignor, for any group: all partitions assigned once, evenly, and with few moves."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_partition_of_a_subscribed_topic_goes_to_exactly_one_subscriber(as
 
 
 @given(case=histories())
-def test_sticky_assigns_every_partition_exactly_once_whatever_was_held(case) -> None:  # type: ignore[no-untyped-def]
+def test_sticky_assigns_every_partition_exactly_once_whatever_the_owners_were(case) -> None:  # type: ignore[no-untyped-def]
     members, partitions, owners = case
     check_assigned_once(members, partitions, assign_sticky(members, partitions, owners))
 
@@ -82,13 +82,13 @@ def test_sticky_with_equal_subscriptions_is_even_with_the_fewest_moves(case) -> 
     assigned = assign_sticky(members, partitions, owners)
     counts = [len(got) for got in assigned.values()]
     assert max(counts) - min(counts) <= 1
-    kept = sum(owners.get(partition) == member for member, got in assigned.items() for partition in got)
-    # No even assignment keeps more: each member keeps at most its quota, and only so many quotas are the larger one.
+    retained = sum(owners.get(partition) == member for member, got in assigned.items() for partition in got)
+    # No even assignment retains more: each member retains at most its quota, and only some quotas are the larger one.
     low, extra = divmod(sum(counts), len(members))
     everything = wanted(members, partitions)
     had = Counter(owner for partition, owner in owners.items() if partition in everything and owner in members)
     over = sum(count > low for count in had.values())
-    assert kept == sum(min(count, low) for count in had.values()) + min(over, extra)
+    assert retained == sum(min(count, low) for count in had.values()) + min(over, extra)
 
 
 @given(case=histories())
@@ -113,8 +113,7 @@ def test_sticky_applied_to_its_own_result_moves_nothing(case) -> None:  # type: 
 
 
 @given(case=histories(), seed=st.randoms(use_true_random=False))
-def test_the_leader_does_not_matter(case, seed) -> None:  # type: ignore[no-untyped-def]
-    """The order in which members are listed changes nothing."""
+def test_the_assignment_does_not_depend_on_the_order_of_members(case, seed) -> None:  # type: ignore[no-untyped-def]
     members, partitions, owners = case
     names, topics, claims = list(members), list(partitions), list(owners)
     for listing in (names, topics, claims):
@@ -141,14 +140,16 @@ def is_away(member: MemberSubscription, racks, partition: TopicPartition) -> boo
 
 
 def racks_matter(members, partitions, racks) -> bool:  # type: ignore[no-untyped-def]
-    """(KIP-881)"""
+    """KIP-881."""
     places = {racks[p.topic][p.partition] for p in wanted(members, partitions)}
     everywhere = frozenset[str]().union(*places)
     return any(member.rack_id in everywhere for member in members.values()) and places != {everywhere}
 
 
 def worth(members, partitions, owners, racks, assigned) -> tuple[int, int, int]:  # type: ignore[no-untyped-def]
-    """Sum of squares of the counts, partitions in other racks, partitions that moved: less is better."""
+    """Return the sum of squares of the counts, the partitions in other racks, and the moved partitions: less
+    is better.
+    """
     everything = wanted(members, partitions)
     by_partition = {p: member for member, got in assigned.items() for p in got}
     away = sum(is_away(members[m], racks, p) for p, m in by_partition.items())
@@ -161,8 +162,9 @@ def worth(members, partitions, owners, racks, assigned) -> tuple[int, int, int]:
 
 
 def best_worth(members, partitions, owners, racks) -> tuple[int, int, int]:  # type: ignore[no-untyped-def]
-    """The least that any assignment can have: partition after partition along the cheapest chain of moves, which is
-    optimal for costs that grow with what a member has (successive shortest paths)."""
+    """Return the minimum over all assignments: partition after partition along the cheapest chain of moves, which is
+    optimal for costs that grow with a member's partitions (successive shortest paths).
+    """
     everything = sorted(wanted(members, partitions))
     matter = racks_matter(members, partitions, racks)
     move, away = 1, len(everything) + 1
@@ -200,7 +202,9 @@ def best_worth(members, partitions, owners, racks) -> tuple[int, int, int]:  # t
 
 @given(case=groups_in_racks())
 def test_racks_do_not_change_how_many_partitions_each_member_gets(case) -> None:  # type: ignore[no-untyped-def]
-    """Range gives each member as many of each topic as without, and topics assigned alike stay so (KIP-881)."""
+    """Range gives each member as many partitions of each topic as without racks, and co-partitioned topics stay so
+    (KIP-881).
+    """
     members, partitions, owners, racks = case
     with_racks, without = assign_range(members, partitions, racks), assign_range(members, partitions)
     check_assigned_once(members, partitions, with_racks)
@@ -222,16 +226,17 @@ def test_racks_do_not_change_how_many_partitions_each_member_gets(case) -> None:
 
 @given(case=groups_in_racks())
 @settings(max_examples=150)
-def test_no_assignment_is_more_even_or_nearer_or_moves_less_than_the_sticky_one(case) -> None:  # type: ignore[no-untyped-def]
-    """In this order: as even as it gets, then as many partitions as can be in the rack of their member, then the fewest
-    moves that lead there; Kafka's only comes near (KIP-54, KIP-881)."""
+def test_no_assignment_is_better_than_the_sticky_one(case) -> None:  # type: ignore[no-untyped-def]
+    """Better means, in this order: more even, more partitions in the rack of their member, fewer moves; Kafka's
+    assignor only approximates this (KIP-54, KIP-881).
+    """
     members, partitions, owners, racks = case
     assigned = assign_sticky(members, partitions, owners, racks)
     assert worth(members, partitions, owners, racks, assigned) == best_worth(members, partitions, owners, racks)
 
 
 @given(case=groups_in_racks(), seed=st.randoms(use_true_random=False))
-def test_the_leader_does_not_matter_in_racks(case, seed) -> None:  # type: ignore[no-untyped-def]
+def test_the_assignment_in_racks_does_not_depend_on_the_order_of_members(case, seed) -> None:  # type: ignore[no-untyped-def]
     members, partitions, owners, racks = case
     names, topics, claims = list(members), list(partitions), list(owners)
     for listing in (names, topics, claims):
@@ -243,8 +248,8 @@ def test_the_leader_does_not_matter_in_racks(case, seed) -> None:  # type: ignor
 
 
 @given(case=groups_in_racks())
-def test_cooperative_members_are_there_after_the_second_rebalance(case) -> None:  # type: ignore[no-untyped-def]
-    """The first revokes what moves and nothing else; the second assigns it, and a third changes nothing (KIP-429)."""
+def test_cooperative_members_reach_the_assignment_in_the_second_rebalance(case) -> None:  # type: ignore[no-untyped-def]
+    """The first revokes only moving partitions; the second assigns them, and a third changes nothing (KIP-429)."""
     members, partitions, owners, racks = case
     held = {name: [p for p, owner in owners.items() if owner == name] for name in members}
     results = []

@@ -1,4 +1,4 @@
-"""CleanerPass a log against a plain list of everything that was ever appended."""
+"""A cleaned log against a plain list of all records that were ever appended."""
 
 from __future__ import annotations
 
@@ -108,10 +108,12 @@ class Model:
                     self.storage.remove(f"{DIRECTORY}/{name}")
         self.log = PartitionLog.open(self.storage, DIRECTORY, TP, CONFIG, now_ms=self.now, recovery_point=point)
 
-    # What must hold
+    # Invariants
 
     def stored(self, start: int = 0) -> Iterator[tuple[Record, int | None]]:
-        """All records in the log but markers, and the delete horizon of their batch; as a reader from ``start`` on."""
+        """Yield all records in the log except markers, with the delete horizon of their batch; as a reader from
+        ``start`` on.
+        """
         known = {record.offset: record for record in self.records}
         offset = start
         while offset < self.log.log_end_offset:
@@ -136,23 +138,23 @@ class Model:
         stored = list(self.stored())
         offsets = [record.offset for record, _ in stored]
         assert offsets == sorted(set(offsets))
-        # But for aborted records, which may go wherever they are.
+        # Except for aborted records, which may be removed anywhere.
         dirty = [record.offset for record in self.records if record.offset >= self.cleaned_up_to and not record.aborted]
         left = [r.offset for r, _ in stored if r.offset >= self.cleaned_up_to and not r.aborted]
-        assert left == dirty, "what is dirty was touched"
+        assert left == dirty, "the dirty part was changed"
         last: dict[bytes, Record] = {r.key: r for r in self.records if r.aborted is False}
         found: dict[bytes, Record] = {r.key: r for r, _ in stored if r.aborted is False}
         for key, record in last.items():
             if record.value is not None:
                 assert found[key] is record, "the last value of a key is lost"
             elif key in found:
-                assert found[key] is record, "a deleted key came back"
+                assert found[key] is record, "a deleted key reappeared"
             else:
-                assert self.horizons[record.offset] <= self.now, "a tombstone went too early"
+                assert self.horizons[record.offset] <= self.now, "a tombstone was removed too early"
         clean = [(record, horizon) for record, horizon in stored if record.offset < self.cleaned_up_to]
         keys = [record.key for record, _ in clean]
-        assert len(set(keys)) == len(keys), "a key is there twice where the log is clean"
-        assert not any(record.aborted for record, _ in clean), "a record of an aborted transaction is still there"
+        assert len(set(keys)) == len(keys), "the clean part has a key twice"
+        assert not any(record.aborted for record, _ in clean), "the clean part has a record of an aborted transaction"
         for record, horizon in stored:
             if record.value is None and horizon is not None:
                 assert self.horizons.setdefault(record.offset, horizon) == horizon, "a horizon was moved"
@@ -191,8 +193,8 @@ PLANS = st.lists(OPERATIONS, min_size=20, max_size=60)
 
 @settings(max_examples=80, deadline=None)
 @given(PLANS)
-def test_compaction_keeps_the_last_of_every_key_and_moves_nothing(operations: list[tuple[object, ...]]) -> None:
-    """Offsets and order, the dirty part, tombstones until their horizon, producers, readers at any offset."""
+def test_compaction_retains_the_last_record_of_every_key_and_all_offsets(operations: list[tuple[object, ...]]) -> None:
+    """Checks offsets and order, the dirty part, tombstones until their horizon, producers, readers at any offset."""
     run(operations)
 
 
@@ -200,12 +202,12 @@ def test_compaction_keeps_the_last_of_every_key_and_moves_nothing(operations: li
 @pytest.mark.timeout(3600)
 @settings(max_examples=5_000, deadline=None)
 @given(PLANS)
-def test_compaction_keeps_the_last_of_every_key_for_long(operations: list[tuple[object, ...]]) -> None:
+def test_compaction_retains_the_last_record_of_every_key_in_long_runs(operations: list[tuple[object, ...]]) -> None:
     run(operations)
 
 
 def run(operations: list[tuple[object, ...]]) -> None:
-    """Carry out a plan, and compare after every pass and at the end."""
+    """Run a plan, and compare after every pass and at the end."""
     storage = MemoryStorage()
     storage.make_dirs("data")
     log = PartitionLog.open(storage, DIRECTORY, TP, CONFIG, now_ms=NOW)
@@ -223,7 +225,7 @@ def run(operations: list[tuple[object, ...]]) -> None:
         else:
             model.reopen(forget_producers=arguments[0])  # type: ignore[arg-type]
             model.check_producers()
-    # Everything is decided, the log is rolled, and time passes: what is left is as small as it can be.
+    # All transactions have ended, the log is rolled, and time passes: the log is now as small as possible.
     for producer in TRANSACTIONAL:
         model.end_transaction(producer, commit=True)
     model.check()

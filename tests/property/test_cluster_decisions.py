@@ -11,7 +11,7 @@ STEPS = 150
 
 
 @pytest.mark.parametrize("with_elr", [True, False], ids=["elr", "no-elr"])
-def test_clusters_survive_random_lives(with_elr: bool) -> None:
+def test_invariants_hold_in_random_schedules_of_a_cluster(with_elr: bool) -> None:
     for seed in range(SEEDS):
         life = ClusterLife(seed, with_elr=with_elr)
         try:

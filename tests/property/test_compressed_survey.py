@@ -1,4 +1,4 @@
-"""A survey of records while they are decompressed finds what a survey of the whole decompressed batch finds."""
+"""A survey of records during decompression finds the same as a survey of the whole decompressed batch."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _rows = st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), _values, _values, _
 
 
 def reference(codec: str, data: bytes, count: int, base_timestamp: int, most: int = MOST) -> Any:
-    """What a look at the whole batch finds: it is decompressed, and then surveyed."""
+    """Return the survey of the whole batch: it is decompressed first, and then surveyed."""
     try:
         plain = decompress(codec, data, max_size=most)
         return STACKS[0].kernel.survey_records(plain, 0, len(plain), count, base_timestamp, "t", 3)
     except CorruptRecordError as error:
-        return words(error)
+        return message(error)
 
 
 def surveyed(stack: Any, codec: str, data: bytes, count: int, base_timestamp: int, most: int = MOST) -> Any:
@@ -46,13 +46,15 @@ def surveyed(stack: Any, codec: str, data: bytes, count: int, base_timestamp: in
             data, 0, len(data), CODEC_IDS[codec], count, base_timestamp, "t", 3, most, -INT64 - 1, INT64, False
         )
     except CorruptRecordError as error:
-        return words(error)
+        return message(error)
     assert found.refused == 0
     return tuple(found[:3])
 
 
-def words(error: CorruptRecordError) -> Any:
-    """The message; of what is wrong with a record only where it is, as the plain twin of the reference differs."""
+def message(error: CorruptRecordError) -> Any:
+    """Return the message; for a bad record only its position, because the plain implementation words the error
+    differently.
+    """
     if STACKS[0].name == "compiled":
         return str(error)
     return re.findall(r"record \d+|bytes follow", str(error)) or str(error)
@@ -91,7 +93,7 @@ def test_survey_of_chunks_equals_the_survey_of_the_batch(rows: list[tuple], code
 
 @settings(deadline=None, max_examples=400)
 @given(seed=st.integers(0, 2**32), codec=st.sampled_from(CODECS))
-def test_broken_records_are_refused_with_the_same_words(seed: int, codec: str) -> None:
+def test_broken_records_are_refused_with_the_same_message(seed: int, codec: str) -> None:
     chance = random.Random(seed)
     plain, count, base = records_of(seed_rows(chance, chance.choice([100, 200_000])))
     if chance.random() < 0.3:
@@ -124,7 +126,7 @@ def test_every_truncated_batch_is_refused_as_the_whole_batch_is(codec: str) -> N
 
 @settings(deadline=None, max_examples=200)
 @given(seed=st.integers(0, 2**32), codec=st.sampled_from(CODECS[1:]))
-def test_broken_compressed_data_is_refused_with_the_same_words(seed: int, codec: str) -> None:
+def test_broken_compressed_data_is_refused_with_the_same_message(seed: int, codec: str) -> None:
     chance = random.Random(seed)
     plain, count, base = records_of(seed_rows(chance, 150_000))
     check(codec, mutated(chance, compress(codec, plain)), count, base)
@@ -186,7 +188,7 @@ def copy(offset: int, length: int) -> bytes:
 
 @pytest.mark.parametrize("offset", [1, 3, 8, 15, 16, 65_535, 65_536, 65_537, 150_000, 299_999, 300_000])
 def test_a_bare_block_of_snappy_may_refer_to_anything_in_it(offset: int) -> None:
-    """Writers refer to the 64 KiB before; the format allows more."""
+    """Writers refer to the preceding 64 KiB; the format allows more."""
     value = random.Random(3).randbytes(300_000)
     head, count, base = records_of([(1, b"k", value + bytes(64), [])])
     start = head.index(value)
@@ -205,7 +207,7 @@ def test_reference_before_a_block_of_snappy_is_refused() -> None:
 
 
 def test_survey_names_the_first_refused_records() -> None:
-    """Of 150 records with timestamps out of bounds the first hundred are named, and all are counted."""
+    """Of 150 records with timestamps out of bounds, the first hundred are named, and all are counted."""
     rows: list[tuple] = [(1000 + index, None if index % 2 else b"k", b"v", []) for index in range(300)]
     plain, count, base = records_of(rows)
     for codec in CODECS:
@@ -227,14 +229,14 @@ def test_survey_names_the_first_refused_records() -> None:
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of memory is read from /proc")
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_memory_does_not_grow_with_the_size_of_a_batch(codec: str) -> None:
-    """20 MB that decompress to 100 MB and more would show in the peak of the process."""
+    """Decompressing 20 MB to 100 MB and more would show in the peak memory of the process."""
     plain, count, base = records_of([(1, b"k", bytes(20_000), [])] * 5000)
     data = compress(codec, plain)
     most = 2 * len(plain)
     del plain
     for stack in STACKS:
         assert surveyed(stack, codec, data, count, base, most) == (1, 1, 0)
-        Path("/proc/self/clear_refs").write_text("5")  # begin the peak anew
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak
         before = resident("VmRSS")
         assert surveyed(stack, codec, data, count, base, most) == (1, 1, 0)
         assert resident("VmHWM") - before < 16 << 20, stack
@@ -242,7 +244,7 @@ def test_memory_does_not_grow_with_the_size_of_a_batch(codec: str) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of memory is read from /proc")
 def test_frames_of_zstd_with_much_history_are_read_one_at_a_time() -> None:
-    """Each may want up to 128 MiB of history."""
+    """Each frame may need up to 128 MiB of history."""
     zstd = zstd_module()
     plain, count, base = records_of([(1, b"k", bytes(20_000), [])] * 3000)
     parameter = zstd.CompressionParameter
@@ -279,7 +281,7 @@ def test_payload_outside_of_the_buffer_is_an_error() -> None:
                 stack.kernel.survey_compressed(b"abc", start, end, 3, 1, 0, "t", 3, MOST, 0, 0, False)
 
 
-def test_nothing_refers_to_the_data_afterwards() -> None:
+def test_no_reference_to_the_data_remains() -> None:
     for codec in CODECS:
         data = bytearray(compress(codec, records_of([(1, b"k", b"v" * 100, [])])[0]))
         for stack in STACKS:
@@ -287,4 +289,4 @@ def test_nothing_refers_to_the_data_afterwards() -> None:
             for broken in (data, bytearray(data[:-1])):
                 surveyed(stack, codec, broken, 1, 1)  # type: ignore[arg-type]
             assert sys.getrefcount(data) == before
-            data.append(data.pop())  # raises BufferError while it is exported
+            data.append(data.pop())  # raises BufferError while the data are exported

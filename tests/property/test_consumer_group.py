@@ -1,9 +1,11 @@
-"""Random lives of groups under the new consumer protocol (KIP-848): members come, go, restart, are slow or fall silent,
-answers get lost, topics come, grow and go; leadership comes and goes; the log fails, lags and forgets.
+"""Random schedules of groups under the consumer protocol (KIP-848): members join, leave, restart, are slow or fall
+silent, responses are lost, topics are created, grow and are deleted; leadership changes; the log fails, lags and loses
+its end.
 
-Whatever happens: no two members use a partition at once, nobody commits for another, the log replays into the state,
-epochs only grow, nobody is told what is not committed, who is heard of in time stays and who is not goes, everybody
-who asks is answered once; and when everybody behaves, each partition of the topics that are wanted is owned, by one.
+In every schedule no two members use a partition at once, no member commits for another, the log replays into the state,
+epochs only grow, responses contain only committed state, a member that sends requests in time stays and a silent one is
+removed, and every request has one response; and once there are no more faults, each partition of the subscribed topics
+has one owner.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ FULL, NO_PATTERN = 81, 128
 
 @dataclass(eq=False)
 class Client:
-    """A consumer process, which uses what it was given until it hears, or must assume, that it is not its own."""
+    """A consumer process, which uses its partitions until it learns, or must assume, that it no longer owns them."""
 
     member_id: str
     instance_id: str | None
@@ -55,26 +57,26 @@ class Client:
     pattern: str
     assignor: str | None
     epoch: int = JOINING
-    told: set[tuple[UUID, int]] = field(default_factory=set)
+    granted: set[tuple[UUID, int]] = field(default_factory=set)
     owned: set[tuple[UUID, int]] = field(default_factory=set)
     slow: bool = False
     terse: bool = False
-    """Whether it leaves out what has not changed, unless an answer was lost, as proper clients do."""
-    heard_at: float = 0.0
-    must_be_rid_at: float | None = None
-    unheard_since: float | None = None
-    """When it asked first of all that was not answered yet."""
+    """Whether it leaves out unchanged fields, unless a response was lost, as correct clients do."""
+    confirmed_at: float = 0.0
+    give_up_at: float | None = None
+    unanswered_since: float | None = None
+    """When it sent the first of all requests that have no response yet."""
     waiting: CountedReply | None = None
 
-    def start_anew(self) -> None:
-        """Drop everything, and join at the next heartbeat."""
+    def rejoin_afresh(self) -> None:
+        """Drop all state, and join with the next heartbeat."""
         self.epoch = JOINING
-        self.told.clear()
+        self.granted.clear()
         self.owned.clear()
-        self.must_be_rid_at = self.unheard_since = None
+        self.give_up_at = self.unanswered_since = None
 
     def beat(self) -> Beat:
-        says_all = self.epoch == JOINING or self.unheard_since is not None or not self.terse
+        says_all = self.epoch == JOINING or self.unanswered_since is not None or not self.terse
         return Beat(
             member_id=self.member_id,
             member_epoch=self.epoch,
@@ -89,31 +91,34 @@ class Client:
             client_host="/127.0.0.1",
         )
 
-    def hear(self, response: Any, asked_at: float) -> None:
-        """What the coordinator counts from when it was asked, the client must not count from later; and an answer that
-        was lost may have told it already what to give up."""
-        first_asked, self.unheard_since = self.unheard_since or asked_at, None
-        self.heard_at = asked_at
+    def receive(self, response: Any, asked_at: float) -> None:
+        """Handle a response.
+
+        The client's time limits must not start later than the coordinator's, which start with the request; and a lost
+        response may have contained the revocation already.
+        """
+        first_asked, self.unanswered_since = self.unanswered_since or asked_at, None
+        self.confirmed_at = asked_at
         assert response.member_epoch >= self.epoch, "the epoch of a member only grows"
         self.epoch = response.member_epoch
         if response.assignment is not None:
-            told = response.assignment.topic_partitions
-            self.told = {(topic.topic_id, number) for topic in told for number in topic.partitions}
-            self.owned |= self.told
-        if self.owned <= self.told:
-            self.must_be_rid_at = None
-        elif self.must_be_rid_at is None:
-            self.must_be_rid_at = first_asked + REVOCATION
+            assigned = response.assignment.topic_partitions
+            self.granted = {(topic.topic_id, number) for topic in assigned for number in topic.partitions}
+            self.owned |= self.granted
+        if self.owned <= self.granted:
+            self.give_up_at = None
+        elif self.give_up_at is None:
+            self.give_up_at = first_asked + REVOCATION
 
     def must_give_up(self, now: float) -> bool:
-        """Whether the coordinator may have given up on it by now."""
-        silent = self.epoch != JOINING and now >= self.heard_at + SESSION
-        unheard = self.unheard_since is not None and now >= self.unheard_since + REVOCATION
-        return silent or unheard or (self.must_be_rid_at is not None and now >= self.must_be_rid_at)
+        """Whether the coordinator may have removed the member by now."""
+        silent = self.epoch != JOINING and now >= self.confirmed_at + SESSION
+        unheard = self.unanswered_since is not None and now >= self.unanswered_since + REVOCATION
+        return silent or unheard or (self.give_up_at is not None and now >= self.give_up_at)
 
 
 class ConsumerGroupLife(CoordinatorLife):
-    """One group, the clients that try to be in it, and the log under it."""
+    """One group, the clients that try to join it, and the log under it."""
 
     LONGEST_WAIT = 6.0
     LONGEST_REVOCATION = (REVOCATION, SESSION + 2 * REBALANCE)
@@ -156,8 +161,8 @@ class ConsumerGroupLife(CoordinatorLife):
         self.commits: list[tuple[CountedReply, OffsetKey, int]] = []
         self.acknowledged: dict[OffsetKey, int] = {}
         self.removed: dict[OffsetKey, int] = {}
-        self.heard_of: dict[str, float] = {}
-        self.maybe_heard_of: dict[str, float] = {}
+        self.contacted_at: dict[str, float] = {}
+        self.maybe_contacted_at: dict[str, float] = {}
         self.moved_at: dict[str, float] = {}
         self.failures_left: int | None = None
         self.failed_at = 0.0
@@ -185,7 +190,7 @@ class ConsumerGroupLife(CoordinatorLife):
             self._beat(client)
 
     def beat(self, draw: Draw) -> None:
-        """One of them; and its answer may get lost."""
+        """One client sends a heartbeat, whose response may be lost."""
         if self.clients:
             self._beat(draw.of(self.clients), lost=draw.one_in(4))
 
@@ -205,12 +210,12 @@ class ConsumerGroupLife(CoordinatorLife):
             self.clients.remove(client)
 
     def restart_statically(self, draw: Draw) -> None:
-        """A new process; the old one said that it leaves for now, or not."""
+        """A new process starts; the old one has sent a temporary leave request, or not."""
         static = [client for client in self.clients if client.instance_id]
         if not static:
             return
         client = draw.of(static)
-        client.start_anew()
+        client.rejoin_afresh()
         client.waiting = None
         if draw.one_in(2):
             self.rig.last_beat(client.member_id, LEAVING_FOR_NOW, instance_id=client.instance_id)
@@ -225,7 +230,7 @@ class ConsumerGroupLife(CoordinatorLife):
     def forget_everything_but_the_id(self, draw: Draw) -> None:
         if self.clients:
             client = draw.of(self.clients)
-            client.start_anew()
+            client.rejoin_afresh()
             client.waiting = None
 
     def hang_up(self, draw: Draw) -> None:
@@ -243,34 +248,36 @@ class ConsumerGroupLife(CoordinatorLife):
             client.slow = not client.slow
 
     def lie(self, draw: Draw) -> None:
-        """About the member, the epoch, the instance or the pattern: it is refused, and nothing is written."""
+        """Send a wrong member id, epoch, instance id or pattern: it is refused, and nothing is written."""
         group = self.rig.shard.consumer_groups.get(GROUP) if self.is_here else None
         if group is None or not self.clients:
             return
         client, written = draw.of(self.clients), len(self.rig.log.records[PARTITION])
         beat, which = client.beat(), draw.below(6)
-        told: Any
+        reply: Any
         if which == 0:
-            told = self.rig.beat(beat._replace(member_id="nobody", member_epoch=3, instance_id=None))
+            reply = self.rig.beat(beat._replace(member_id="nobody", member_epoch=3, instance_id=None))
         elif which == 1:
-            told = self.rig.beat(beat._replace(member_epoch=group.epoch + 5))
+            reply = self.rig.beat(beat._replace(member_epoch=group.epoch + 5))
         elif which == 2:
-            told = self.rig.beat(beat._replace(member_id="nobody", member_epoch=3, instance_id="i-nobody"))
+            reply = self.rig.beat(beat._replace(member_id="nobody", member_epoch=3, instance_id="i-nobody"))
         elif which == 3:
-            told = self.rig.beat(beat._replace(member_id="new", member_epoch=JOINING, instance_id=None, pattern="("))
+            reply = self.rig.beat(beat._replace(member_id="new", member_epoch=JOINING, instance_id=None, pattern="("))
         elif which == 4:
-            told = self.rig.leave("nobody", ("", "i-nobody"), group_id=GROUP)
+            reply = self.rig.leave("nobody", ("", "i-nobody"), group_id=GROUP)
         else:
-            told = self.rig.commit("nobody", group.epoch, group_id=GROUP, version=9)
-        if not told.is_set:
-            self.rig.commit_log()  # what is refused one by one waits for what it rests on
-        assert told.is_set and code(told) in (UNKNOWN, FENCED_EPOCH, FENCED_INSTANCE, NO_PATTERN, FULL)
+            reply = self.rig.commit("nobody", group.epoch, group_id=GROUP, version=9)
+        if not reply.is_set:
+            self.rig.commit_log()  # a refusal waits until the state that it depends on is committed
+        assert reply.is_set and code(reply) in (UNKNOWN, FENCED_EPOCH, FENCED_INSTANCE, NO_PATTERN, FULL)
         assert len(self.rig.log.records[PARTITION]) == written
 
     # --- offsets and tools ---
 
     def commit_offset(self, draw: Draw) -> None:
-        """Of something that the client believes to own: then nobody else does, or it is refused."""
+        """Commit an offset of a partition that the client believes to own: no other member owns it, or the commit is
+        refused.
+        """
         owners = [client for client in self.clients if client.owned and client.epoch > JOINING]
         if not owners:
             return
@@ -291,7 +298,7 @@ class ConsumerGroupLife(CoordinatorLife):
         self.commits.append((reply, key, self.number))
 
     def commit_late(self, draw: Draw) -> None:
-        """In the name and the epoch in which a member had a partition once: never what another one has by now."""
+        """Commit under an earlier member id and epoch: a partition of another member is never changed."""
         if not self.past or not self.is_here:
             return
         member_id, epoch, (topic_id, number) = draw.of(self.past)
@@ -326,7 +333,7 @@ class ConsumerGroupLife(CoordinatorLife):
         self.removed[key] = self.number
 
     def look_around(self, draw: Draw) -> None:
-        """Tools are shown members and their assignments, and no partition twice."""
+        """Describe the group as tools do: members and assignments, with no partition twice."""
         if not self.is_here:
             return
         reply = self.rig.describe_consumer_group(GROUP)
@@ -360,25 +367,27 @@ class ConsumerGroupLife(CoordinatorLife):
         self.let_pass(draw.of((0.5, 2.0, 4.0, 7.0, 11.0)))
 
     def let_pass(self, seconds: float) -> None:
-        """Clients give up what they must not use any more; members who were heard of in time are there afterwards."""
+        """Clients give up partitions that they must no longer use; members that sent requests in time still exist."""
         ends = self.now + seconds
         for client in self.clients:
             if client.must_give_up(ends):
-                client.start_anew()
+                client.rejoin_afresh()
                 client.waiting = None
         group = self.rig.shard.consumer_groups.get(GROUP) if self.is_here else None
         safe = [
             member_id
             for member_id in (() if group is None else group.profiles)
-            if self.heard_of.get(member_id, 0.0) + SESSION > ends + TOLERANCE
+            if self.contacted_at.get(member_id, 0.0) + SESSION > ends + TOLERANCE
             and group is not None
             and group.progress_of(member_id).state is not MemberState.UNREVOKED_PARTITIONS
         ]
         super().let_pass(seconds)
         for member_id in safe:
-            assert group is not None and member_id in group.profiles, f"{member_id} was heard of, and is gone"
+            assert group is not None and member_id in group.profiles, (
+                f"{member_id} sent requests in time, but was removed"
+            )
 
-    # --- what must hold ---
+    # --- the invariants ---
 
     def fold(self, change: Change, offset: int) -> None:
         if isinstance(change, EpochChange):
@@ -405,7 +414,7 @@ class ConsumerGroupLife(CoordinatorLife):
                 assert found is not None and found.offset >= offset, (key, offset, found)
 
     def users(self) -> dict[tuple[UUID, int], str]:
-        """Who uses which partition; nobody what another one uses."""
+        """Return the user of each partition; no partition has two."""
         users: dict[tuple[UUID, int], str] = {}
         for client in self.clients:
             for held in client.owned:
@@ -424,7 +433,7 @@ class ConsumerGroupLife(CoordinatorLife):
             assert member_id in group.profiles
             assert progress.epoch <= group.target_epoch
             for held in progress.held():
-                assert owners.setdefault(held, member_id) == member_id, f"{held} is held by two members"
+                assert owners.setdefault(held, member_id) == member_id, f"{held} is owned by two members"
                 assert group.holder_of(*held) == member_id
         assert group.targets.keys() <= group.profiles.keys()
         assert group.patterns.keys() == {p.pattern for p in group.profiles.values() if p.pattern}
@@ -442,24 +451,26 @@ class ConsumerGroupLife(CoordinatorLife):
             self.check_sessions(group)
 
     def check_sessions(self, group: ConsumerGroup) -> None:
-        """Nobody stays who is not heard of, or does not give up what it has to."""
+        """No silent member stays, and none that does not revoke its partitions."""
         for member_id in group.profiles:
-            silent = self.now - self.maybe_heard_of.setdefault(member_id, self.now)
+            silent = self.now - self.maybe_contacted_at.setdefault(member_id, self.now)
             assert silent <= SESSION + AGAIN + TOLERANCE, f"{member_id} is silent for {silent:g} seconds"
             if group.progress_of(member_id).state is MemberState.UNREVOKED_PARTITIONS:
                 late = self.now - self.moved_at[member_id]
                 longest = self.LONGEST_REVOCATION[group.profiles[member_id].classic is not None]
-                assert late <= longest + AGAIN + TOLERANCE, f"{member_id} has not let go for {late:g} seconds"
+                assert late <= longest + AGAIN + TOLERANCE, (
+                    f"{member_id} has not revoked its partitions for {late:g} seconds"
+                )
 
     def loaded(self) -> None:
-        for member_id in self.maybe_heard_of:
-            self.maybe_heard_of[member_id] = self.now
+        for member_id in self.maybe_contacted_at:
+            self.maybe_contacted_at[member_id] = self.now
         for member_id in self.moved_at:
             self.moved_at[member_id] = self.now
 
     def finish(self) -> None:
-        """Everybody behaves from now on."""
-        self.trouble_ends()
+        """Stop all faults, and check that the group settles."""
+        self.end_faults()
         for client in self.clients:
             client.slow = False
         self.clients = self.clients[: self.rig.config.group_consumer_max_size]
@@ -480,12 +491,12 @@ class ConsumerGroupLife(CoordinatorLife):
         self.check_all_answered()
 
     def everybody_goes_on(self) -> None:
-        """Each client does what is next for it."""
+        """Each client takes its next step."""
         for client in self.clients:
             self._beat(client)
 
     def everybody_is_gone(self) -> None:
-        """All processes die, and their sessions end."""
+        """All processes die, and their sessions expire."""
         self.clients.clear()
         self.let_pass(SESSION + 1)
 
@@ -508,7 +519,7 @@ class ConsumerGroupLife(CoordinatorLife):
         owned = [held for client in self.clients for held in client.owned]
         return len(owned) == len(wanted) and set(owned) == wanted
 
-    # --- how ---
+    # --- helpers ---
 
     def _new_id(self) -> str:
         self.number += 1
@@ -516,13 +527,13 @@ class ConsumerGroupLife(CoordinatorLife):
 
     def _beat(self, client: Client, *, lost: bool = False) -> None:
         if client.waiting is not None:
-            return  # one at a time
+            return  # one request at a time
         if not client.slow:
-            client.owned &= client.told
-        self.maybe_heard_of[client.member_id] = self.now
+            client.owned &= client.granted
+        self.maybe_contacted_at[client.member_id] = self.now
         reply: Any = self.rig.beat(client.beat())
-        if client.unheard_since is None:
-            client.unheard_since = self.now
+        if client.unanswered_since is None:
+            client.unanswered_since = self.now
         if not lost:
             client.waiting = reply
             self._listen()
@@ -536,12 +547,12 @@ class ConsumerGroupLife(CoordinatorLife):
             answered = code(reply)
             if answered == 0:
                 self.check_committed(client, reply.value)
-                self.heard_of[client.member_id] = reply.asked_at
-                client.hear(reply.value, reply.asked_at)
+                self.contacted_at[client.member_id] = reply.asked_at
+                client.receive(reply.value, reply.asked_at)
                 self.past += [(client.member_id, client.epoch, held) for held in sorted(client.owned)[:2]]
                 del self.past[:-_PAST]
             elif answered in (UNKNOWN, FENCED_EPOCH, FENCED_INSTANCE, NOT_FOUND):
-                client.start_anew()
+                client.rejoin_afresh()
             elif answered == UNRELEASED:
                 assert client.epoch == JOINING
         for reply, key, offset in self.commits:
@@ -550,19 +561,21 @@ class ConsumerGroupLife(CoordinatorLife):
         self.commits = [item for item in self.commits if not item[0].is_set]
 
     def check_committed(self, client: Client, response: Any) -> None:
-        """What a member is told is in the log, and committed."""
+        """Check that the response of a member is in the log, and committed."""
         self.follow_log()
         high_watermark = self.rig.log.high_watermark(PARTITION)
-        told = response.assignment
-        partitions = None if told is None else {t.topic_id: frozenset(t.partitions) for t in told.topic_partitions}
+        assignment = response.assignment
+        partitions = (
+            None if assignment is None else {t.topic_id: frozenset(t.partitions) for t in assignment.topic_partitions}
+        )
         for offset, epoch, assigned in reversed(self.steps.get(client.member_id, [])):
             if epoch == response.member_epoch and offset < high_watermark and partitions in (None, assigned):
                 return
-        raise AssertionError(f"{client.member_id} was told of {response}, which is not committed")
+        raise AssertionError(f"{client.member_id} received {response}, which is not committed")
 
 
-def test_groups_survive_random_lives() -> None:
-    """Replay equals the durable state, epochs grow, one owner, every request is answered."""
+def test_invariants_hold_in_random_schedules() -> None:
+    """The log replays to the durable state, epochs grow, each partition has one owner, every request has a response."""
     with watched():
         survive(ConsumerGroupLife, range(500))
 
@@ -570,6 +583,6 @@ def test_groups_survive_random_lives() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 def test_groups_survive_very_many_random_lives() -> None:
-    """The same, for as long as it takes."""
+    """The same, for as long as the long run takes."""
     with watched():
         survive(ConsumerGroupLife, range(20_000))

@@ -1,9 +1,10 @@
-"""Random lives of classic groups: members join, sync, lie, die, hang up and restart; leadership comes and goes; the log
-fails, lags and forgets.
+"""Random schedules of classic groups: members join, sync, send wrong requests, die, disconnect and restart; leadership
+changes; the log fails, lags and loses its end.
 
-Whatever happens: the log replays into the state, generations of a group only grow, no partition has two owners in one
-generation, nobody is told what is not committed, who is heard of in time stays and who is not goes, everybody who asks
-is answered once; and when everybody behaves again, the group is stable within its timeouts and every partition owned.
+In every schedule the log replays into the state, generations of a group only grow, no partition has two owners in one
+generation, responses contain only committed state, a member that sends requests in time stays and a silent one is
+removed, and every request has one response; and once there are no more faults, the group is stable within its timeouts
+and every partition is owned.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ REJOIN, UNKNOWN, ILLEGAL, FENCED, ID_REQUIRED, FULL, INCONSISTENT = 27, 25, 22, 
 
 @dataclass(eq=False)
 class Client:
-    """One consumer process, which believes what it was last told."""
+    """One consumer process, which acts on its last response."""
 
     name: str
     group_id: str
@@ -54,12 +55,12 @@ class Client:
     owned: tuple[int, ...] = ()
     waiting: list[tuple[CountedReply, Callable[[Any], None]]] = field(default_factory=list)
 
-    def start_afresh(self) -> None:
+    def rejoin_afresh(self) -> None:
         self.member_id, self.generation, self.leads, self.next_step, self.owned = "", -1, (), "join", ()
 
 
 class GroupLife(CoordinatorLife):
-    """What clients, tools, time, leadership and the log can do."""
+    """The actions of clients, tools, time, leadership and the log."""
 
     STEPS: ClassVar = {
         "everybody_carries_on": 14,
@@ -95,9 +96,9 @@ class GroupLife(CoordinatorLife):
         self.owners: dict[tuple[str, int, int, int], str] = {}
         self.acknowledged: dict[OffsetKey, tuple[int, float]] = {}
         self.removed: dict[OffsetKey, int] = {}
-        self.heard_of: dict[tuple[str, str], float] = {}
-        self.maybe_heard_of: dict[tuple[str, str], float] = {}
-        self.owed: dict[tuple[str, str], tuple[int, bool, bool]] = {}
+        self.contacted_at: dict[tuple[str, str], float] = {}
+        self.maybe_contacted_at: dict[tuple[str, str], float] = {}
+        self.session_state: dict[tuple[str, str], tuple[int, bool, bool]] = {}
         self.joined_at: dict[tuple[str, int, str], float] = {}
         self.seen: dict[str, tuple[ClassicGroup, int]] = {}
         self.restored: dict[str, tuple[GroupMetadataValue, ClassicGroup]] = {}
@@ -142,7 +143,7 @@ class GroupLife(CoordinatorLife):
             self.note_sessions(group)
 
     def carry_on(self, client: Client) -> None:
-        """What a proper client does next."""
+        """Take the next step of a correct client."""
         if client.next_step == "join":
             self.send_join(client)
         elif client.next_step == "sync" and not client.forgets_to_sync:
@@ -153,8 +154,8 @@ class GroupLife(CoordinatorLife):
     def send_join(self, client: Client, protocols: list[tuple[str, bytes]] | None = None) -> None:
         group = self.rig.shard.groups.get(client.group_id) if self.is_here else None
         if group is not None and client.instance_id in group.static_members:
-            # Whom it could not replace, because that could not be written, has a session again.
-            self.maybe_heard_of[client.group_id, group.static_members[client.instance_id]] = self.now
+            # The static member that it could not replace, because the write failed, has a new session.
+            self.maybe_contacted_at[client.group_id, group.static_members[client.instance_id]] = self.now
         reply = self.rig.join(
             client.member_id,
             group_id=client.group_id,
@@ -176,7 +177,7 @@ class GroupLife(CoordinatorLife):
         self.expect(client, reply, joined)
 
     def sync_anyhow(self, draw: Draw) -> None:
-        """Whether or not it is time for it; and a leader's assignment may be another one than the last time."""
+        """Sync, whether or not it is time for it; a leader's assignment may differ from the last one."""
         self.send_sync(draw.of(self.clients), draw.below(4))
 
     def send_sync(self, client: Client, salt: int) -> None:
@@ -197,9 +198,9 @@ class GroupLife(CoordinatorLife):
             life = self.check_committed(group_id, generation, member_id, client.instance_id, answer.assignment)
             client.owned = tuple(json.loads(answer.assignment or b"[]"))
             for partition in client.owned:
-                who = client.instance_id or member_id
-                owner = self.owners.setdefault((group_id, life, generation, partition), who)
-                assert owner == who, f"partition {partition} of generation {generation} went to {owner} and {who}"
+                name = client.instance_id or member_id
+                owner = self.owners.setdefault((group_id, life, generation, partition), name)
+                assert owner == name, f"partition {partition} of generation {generation} went to {owner} and {name}"
 
         self.expect(client, reply, assigned)
 
@@ -211,10 +212,10 @@ class GroupLife(CoordinatorLife):
         reply = self.rig.heartbeat(
             client.member_id, client.generation, group_id=client.group_id, instance_id=client.instance_id
         )
-        self.expect(client, reply, lambda _: self.heard_of.update({key: asked_at}))
+        self.expect(client, reply, lambda _: self.contacted_at.update({key: asked_at}))
 
     def leave(self, draw: Draw) -> None:
-        """On its own; or an administrator removes instances."""
+        """The member leaves, or an administrator removes instances."""
         client = draw.of(self.clients)
         if draw.one_in(4):
             instances = [("", "i1"), ("", "i2"), ("", "nobody")][draw.below(3) :]
@@ -227,23 +228,23 @@ class GroupLife(CoordinatorLife):
         draw.of(self.clients).alive = False
 
     def forget_to_sync(self, draw: Draw) -> None:
-        """It joins and sends heartbeats, and never asks for its assignment; or it does so again."""
+        """The client joins and sends heartbeats, but never syncs; or it starts to do so again."""
         client = draw.of(self.clients)
         client.forgets_to_sync = not client.forgets_to_sync
 
     def restart(self, draw: Draw) -> None:
-        """A new process, which knows nothing of what the old one waited for."""
+        """A new process starts, without the pending requests of the old one."""
         client = draw.of(self.clients)
-        client.start_afresh()
+        client.rejoin_afresh()
         client.alive = True
         client.waiting.clear()
 
     def hang_up(self, draw: Draw) -> None:
-        """The connection breaks while it waits, and it asks again."""
+        """The connection breaks during a request, and the client repeats the request."""
         draw.of(self.clients).waiting.clear()
 
     def lie(self, draw: Draw) -> None:
-        """About the member, the generation, the instance or the protocol: it is refused, and nothing changes."""
+        """Send a wrong member id, generation, instance id or protocol: it is refused, and nothing changes."""
         if not self.is_here or self.rig.log.will_fail:
             return
         client = draw.of(self.clients)
@@ -278,7 +279,7 @@ class GroupLife(CoordinatorLife):
         assert code(self.refused(reply)) in refusals, (code(reply), refusals)
 
     def refused(self, reply: Any) -> Any:
-        """Refusals may rest on something uncommitted; then they wait for it."""
+        """Wait for a refusal, which may depend on uncommitted state."""
         if not reply.is_set:
             self.rig.commit_log()
         assert reply.is_set
@@ -289,10 +290,14 @@ class GroupLife(CoordinatorLife):
         offset, key = self.number, OffsetKey(draw.of(GROUPS), "bills", draw.of(PARTITIONS))
         members = [client for client in self.clients if client.group_id == key.group_id]
         client = draw.of([*members, None])
-        who: dict[str, Any] = {}
+        identity: dict[str, Any] = {}
         if client is not None:
-            who = {"member_id": client.member_id, "generation": client.generation, "instance_id": client.instance_id}
-        reply = self.rig.commit(offsets={("bills", key.partition): offset}, group_id=key.group_id, **who)
+            identity = {
+                "member_id": client.member_id,
+                "generation": client.generation,
+                "instance_id": client.instance_id,
+            }
+        reply = self.rig.commit(offsets={("bills", key.partition): offset}, group_id=key.group_id, **identity)
         now = self.now
 
         def acknowledged(_: Any) -> None:
@@ -323,7 +328,7 @@ class GroupLife(CoordinatorLife):
         self.removed[key] = self.number
 
     def look_around(self, draw: Draw) -> None:
-        """Tools are shown what is committed."""
+        """Tools receive committed state only."""
         if not self.is_here:
             return
         for group_id in GROUPS:
@@ -336,14 +341,14 @@ class GroupLife(CoordinatorLife):
     def committed_groups(self) -> set[str]:
         return {key.group_id for key in self.offsets}
 
-    # --- what must hold ---
+    # --- the invariants ---
 
     def expect(self, client: Client | None, reply: Any, then: Callable[[Any], None]) -> None:
         if client is None:
             self.clientless.append((reply, then))
         else:
             client.waiting.append((reply, then))
-            self.maybe_heard_of[client.group_id, client.member_id] = self.now
+            self.maybe_contacted_at[client.group_id, client.member_id] = self.now
 
     def begin(self, **config: int) -> None:
         self.clientless: list[tuple[Any, Callable[[Any], None]]] = []
@@ -357,7 +362,7 @@ class GroupLife(CoordinatorLife):
         super()._fold_afresh()
 
     def fold(self, change: Change, offset: int) -> None:
-        """Generations in the log only grow, from one tombstone to the next."""
+        """Generations in the log only grow between two tombstones."""
         if isinstance(change, GroupChange):
             before = self.stored.get(change.group_id)
             life = self.lives.get(change.group_id, 0)
@@ -376,12 +381,15 @@ class GroupLife(CoordinatorLife):
         super().fold(change, offset)
 
     def check_removal(self, key: OffsetKey, value: CommittedOffset | None) -> None:
-        """Nothing to add here."""
+        """Do nothing here; subclasses may check more."""
 
     def check_committed(
         self, group_id: str, generation: int, member_id: str, instance_id: str | None, assignment: bytes
     ) -> int:
-        """A member was told of an assignment: it is in the log, and committed. Returns in which life of the group."""
+        """Check that the assignment in a response is in the log, and committed.
+
+        Returns the incarnation of the group.
+        """
         self.follow_log()
         high_watermark = self.rig.log.high_watermark(PARTITION)
         for life in range(self.lives.get(group_id, 0), -1, -1):
@@ -390,7 +398,7 @@ class GroupLife(CoordinatorLife):
                     return life
                 if instance_id is not None and offset < high_watermark and assignment in assigned.values():
                     return life
-        raise AssertionError(f"{member_id} was told of an assignment of generation {generation} that is not committed")
+        raise AssertionError(f"{member_id} received an assignment of generation {generation} that is not committed")
 
     def check(self) -> None:
         super().check()
@@ -411,15 +419,15 @@ class GroupLife(CoordinatorLife):
                 continue
             client.waiting[:] = [(reply, then) for reply, then in client.waiting if not reply.is_set]
             for reply, then in arrived:
-                self.hear(client, reply, then)
+                self.receive(client, reply, then)
         for reply, then in self.clientless:
             if reply.is_set and code(reply) == 0:
                 then(reply.value)
         self.clientless = [(reply, then) for reply, then in self.clientless if not reply.is_set]
 
-    def hear(self, client: Client, reply: CountedReply, then: Callable[[Any], None]) -> None:
+    def receive(self, client: Client, reply: CountedReply, then: Callable[[Any], None]) -> None:
         answered = code(reply)
-        self.maybe_heard_of[client.group_id, client.member_id] = self.now
+        self.maybe_contacted_at[client.group_id, client.member_id] = self.now
         if answered == 0:
             then(reply.value)
         elif answered == ID_REQUIRED:
@@ -427,10 +435,10 @@ class GroupLife(CoordinatorLife):
         elif answered == REJOIN:
             client.next_step = "join"
         elif answered in (UNKNOWN, ILLEGAL):
-            client.start_afresh()
+            client.rejoin_afresh()
         elif answered in (FENCED, FULL):
-            client.start_afresh()
-            client.alive = False  # real ones stop, too
+            client.rejoin_afresh()
+            client.alive = False  # real clients stop, too
 
     def check_shard(self, shard: GroupShard) -> None:
         super().check_shard(shard)
@@ -445,7 +453,7 @@ class GroupLife(CoordinatorLife):
             rebalance.session_timer(g, m) for g in shard.groups.values() for m in (*g.members, *g.pending_members)
         }
         there = {key for key in shard.timers._deadlines if key.kind == rebalance.SESSION}
-        assert there == wanted, f"sessions of nobody: {there - wanted}, members without: {wanted - there}"
+        assert there == wanted, f"sessions without a member: {there - wanted}, members without: {wanted - there}"
 
     def check_stored(self, group: ClassicGroup, stored: GroupMetadataValue) -> None:
         assert group.generation >= stored.generation
@@ -480,7 +488,7 @@ class GroupLife(CoordinatorLife):
         assert not group.members.keys() & group.pending_members.keys()
         for member_id in group.pending_syncs:
             since = self.joined_at.setdefault((group.group_id, group.generation, member_id), self.now)
-            assert self.now <= since + REBALANCE + TOLERANCE, f"{member_id} has not synced, and is still a member"
+            assert self.now <= since + REBALANCE + TOLERANCE, f"{member_id} has not synced, but is still a member"
         for member_id, member in group.members.items():
             assert member.member_id == member_id
             if group.state is GroupState.STABLE:
@@ -489,45 +497,47 @@ class GroupLife(CoordinatorLife):
                 assert member.join_reply is None
 
     def check_sessions(self, group: ClassicGroup) -> None:
-        """Nobody stays who is not heard of."""
+        """No silent member stays."""
         self.note_sessions(group)
         for member_id, member in group.members.items():
-            silent = self.now - self.maybe_heard_of[group.group_id, member_id]
+            silent = self.now - self.maybe_contacted_at[group.group_id, member_id]
             longest = NEW_MEMBER if member.is_new else member.session_timeout_ms / 1000
-            assert silent <= longest + TOLERANCE, f"{member_id} is silent for {silent:g} seconds and still a member"
+            assert silent <= longest + TOLERANCE, f"{member_id} is silent for {silent:g} seconds, but still a member"
 
     def note_sessions(self, group: ClassicGroup) -> None:
-        """Sessions begin anew with each generation, and with each late answer."""
+        """Sessions restart with each generation, and with each late response."""
         for member_id, member in group.members.items():
             key = (group.group_id, member_id)
-            owed = (group.generation, member.is_new, member.is_waiting)
-            if self.owed.get(key) != owed or member.is_waiting:
-                self.maybe_heard_of[key] = self.now
-            self.owed[key] = owed
+            session_state = (group.generation, member.is_new, member.is_waiting)
+            if self.session_state.get(key) != session_state or member.is_waiting:
+                self.maybe_contacted_at[key] = self.now
+            self.session_state[key] = session_state
 
     def loaded(self) -> None:
         self.seen.clear()
         self.joined_at.clear()
-        for key in self.maybe_heard_of:
-            self.maybe_heard_of[key] = self.now
+        for key in self.maybe_contacted_at:
+            self.maybe_contacted_at[key] = self.now
 
     def let_pass(self, seconds: float) -> None:
-        """Members of a stable group who were heard of within their session are still there afterwards."""
+        """Members of a stable group that sent requests within their session still exist afterwards."""
         safe: list[tuple[str, str]] = []
         if self.is_here and seconds <= REBALANCE:
             for group in self.rig.shard.groups.values():
                 if group.state is GroupState.STABLE:
                     ends = self.now + seconds + TOLERANCE
                     keys = [(group.group_id, m) for m in group.members if m not in group.pending_syncs]
-                    safe += [key for key in keys if self.heard_of.get(key, 0.0) + SESSION > ends]
+                    safe += [key for key in keys if self.contacted_at.get(key, 0.0) + SESSION > ends]
         super().let_pass(seconds)
         for group_id, member_id in safe:
-            assert member_id in self.rig.shard.groups[group_id].members, f"{member_id} was heard of, and is gone"
+            assert member_id in self.rig.shard.groups[group_id].members, (
+                f"{member_id} sent requests in time, but was removed"
+            )
 
-    # --- how it ends ---
+    # --- the end ---
 
     def finish(self) -> None:
-        self.trouble_ends()
+        self.end_faults()
         self.become_stable()
         for client in self.clients:
             client.alive = False
@@ -536,12 +546,14 @@ class GroupLife(CoordinatorLife):
         assert all(group.state is GroupState.EMPTY for group in self.rig.shard.groups.values())
         self.let_pass(RETENTION + 60)
         self.check()
-        assert not self.stored and not self.offsets, "what is empty for long enough is forgotten"
+        assert not self.stored and not self.offsets, "groups and offsets that are unused long enough must be removed"
         assert not self.rig.shard.groups
         self.check_all_answered()
 
     def become_stable(self) -> None:
-        """Everybody who lives behaves: soon each group is stable, and each of its partitions owned by one of them."""
+        """All living clients behave correctly: soon each group is stable, and each of its partitions is owned by one of
+        them.
+        """
         for client in self.clients:
             client.forgets_to_sync = False
             client.waiting[:] = [(reply, then) for reply, then in client.waiting if not reply.is_set]
@@ -566,8 +578,10 @@ class GroupLife(CoordinatorLife):
         return sorted(p for client in alive for p in client.owned) == list(PARTITIONS)
 
 
-def test_groups_survive_random_lives() -> None:
-    """Replay equals the durable state, generations grow, one owner, every request is answered."""
+def test_invariants_hold_in_random_schedules() -> None:
+    """The log replays to the durable state, generations grow, each partition has one owner, every request has a
+    response.
+    """
     with watched():
         survive(GroupLife, range(500))
 
@@ -575,6 +589,6 @@ def test_groups_survive_random_lives() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 def test_groups_survive_very_many_random_lives() -> None:
-    """The same, for as long as it takes."""
+    """The same, for as long as the long run takes."""
     with watched():
         survive(GroupLife, range(20_000))

@@ -1,9 +1,9 @@
-"""Random lives of committed offsets, against a model that says in advance which records each request leads to.
+"""Random schedules of committed offsets, against a model that predicts the records of each request.
 
-Groups without members, with classic consumers, with members that are no consumers, and under the new protocol commit;
-tools remove offsets, groups and topics; time goes by; the log fails, lags, forgets and is compacted. Whatever happens:
-the log has what the model says and nothing else, what fetches and lists show is exactly what is committed, nothing that
-was acknowledged is lost, and what has expired by KIP-211 goes, in time, and not before.
+Groups without members, with classic consumers, with members of other protocol types, and under the consumer protocol
+commit; tools remove offsets, groups and topics; time passes; the log fails, lags, loses its end and is compacted. In
+every schedule the log has exactly the records of the model, fetches and lists return exactly the committed state, no
+acknowledged commit is lost, and offsets that expire by KIP-211 are removed in time, and not before.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ METADATA_LIMIT = 16
 TOO_LARGE, UNKNOWN_TOPIC, SUBSCRIBED, NOT_EMPTY = 12, 3, 86, 68
 
 
-class Asked(NamedTuple):
-    """A request whose records are in the log, up to ``end``; ``lost`` when they are cut off before it is answered."""
+class PendingRequest(NamedTuple):
+    """A request whose records are in the log, up to ``end``; ``lost`` if they are cut off before its response."""
 
     reply: CountedReply
     end: int
 
 
 class OffsetLife(CoordinatorLife):
-    """One shard and what clients and tools do to its offsets."""
+    """One shard, and the operations of clients and tools on its offsets."""
 
     LONGEST_WAIT = 25.0
     STEPS: ClassVar = {
@@ -76,7 +76,7 @@ class OffsetLife(CoordinatorLife):
     def __init__(self, draw: Draw) -> None:
         self.number = 0
         self.expected: list[OffsetChange] | None = None
-        self.asked: list[Asked] = []
+        self.asked: list[PendingRequest] = []
         self.members: dict[str, str] = {}
         self.deleted: dict[UUID, str] = {}
         self.changed_at: dict[OffsetKey, float] = {}
@@ -106,7 +106,7 @@ class OffsetLife(CoordinatorLife):
         """No later than when each group became empty."""
         self.looked: dict[str, object] = {}
         self.changed_group_at: dict[str, float] = {}
-        """When what keeps the offsets of a group was last seen to change."""
+        """When the state that retains the offsets of a group was last seen to change."""
         self.wall_before = self.wall_ms
 
     @property
@@ -116,7 +116,7 @@ class OffsetLife(CoordinatorLife):
     # --- steps ---
 
     def commit(self, draw: Draw) -> None:
-        """A few positions at once, with and without all that can come along."""
+        """Commit some offsets at once, with and without all optional fields."""
         group_id = draw.of(GROUPS)
         retention_ms = draw.of((-1, -1, -1, 40_000))
         metadata = draw.of(("", "note", None, "x" * (METADATA_LIMIT + 1)))
@@ -125,7 +125,7 @@ class OffsetLife(CoordinatorLife):
         for topic in draw.some(TOPICS) or ["bills"]:
             self.number += 1
             offsets[topic, draw.below(PARTITIONS)] = self.number
-        who = self._speaker(group_id)
+        identity = self._speaker(group_id)
         fits = metadata is None or len(metadata) <= METADATA_LIMIT
         expire = self.wall_ms + retention_ms if retention_ms >= 0 else -1
         ids = self.rig.topics.ids
@@ -147,7 +147,7 @@ class OffsetLife(CoordinatorLife):
             leader_epoch=leader_epoch,
             retention_ms=retention_ms,
             version=9 if retention_ms < 0 else 4,
-            **who,
+            **identity,
         )
         self._asked(reply, written)
 
@@ -165,7 +165,7 @@ class OffsetLife(CoordinatorLife):
         return {}
 
     def a_member_comes(self, draw: Draw) -> None:
-        """As the only active one: it joins and syncs, or sends its first heartbeat."""
+        """The only active member joins and syncs, or sends its first heartbeat."""
         group_id = draw.of((CONSUMERS, CONSUMERS, WORKERS, MODERN))
         topics = frozenset(draw.some(TOPICS))
         self.expected = []
@@ -206,7 +206,9 @@ class OffsetLife(CoordinatorLife):
         self.members.pop(group_id, None)
 
     def delete_offsets(self, draw: Draw) -> None:
-        """None of topics that a member wants; of members that are no consumers nobody knows what they want."""
+        """Offsets of subscribed topics are not deleted; the subscriptions of members of other protocol types are
+        unknown.
+        """
         group_id, keys = draw.of(GROUPS), [(topic, draw.below(PARTITIONS)) for topic in draw.some(TOPICS)]
         written = len(self.rig.log.records.get(PARTITION, ()))
         gone = [OffsetKey(group_id, *key) for key in keys if not self._is_wanted(group_id, key[0], to_delete=True)]
@@ -226,7 +228,7 @@ class OffsetLife(CoordinatorLife):
         self._asked(reply, written)
 
     def delete_a_topic(self, draw: Draw) -> None:
-        """The broker hears of it, and removes the positions."""
+        """The broker is notified, and removes the offsets."""
         name = draw.of(TOPICS)
         topic_id = self.rig.topics.topic_id(name)
         if topic_id is None:
@@ -236,13 +238,13 @@ class OffsetLife(CoordinatorLife):
         self.rig.topics.delete(name)
         self.rig.runtime.topics_deleted({topic_id: name})
         if len(self.rig.log.records.get(PARTITION, ())) == self.folded:
-            self.expected = None  # it is done later, or never here
+            self.expected = None  # it happens later, or never on this broker
 
     def make_a_topic(self, draw: Draw) -> None:
         self.rig.topics.set(draw.of(TOPICS), PARTITIONS)
 
     def fetch(self, draw: Draw) -> None:
-        """By name, one by one: what was never committed is -1."""
+        """Fetch by name, one by one: an offset that was never committed is -1."""
         if not self.is_here:
             return
         group_id, topic, number = draw.of(GROUPS), draw.of(TOPICS), draw.below(PARTITIONS)
@@ -258,12 +260,12 @@ class OffsetLife(CoordinatorLife):
         self.let_pass(draw.of((1.0, 6.0, 20.0, 45.0, 130.0, 400.0)))
 
     def _asked(self, reply: CountedReply, written: int) -> None:
-        """Note what a request leads to: its records or none, and an answer when they are committed."""
+        """Record the effect of a request: its records or none, and a response once they are committed."""
         end = len(self.rig.log.records.get(PARTITION, ()))
         if end == written:
             self.expected = None
             return
-        self.asked.append(Asked(reply, end))
+        self.asked.append(PendingRequest(reply, end))
 
     # --- the model ---
 
@@ -299,37 +301,39 @@ class OffsetLife(CoordinatorLife):
                 self.visible_groups.add(change.group_id)
 
     def fold(self, change: Change, offset: int) -> None:
-        """Each record on an offset is what a request leads to, or the tombstone of something expired."""
+        """Check that each record of an offset follows from a request, or is the tombstone of an expired offset."""
         self.changes.append(change)
         if isinstance(change, OffsetChange):
             if not self.refolding:
                 if self.expected:
-                    assert change in self.expected, f"{change} was not asked for"
+                    assert change in self.expected, f"{change} follows from no request"
                     self.expected.remove(change)
                 else:
                     self._check_expired(change, self.times[offset])
             self.changed_at[change.key] = self.now
         elif isinstance(change, GroupChange) and change.value is not None and not self.refolding:
             since, is_empty = change.value.current_state_timestamp, not change.value.members
-            assert since == self.times[offset] or not (is_empty and change.value.protocol_type), "it says when it ended"
+            assert since == self.times[offset] or not (is_empty and change.value.protocol_type), (
+                "the record must have the time when the group became empty"
+            )
         super().fold(change, offset)
 
     def _check_expired(self, change: OffsetChange, wall_ms: int) -> None:
-        assert change.value is None, f"{change} was not asked for"
+        assert change.value is None, f"{change} follows from no request"
         key = change.key
         value = self.offsets.get(key)
         assert value is not None, f"{key} was removed twice"
         if self._is_gone(key, value):
             return
-        assert not self._is_wanted(key.group_id, key.topic), f"a member wants {key}"
+        assert not self._is_wanted(key.group_id, key.topic), f"a member subscribes to {key}"
         assert wall_ms >= self._expires_at(key, value), f"{key} is removed before it has expired"
 
     def _is_gone(self, key: OffsetKey, value: CommittedOffset) -> bool:
-        """Whether its topic was deleted; the name alone tells where the record has no id."""
+        """Whether its topic was deleted; only the name can tell if the record has no id."""
         return value.topic_id in self.deleted or (value.topic_id == NO_TOPIC_ID and key.topic in self.deleted.values())
 
     def _is_of_this_topic(self, topic: str, value: CommittedOffset) -> bool:
-        """Whether it was not committed for an older topic of the name, as far as that can be told."""
+        """Whether it was committed for the present topic of the name, as far as the ids can tell."""
         return value.topic_id == NO_TOPIC_ID or self.rig.topics.topic_id(topic) in (None, value.topic_id)
 
     def _expires_at(self, key: OffsetKey, value: CommittedOffset) -> float:
@@ -339,7 +343,7 @@ class OffsetLife(CoordinatorLife):
         return max(since, value.commit_timestamp) + RETENTION * 1000
 
     def _is_wanted(self, group_id: str, topic: str, *, to_delete: bool = False) -> bool:
-        """Whether offsets on the topic must stay because of members: none expire while these change."""
+        """Whether members retain offsets of the topic: none expire while the members change."""
         if not self._has_members(group_id):
             return False
         if group_id == WORKERS:
@@ -347,7 +351,7 @@ class OffsetLife(CoordinatorLife):
         if group_id == CONSUMERS:
             group = self.rig.shard.groups.get(group_id)
             if group is None or group.subscription is None:
-                return True  # nobody can tell
+                return True  # unknown
             if group.state is not GroupState.STABLE and not to_delete:
                 return True
             return topic in group.subscription
@@ -360,7 +364,7 @@ class OffsetLife(CoordinatorLife):
         group, modern = self.rig.shard.groups.get(group_id), self.rig.shard.consumer_groups.get(group_id)
         return bool(group is not None and group.members) or bool(modern is not None and modern.profiles)
 
-    # --- what must hold ---
+    # --- the invariants ---
 
     def check(self) -> None:
         super().check()
@@ -368,7 +372,7 @@ class OffsetLife(CoordinatorLife):
         high_watermark = self.rig.log.high_watermark(PARTITION)
         for asked in self.asked:
             if asked.reply.is_set and code(asked.reply) in (0, TOO_LARGE, UNKNOWN_TOPIC, SUBSCRIBED):
-                assert high_watermark >= asked.end, "an answer was given before its records were committed"
+                assert high_watermark >= asked.end, "a response was sent before its records were committed"
         self.asked = [asked for asked in self.asked if not asked.reply.is_set]
 
     def check_shard(self, shard: GroupShard) -> None:
@@ -408,7 +412,7 @@ class OffsetLife(CoordinatorLife):
             self.looked[group_id], self.changed_group_at[group_id] = looks, self.now
 
     def _check_nothing_stays(self) -> None:
-        """What has expired long ago is gone, unless the log was in the way."""
+        """Check that no long-expired offset remains, unless the log prevented its removal."""
         for key, value in self.offsets.items():
             deadline = max(
                 self._expires_at(key, value) / 1000 - (self.wall_ms / 1000 - self.now),
@@ -421,7 +425,7 @@ class OffsetLife(CoordinatorLife):
                 raise AssertionError(f"{key} has expired {overdue:g} seconds ago, and is there")
 
     def loaded(self) -> None:
-        """Groups are what the log says, also where it forgot what happened since."""
+        """The groups are those in the log, which may have lost the latest changes."""
         self.calm_since = self.now
         self.empty_since = {
             group_id: stored.current_state_timestamp
@@ -430,13 +434,13 @@ class OffsetLife(CoordinatorLife):
         }
 
     def finish(self) -> None:
-        self.trouble_ends()
+        self.end_faults()
         self.members_leave_all()
         self.check()
         self.let_pass(RETENTION + 2 * CHECK + 20)
         self.check()
-        assert not self.offsets and not self.visible, "what nobody comes back for is forgotten"
-        assert not self.stored and not self.consumer_groups, "so are the groups"
+        assert not self.offsets and not self.visible, "unused offsets must be removed"
+        assert not self.stored and not self.consumer_groups, "unused groups must be removed"
         self.check_all_answered()
 
     def members_leave_all(self) -> None:
@@ -465,8 +469,8 @@ def _first_beat(member_id: str, topics: frozenset[str]) -> Beat:
     )
 
 
-def test_offsets_survive_random_lives() -> None:
-    """What is shown is what is committed; what was acknowledged is there; what has expired goes, and nothing else."""
+def test_offset_invariants_hold_in_random_schedules() -> None:
+    """Fetches return committed state; acknowledged commits are not lost; expired offsets are removed, and no others."""
     with watched():
         survive(OffsetLife, range(500))
 
@@ -474,6 +478,6 @@ def test_offsets_survive_random_lives() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 def test_offsets_survive_very_many_random_lives() -> None:
-    """The same, for as long as it takes."""
+    """The same, for as long as the long run takes."""
     with watched():
         survive(OffsetLife, range(20_000))

@@ -1,7 +1,7 @@
-"""Whatever somebody has done to the files of a data directory, a broker starts with it.
+"""A broker starts with any damage to the files of a data directory.
 
-Files are cut, lengthened, emptied, removed, renamed, or hold something else in places. A log may be offline then, or
-end earlier; but nothing is raised that nobody expects, no record is invented, and what can be used goes on.
+Files are cut, lengthened, emptied, removed, renamed, or overwritten in places. A log may then be offline, or end
+earlier; but no unexpected error is raised, no record is invented, and the other logs work.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CONFIGS = {
         retention_ms=-1,
     ),
 }
-_EXPECTED = (BrokerResponseError, OSError)  # what handlers of requests answer with an error
+_EXPECTED = (BrokerResponseError, OSError)  # errors that request handlers turn into responses
 
 Record = tuple[bytes | None, bytes | None]  # key and value
 
@@ -54,7 +54,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def test_a_broker_starts_whatever_was_done_to_its_files() -> None:
+def test_a_broker_starts_with_any_damage_to_its_files() -> None:
     for seed in range(RUNS):
         run(seed)
 
@@ -89,7 +89,7 @@ def check(world: DiskWorld, choices: random.Random, known: dict[TopicPartition, 
                 log = logs.create(tp, UUID(int=tp.partition), config)
             except KafkaStorageError:
                 continue
-            look_at(log, known[tp])
+            read_like_clients(log, known[tp])
             number = log.log_end_offset
             value = b"after %d" % choices.randrange(10**9)
             data = bytearray().join(encode_batch([(NOW, b"k", value + bytes(20 * i), ())]) for i in range(6))
@@ -99,20 +99,20 @@ def check(world: DiskWorld, choices: random.Random, known: dict[TopicPartition, 
                 continue
             assert log.log_end_offset == number + 6
             known[tp] |= {(b"k", value + bytes(20 * i)) for i in range(6)}
-            look_at(log, known[tp])
+            read_like_clients(log, known[tp])
         trio.run(_until_it_rests, logs, clock=trio.testing.MockClock())
         trio.run(_clean, cleaner, clock=trio.testing.MockClock())
         for tp in CONFIGS:
             log_ = logs.get(tp)
             if log_ is not None:
-                look_at(log_, known[tp])
+                read_like_clients(log_, known[tp])
         if choices.random() < 0.5:
             trio.run(logs.close)
         world.storage.kill()
 
 
-def look_at(log: PartitionLog, known: set[Record]) -> None:
-    """What readers do."""
+def read_like_clients(log: PartitionLog, known: set[Record]) -> None:
+    """Read the log as clients do."""
     start, end = log.log_start_offset, log.log_end_offset
     assert 0 <= start <= log.last_stable_offset(end) <= end
     assert log.recovery_point <= end
@@ -125,7 +125,7 @@ def look_at(log: PartitionLog, known: set[Record]) -> None:
                 found = decode_records(memoryview(data)[batch.position : batch.end], from_offset=offset)
                 invented = {(r.key, r.value) for r in found} - known  # no checksum covers the offset
                 assert not invented, f"never written: {sorted(invented, key=repr)[:3]}"
-                offset = max(offset, batch.next_offset)  # what was put there once more goes back
+                offset = max(offset, batch.next_offset)  # a repeated part of the log may move back
             if offset == before:
                 break
         except _EXPECTED:
@@ -157,12 +157,12 @@ async def _clean(cleaner: LogCleaner) -> None:
         nursery.cancel_scope.cancel()
 
 
-# What there is before
+# The state before the damage
 
 
 @cache
 def _directories(clean: bool, cleaned: bool) -> tuple[dict[str, bytes], dict[TopicPartition, frozenset[Record]]]:
-    """The files of a broker with all that it may have, and every record that was ever written."""
+    """Return the files of a broker with every kind of data, and every record that was ever written."""
     choices = random.Random(7)
     world = DiskWorld(MemoryStorage(), choices)
     logs = LogManager(world, DIRECTORIES, CONFIGS[PLAIN])
@@ -236,7 +236,7 @@ def put_files(storage: Storage, files: dict[str, bytes]) -> None:
 
 
 def damage(storage: Storage, paths: list[str], choices: random.Random) -> str:
-    """Do something to one of the files; returns what."""
+    """Damage one of the files; return a description."""
     path = choices.choice([path for path in paths if storage.exists(path)])
     size = len(storage.read_file(path))
     kind = choices.choice(("flip", "zero", "random", "cut", "extend", "extend", "empty", "remove", "rename", "copy"))
@@ -276,7 +276,7 @@ def damage(storage: Storage, paths: list[str], choices: random.Random) -> str:
 
 
 def damage_folder(storage: Storage, choices: random.Random) -> str:
-    """Do something to the folder of a log, or put one beside it; returns what."""
+    """Damage the folder of a log, or create another one beside it; return a description."""
     folder = choices.choice(("/data/a/plain-0", "/data/b/compacted-1"))
     name = folder.rpartition("/")[2]
     kind = choices.choice(("move", "copy", "file", "inside", "beside"))

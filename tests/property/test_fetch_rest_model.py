@@ -1,7 +1,7 @@
 """Fetch sessions whose idle partitions rest respond like sessions that read all partitions with every fetch.
 
 Two brokers have the same history: one lets partitions rest, the other never does. Followers and consumers have sessions
-with them, and things happen to the partitions before and during the fetches.
+with both, and the partitions change before and during the fetches.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SESSION_ERRORS = frozenset(
 
 
 class Broker:
-    """Leads one partition of each topic. ``rests``: whether idle partitions rest in sessions."""
+    """The leader of one partition of each topic. ``rests``: whether idle partitions rest in sessions."""
 
     def __init__(self, *, rests: bool) -> None:
         self.now = 1000.0
@@ -91,7 +91,7 @@ class Broker:
         self.replicas.apply(delta, image)
 
     async def serve(self, request: FetchRequest, while_parked: Callable[[], None], trace: list[str]) -> FetchResponse:
-        """Respond to a request; ``while_parked`` happens while it waits."""
+        """Respond to a request; ``while_parked`` is called while it waits."""
 
         async def park(operation: DelayedOperation) -> None:
             self.rested += sum(session.resting for session in self.sessions._sessions.values())
@@ -141,7 +141,7 @@ class Target:
 
 @dataclass
 class Client:
-    """A follower, or a consumer (-1), with a session; it sends differences only."""
+    """A follower, or a consumer (-1), with a session; it sends only differences."""
 
     replica_id: int
     read_committed: bool = False
@@ -214,8 +214,11 @@ class Client:
 
 
 class Model:
-    """One broker, its clients, and what happens. The same seed brings the same events, whether partitions rest or not,
-    as long as the broker does the same. ``trace`` has everything that it does."""
+    """One broker, its clients, and the events.
+
+    The same seed produces the same events, whether partitions rest or not, as long as the broker behaves the same.
+    ``trace`` has everything that it does.
+    """
 
     def __init__(self, seed: int, *, rests: bool) -> None:
         self.chance = Random(seed)
@@ -253,7 +256,7 @@ class Model:
         self.become()
 
     def happen(self) -> None:
-        """Something happens to a partition."""
+        """Change a partition in a random way."""
         chance, broker, replicas = self.chance, self.broker, self.broker.replicas
         name = chance.choice(NAMES)
         if name not in self.states:
@@ -325,7 +328,7 @@ class Model:
             self.trace.append(str(error))
 
     def settle_proposals(self) -> None:
-        """The controller accepts what leaders proposed, and the broker learns of it from its answer."""
+        """The controller accepts the proposals of leaders, and the broker receives the response."""
         for partition in self.broker.replicas.partitions():
             proposal = partition.isr.in_flight
             if proposal is not None:
@@ -359,7 +362,7 @@ class Model:
                 known.offset = 0
 
     async def fetch(self) -> None:
-        """A client fetches, and things may happen while the fetch waits."""
+        """A client fetches, and changes may happen while the fetch waits."""
         chance = self.chance
         client = chance.choice(self.clients)
         self.aim(client)

@@ -1,7 +1,7 @@
-"""What a client puts together from fetch sessions equals what full fetches would tell it.
+"""The state that a client builds from fetch sessions equals the results of full fetches.
 
-The client here keeps to the rules of KIP-227 and sees only answers; requests are lost before and after they are
-served, overtake each other, and other clients push sessions out of the cache.
+The client follows the rules of KIP-227 and sees only responses; requests are lost before and after they are executed,
+overtake each other, and other clients push sessions out of the cache.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOT_LEADER = errors.NotLeaderForPartitionError.code
 
 @dataclass
 class Log:
-    """A partition as the broker has it. Every record is one byte."""
+    """A partition on the broker. Every record is one byte."""
 
     start: int = 0
     end: int = 0
@@ -46,15 +46,15 @@ class Log:
 
 
 @dataclass
-class Seen:
-    """What the client knows of a partition: error, high watermark, log start."""
+class ClientView:
+    """The client's knowledge of a partition: error, high watermark, log start."""
 
     state: tuple[int, int, int] | None = None
 
 
 @dataclass
 class Broker:
-    """Reads for contexts, with room for a few records in each answer."""
+    """Reads for contexts, with room for a few records in each response."""
 
     sessions: FetchSessionCache
     room: int
@@ -83,14 +83,14 @@ class Broker:
 
 
 class Client:
-    """Keeps to KIP-227: sends what changed since the last request that was answered, and starts over after trouble."""
+    """Follows KIP-227: sends the changes since the last request with a response, and starts over after an error."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.session_id, self.epoch = 0, INITIAL_EPOCH
         self.wanted: dict[PartitionKey, int] = {}
-        self.told: dict[PartitionKey, int] = {}  # what the broker's session has
-        self.seen: dict[PartitionKey, Seen] = {}
+        self.session_offsets: dict[PartitionKey, int] = {}  # the partitions in the broker's session
+        self.seen: dict[PartitionKey, ClientView] = {}
         self.rounds_behind: dict[PartitionKey, int] = {}
 
     def request(self) -> tuple[FetchContext, bool]:
@@ -98,20 +98,20 @@ class Client:
         if full:
             changed, forgotten = dict(self.wanted), []
         else:
-            changed = {key: offset for key, offset in self.wanted.items() if self.told.get(key) != offset}
-            forgotten = [key for key in self.told if key not in self.wanted]
+            changed = {key: offset for key, offset in self.wanted.items() if self.session_offsets.get(key) != offset}
+            forgotten = [key for key in self.session_offsets if key not in self.wanted]
         self.seen = {key: seen for key, seen in self.seen.items() if key in self.wanted}
         context = self.broker.begin(self.session_id, self.epoch, changed, forgotten)
-        self.told = dict(self.wanted)
+        self.session_offsets = dict(self.wanted)
         return context, full
 
     def lost(self) -> None:
-        """No answer came: the broker may have used the epoch up."""
+        """No response arrived: the broker may have used the epoch."""
         self.epoch = INITIAL_EPOCH
 
     def settle(self, answered: Answered, *, full: bool) -> None:
-        """Take an answer, and compare."""
-        self.told = dict(self.wanted)
+        """Handle a response, and compare."""
+        self.session_offsets = dict(self.wanted)
         self.take(answered, full=full)
         if not answered.error_code:
             self.check()
@@ -126,8 +126,10 @@ class Client:
         named = set(answered.outcomes)
         assert named == set(self.wanted) if full else named <= set(self.wanted)
         for key, outcome in answered.outcomes.items():
-            seen = self.seen.setdefault(key, Seen())
-            assert full or len(outcome.records) or outcome.error_code or seen.state != state(outcome), "no news"
+            seen = self.seen.setdefault(key, ClientView())
+            assert full or len(outcome.records) or outcome.error_code or seen.state != state(outcome), (
+                "an unchanged partition was returned"
+            )
             seen.state = state(outcome)
             self.wanted[key] += len(outcome.records)
         self.check_fairness(answered, full=full)
@@ -138,7 +140,7 @@ class Client:
             self.session_id = answered.session_id
 
     def check_fairness(self, answered: Answered, *, full: bool) -> None:
-        """Within a session, nobody who has records waits longer than one answer for each of the others."""
+        """Within a session, a partition with records waits no longer than one response for each of the others."""
         for key in PARTITIONS:
             served = key in answered.outcomes and len(answered.outcomes[key].records)
             log = self.broker.logs[key]
@@ -147,8 +149,8 @@ class Client:
             assert self.rounds_behind[key] < len(PARTITIONS)
 
     def check(self) -> None:
-        """What it knows now is what a full fetch would tell it."""
-        for key, offset in self.told.items():
+        """The client's state equals the result of a full fetch."""
+        for key, offset in self.session_offsets.items():
             if key in self.wanted:
                 assert self.seen[key].state == state(self.broker.logs[key].read(offset, 0)), key
 
@@ -158,7 +160,7 @@ def state(outcome: ReadOutcome) -> tuple[int, int, int]:
 
 
 def change(broker: Broker, client: Client, rng: Random) -> None:
-    """Something happens at the broker, or the client wants something else."""
+    """Change the broker's logs, or the client's partitions."""
     key = rng.choice(PARTITIONS)
     log = broker.logs[key]
     match rng.randrange(8):
@@ -178,16 +180,16 @@ def change(broker: Broker, client: Client, rng: Random) -> None:
 
 
 def fetch(broker: Broker, client: Client, rng: Random) -> None:
-    """One request, and what may become of it."""
+    """Send one request, with a random outcome."""
     if not client.wanted and client.session_id == 0:
         return
     fate = rng.random()
-    if fate < 0.05:  # lost on its way there
-        client.told = dict(client.wanted)
+    if fate < 0.05:  # the request is lost
+        client.session_offsets = dict(client.wanted)
         client.lost()
         return
     context, full = client.request()
-    if fate < 0.1:  # answered, but the answer is lost
+    if fate < 0.1:  # the response is lost
         broker.answer(context)
         client.lost()
     elif fate < 0.15 and not full and context.partitions:  # requests are repeated, and overtake each other
@@ -199,7 +201,7 @@ def fetch(broker: Broker, client: Client, rng: Random) -> None:
             overtaken = broker.answer(context)
             assert (overtaken.error_code, overtaken.outcomes) == (errors.InvalidFetchSessionEpochError.code, {})
         client.settle(broker.answer(second), full=False)
-    elif fate < 0.2:  # over its quota: nothing was read, and nothing may be missed because of it
+    elif fate < 0.2:  # over its quota: nothing is read, and no change may be missed because of that
         throttled = context.throttle()
         if throttled.error_code or throttled.session_id == 0:
             client.session_id, client.epoch = 0, INITIAL_EPOCH
@@ -212,7 +214,7 @@ def fetch(broker: Broker, client: Client, rng: Random) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 3), st.integers(1, 12), st.integers(10, 80))
 def test_fetch_session_adds_up_to_the_same_state_as_full_fetches(seed: int, slots: int, room: int, steps: int) -> None:
-    """After every answer; sessions are never more than there are slots."""
+    """This holds after every response; there are never more sessions than slots."""
     rng = Random(seed)
     sessions = FetchSessionCache(slots, RealWorld())  # type: ignore[var-annotated]
     broker = Broker(sessions, room)
@@ -226,7 +228,7 @@ def test_fetch_session_adds_up_to_the_same_state_as_full_fetches(seed: int, slot
             broker.answer(broker.begin(0, INITIAL_EPOCH, dict.fromkeys(others, 0), []))
         fetch(broker, client, rng)
         assert len(sessions) <= slots
-        assert sessions.cached_partitions == sum(len(kept.partitions) for kept in sessions._sessions.values())
+        assert sessions.cached_partitions == sum(len(session.partitions) for session in sessions._sessions.values())
         assert sessions.cached_partitions <= slots * len(PARTITIONS)
     if client.session_id:
         broker.begin(client.session_id, FINAL_EPOCH, {}, [])

@@ -1,4 +1,4 @@
-"""A fetcher that looks at changed partitions only sends the requests of one that looks at all of them."""
+"""A fetcher that checks only changed partitions sends the same requests as one that checks all partitions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Model:
         self.state.add(partition)
 
     def happen(self) -> None:
-        """Something happens to a partition."""
+        """Change a partition in a random way."""
         chance, state = self.chance, self.state
         name = chance.choice(NAMES)
         partition = self.partitions.get(name)
@@ -124,7 +124,7 @@ def _parts(plan: FetchPlan) -> tuple[object, ...]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
-def test_fetcher_sends_the_requests_of_one_that_looks_at_all_partitions(seed: int) -> None:
+def test_fetcher_sends_the_same_requests_as_one_that_checks_all_partitions(seed: int) -> None:
     model = Model(seed)
     for _ in range(80):
         if model.chance.random() < 0.4:
@@ -133,7 +133,7 @@ def test_fetcher_sends_the_requests_of_one_that_looks_at_all_partitions(seed: in
             model.fetch()
 
 
-def test_idle_partitions_are_not_looked_at() -> None:
+def test_idle_partitions_are_not_checked() -> None:
     model = Model(1)
     for name in NAMES:
         model.add(name)

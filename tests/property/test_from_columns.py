@@ -1,4 +1,4 @@
-"""Records from columns, for any columns: as if each had been appended by itself, and never a byte out of bounds."""
+"""Records from columns, for any columns: the same as if each had been appended alone, and no byte out of bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ headers = st.lists(st.tuples(st.text(max_size=5), st.one_of(st.none(), st.binary
 
 @st.composite
 def sources(draw: Any, size: int | None = None) -> tuple[list[bytes | None], Any]:
-    """A column as a list of bytes, and in one of the forms in which a user may bring it."""
+    """Draw a column as a list of bytes, and in one of the forms that users may pass."""
     rows = draw(contents if size is None else st.lists(st.one_of(st.none(), texts), min_size=size, max_size=size))
     if draw(st.booleans()):
         kind = draw(st.sampled_from([None, bytearray, memoryview]))
@@ -83,15 +83,15 @@ def test_records_from_columns_are_those_appended_one_by_one(source: tuple[Any, A
     st.integers(0, 60),
     st.integers(0, 40),
 )
-def test_long_columns_are_encoded_as_record_by_record(
+def test_long_columns_are_encoded_like_single_records(
     sizes: list[int], odd: list[tuple[int, str]], time: int, missing: int, spare: int
 ) -> None:
-    """Over all sizes of numbers, and to the last byte of the batch and of its buffer."""
+    """All sizes of numbers are covered, up to the last byte of the batch and of its buffer."""
     count = 9_000 if max(sizes) < 8_000 else 200
     rows: list[bytes | None] = [bytes([65 + i % 26]) * sizes[i % len(sizes)] for i in range(count)]
     keys: list[bytes | None] = [None] * count
-    for position, what in odd:
-        if what == "null":
+    for position, kind in odd:
+        if kind == "null":
             rows[position % count] = None
         else:
             keys[position % count] = b"k"
@@ -116,7 +116,7 @@ def test_long_columns_are_encoded_as_record_by_record(
 
 
 @given(sources(), st.integers(1, 4), st.data())
-def test_records_spread_over_batches_keep_their_order_in_each(
+def test_records_spread_over_batches_stay_in_order_in_each(
     source: tuple[Any, Any], count: int, data: st.DataObject
 ) -> None:
     rows, given_values = source
@@ -190,7 +190,7 @@ def hostile_chunks(draw: Any, depth: int = 0) -> BytesChunk:
 @example([BytesChunk(LARGE, 1, 0, None, struct.pack("<2q", 0, -1), None)])
 @example([BytesChunk(BINARY, 1, 0, None, struct.pack("<2i", 0, -1), None)])
 def test_any_buffers_are_read_right_or_refused(chunks: list[BytesChunk]) -> None:
-    """The two kernels agree on every position: the same bytes, or the same words of refusal."""
+    """The two kernels agree on every position: the same bytes, or the same error message."""
     outcomes = []
     for stack in STACKS:
         outcome: list[Any] = []

@@ -1,8 +1,8 @@
-"""A broker's logs against a plain model, over a disk that crashes, tears and fails.
+"""A broker's logs against a plain model, over a disk that crashes, tears writes and fails.
 
-Each run is decided by its seed: `tests.crashing` says what is done and what must hold. A failing run is named with the
-steps that it needs; ``python -m tests.crashing SEED`` does it again. ``TRIOKAFKA_CRASH_SEEDS`` and
-``TRIOKAFKA_CRASH_FIRST`` set how many runs the long one does, and where it begins.
+The seed determines each run: `tests.crashing` has the operations and the invariants. A failing run is printed with the
+steps that it needs; ``python -m tests.crashing SEED`` runs it again. ``TRIOKAFKA_CRASH_SEEDS`` and
+``TRIOKAFKA_CRASH_FIRST`` set the number of runs of the long test, and the first one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOVED_RUNS = 100
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """Logs that are cut are warned of, thousands of times."""
+    """Suppress the log: truncations cause thousands of warnings."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -45,15 +45,15 @@ def check(seed: int) -> None:
 
 
 def test_logs_keep_flushed_records_through_crashes_and_failures() -> None:
-    """Nothing that was flushed is lost and nothing else is invented, opening needs no hand, and offsets, epochs,
-    producers, transactions and look-ups agree with the model.
+    """No flushed record is lost and none is invented, opening needs no manual repair, and offsets, epochs, producers,
+    transactions and look-ups agree with the model.
     """
     for seed in range(RUNS):
         check(seed)
 
 
-def test_a_move_that_is_cut_twice_leaves_one_log() -> None:
-    """Wherever its process dies, and the power fails in the next start."""
+def test_a_move_interrupted_twice_leaves_one_log() -> None:
+    """The process may die anywhere, and the power fails during the next start."""
     for seed in range(MOVED_RUNS):
         steps = plan(seed, 40)
         steps[9::10] = [Step("move_cut_twice", f"{seed}/moves/{number}") for number in range(4)]
@@ -70,21 +70,22 @@ def test_logs_keep_flushed_records_through_many_more_crashes() -> None:
     run_seeds("crashing logs", range(first, first + count), check)
 
 
-def test_no_epoch_is_expected_where_all_that_readers_could_see_was_compacted_away() -> None:
-    """The model keeps records from before the start, for that may be forgotten; whether they are there it cannot know
-    (seed 70275859)."""
+def test_no_epoch_is_expected_for_offsets_whose_visible_records_were_compacted() -> None:
+    """The model retains records from before the log start, because the start may be lost; it cannot know whether they
+    still exist (seed 70275859).
+    """
     log = open_log(MemoryStorage(), config(cleanup_policy=("compact",)), log_start_offset=2)
     log.append_as_follower(batch(b"kept", base_offset=3, leader_epoch=4), now_ms=NOW)
     records = [Kept(offset, NOW, b"k", b"v") for offset in range(1, 4)]
-    unseen, there = Batch(1, 3, records[:1], 0, NOW), Batch(3, 4, records[2:], 4, NOW)
-    check_epochs(log, PartitionModel([unseen, there], start=2))
+    invisible, there = Batch(1, 3, records[:1], 0, NOW), Batch(3, 4, records[2:], 4, NOW)
+    check_epochs(log, PartitionModel([invisible, there], start=2))
     for seen in (Batch(1, 3, records[:2], 0, NOW), Batch(2, 3, records[1:2], 0, NOW)):
         with pytest.raises(AssertionError, match="epoch at 2"):
             check_epochs(log, PartitionModel([seen, there], start=2))
 
 
 def _log_that_lost_its_end() -> PartitionLog:
-    """Offsets 0 and 1 are there, and a placeholder has the place of 2 and 3."""
+    """Return a log with offsets 0 and 1, and a placeholder for 2 and 3."""
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, batch(b"a", b"b"))
@@ -107,12 +108,12 @@ def _batch(start: int, end: int, *, key: bytes = b"k", producer_id: int = -1, em
         pytest.param(387206450, id="high watermark in the middle of a lost batch"),
     ],
 )
-def test_seed_that_failed_once(seed: int) -> None:
+def test_formerly_failing_seed(seed: int) -> None:
     check(seed)
 
 
-def test_truncation_in_the_middle_of_a_placeholder_is_expected_to_remove_all_of_it() -> None:
-    """As of any other batch: the model has two lost batches there, and the log one without records."""
+def test_truncation_within_a_placeholder_removes_all_of_it() -> None:
+    """It is like any other batch: the model has two lost batches there, and the log has one without records."""
     log = _log_that_lost_its_end()
     model = PartitionModel([_batch(0, 2), _batch(2, 3), _batch(3, 4)], high_watermark=4)
     note_lost_end(log, model, durable_end=2, cleans=False)
@@ -126,7 +127,7 @@ def test_truncation_in_the_middle_of_a_placeholder_is_expected_to_remove_all_of_
 
 
 def test_placeholder_in_place_of_a_durable_batch_is_a_loss() -> None:
-    """Also when compaction has emptied that batch: its header names the producer, and must be there."""
+    """This holds also for a batch emptied by compaction: its header names the producer, and must not be lost."""
     log = _log_that_lost_its_end()
     for durable in (_batch(2, 4), _batch(2, 4, producer_id=7), _batch(2, 4, producer_id=7, emptied=True)):
         for cleans in (False, True):
@@ -140,7 +141,7 @@ def test_placeholder_in_place_of_a_durable_batch_is_a_loss() -> None:
 
 
 def test_placeholder_may_end_in_the_middle_of_a_lost_batch() -> None:
-    """A follower may have fetched a part of that batch, so that the high watermark is there."""
+    """A follower may have fetched a part of that batch, so that the high watermark is within it."""
     there = Batch(0, 2, [Kept(0, NOW, b"k", b"a"), Kept(1, NOW + 1, b"k", b"b")], 0, NOW + 1)
     model = PartitionModel([there, _batch(2, 6)], high_watermark=4)
     log = _log_that_lost_its_end()
@@ -177,7 +178,7 @@ def test_batch_that_compaction_has_emptied_is_not_lost() -> None:
 
 
 def test_batch_that_compaction_has_removed_is_not_lost() -> None:
-    """Not even its header is there, and the log ends at the name of an empty segment."""
+    """Its header is removed, too, and the log ends at the name of an empty segment."""
     storage = MemoryStorage()
     log = compacted_log(storage)
     put(log, (b"a", b"1" * 150), (b"b", b"1" * 150))
@@ -197,8 +198,8 @@ def test_batch_that_compaction_has_removed_is_not_lost() -> None:
         note_lost_end(log, model, durable_end=2, cleans=False)
 
 
-def test_a_run_can_be_repeated_and_made_shorter() -> None:
-    """What a failure is told by: the same seed gives the same steps, and those that matter are found."""
+def test_a_run_can_be_repeated_and_reduced() -> None:
+    """The same seed gives the same steps, and the reduction finds those that matter."""
     assert plan(5) == plan(5) != plan(6)
     assert shrink(range(60), lambda only: {3, 17, 59} <= set(only)) == [3, 17, 59]
     assert len(shrink(range(60), lambda only: len(only) >= 2)) == 2

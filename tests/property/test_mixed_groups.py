@@ -1,8 +1,8 @@
-"""Random lives of groups whose members speak the classic and the new consumer protocol, and go from one to the other:
-the group becomes a consumer group and a classic one again while its members go on (KIP-848).
+"""Random schedules of groups with members of the classic and of the consumer protocol, which change from one to the
+other: the group becomes a consumer group and a classic one again while its members continue (KIP-848).
 
-What holds for consumer groups holds here too: no two members use a partition at once, whatever each of them speaks; the
-log replays into the state, and knows the group as one kind only; the number of the generation or epoch only grows.
+The invariants of consumer groups hold here, too: no two members use a partition at once, whatever their protocols; the
+log replays into the state, and has the group as one type only; the generation or epoch only grows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Held = tuple[UUID, int]
 
 @dataclass(eq=False)
 class ClassicClient:
-    """A consumer under the classic protocol, eager or cooperative, that plays by its rules."""
+    """A correct consumer under the classic protocol, eager or cooperative."""
 
     name: str
     instance_id: str | None
@@ -50,19 +50,19 @@ class ClassicClient:
     owned: set[Held] = field(default_factory=set)
     alive: bool = True
     slow: bool = False
-    heard_at: float = 0.0
+    confirmed_at: float = 0.0
     topics_version: int = 0
     waiting: tuple[CountedReply, Callable[[Any], None]] | None = None
 
-    def start_anew(self, *, forgets_id: bool = True) -> None:
-        """Drop everything, and join at the next opportunity."""
+    def rejoin_afresh(self, *, forgets_id: bool = True) -> None:
+        """Drop all state, and join at the next opportunity."""
         if forgets_id:
             self.member_id = ""
         self.generation, self.leads, self.roster, self.next_step, self.waiting = -1, False, (), "join", None
         self.owned.clear()
 
     def metadata(self, topics: Topics) -> bytes:
-        """What it says of itself as it joins."""
+        """Return its subscription for the join."""
         by_name: dict[str, list[int]] = {}
         for topic_id, number in sorted(self.owned):
             name = topics.topic_name(topic_id)
@@ -72,16 +72,20 @@ class ClassicClient:
         return ConsumerProtocolSubscription(topics=list(self.topics), owned_partitions=owned).encode_versioned(1)
 
     def assignment_of_all(self, topics: Topics) -> dict[str, bytes]:
-        """What the leader makes of it: each partition to one who wants it, and not before its owner has given it up."""
-        read = {member: ConsumerProtocolSubscription.decode_versioned(said) for member, said in self.roster}
+        """Return the leader's assignment: each partition goes to a subscriber, and not before its owner has
+        revoked it.
+        """
+        read = {
+            member: ConsumerProtocolSubscription.decode_versioned(subscription) for member, subscription in self.roster
+        }
         owners: dict[tuple[str, int], str] = {}
-        for member, said in read.items():
-            for owned in said.owned_partitions:
+        for member, subscription in read.items():
+            for owned in subscription.owned_partitions:
                 for number in owned.partitions:
                     owners.setdefault((owned.topic, number), member)
         given: dict[str, dict[str, list[int]]] = {member: {} for member in read}
-        for name in sorted({name for said in read.values() for name in said.topics}):
-            takers = [member for member, said in read.items() if name in said.topics]
+        for name in sorted({name for subscription in read.values() for name in subscription.topics}):
+            takers = [member for member, subscription in read.items() if name in subscription.topics]
             for number in range(topics.partition_count(name)):
                 taker = takers[number % len(takers)]
                 if owners.get((name, number), taker) == taker:
@@ -141,7 +145,7 @@ class MixedGroupLife(ConsumerGroupLife):
             self._carry_on(draw.of(self.classics))
 
     def classic_leaves(self, draw: Draw) -> None:
-        """On its own, or an administrator removes it."""
+        """The member leaves, or an administrator removes it."""
         if not self.classics:
             return
         client = draw.of(self.classics)
@@ -160,10 +164,10 @@ class MixedGroupLife(ConsumerGroupLife):
 
     def classic_restarts(self, draw: Draw) -> None:
         if self.classics:
-            draw.of(self.classics).start_anew()
+            draw.of(self.classics).rejoin_afresh()
 
     def classic_hangs_up(self, draw: Draw) -> None:
-        """The connection breaks, and it asks again."""
+        """The connection breaks, and the client repeats its request."""
         if self.classics:
             draw.of(self.classics).waiting = None
 
@@ -173,7 +177,7 @@ class MixedGroupLife(ConsumerGroupLife):
             client.slow = not client.slow
 
     def rolls_over(self, draw: Draw) -> None:
-        """A process is stopped and comes back with the other protocol, under the same instance if it is static."""
+        """A process is stopped and restarted with the other protocol, with the same instance id if it is static."""
         if self.classics and draw.one_in(2):
             classic = draw.of(self.classics)
             self.classics.remove(classic)
@@ -214,7 +218,7 @@ class MixedGroupLife(ConsumerGroupLife):
         else:
             super().delete_group(draw)
 
-    # --- what a classic client does ---
+    # --- classic clients ---
 
     def _carry_on(self, client: ClassicClient) -> None:
         if client.waiting is not None or not client.alive:
@@ -224,7 +228,7 @@ class MixedGroupLife(ConsumerGroupLife):
         elif client.next_step == "sync":
             self._sync(client)
         elif client.leads and client.topics_version != self.rig.topics.version:
-            self._join(client)  # a leader looks after the topics
+            self._join(client)  # a leader watches the topics
         else:
             self._heartbeat(client)
 
@@ -251,7 +255,7 @@ class MixedGroupLife(ConsumerGroupLife):
             if not answer.skip_assignment:
                 client.topics_version = self.rig.topics.version
             client.next_step = "sync"
-            client.heard_at = max(client.heard_at, asked_at)
+            client.confirmed_at = max(client.confirmed_at, asked_at)
 
         self._ask(client, reply, joined)
 
@@ -266,19 +270,19 @@ class MixedGroupLife(ConsumerGroupLife):
         )
 
         def assigned(answer: Any) -> None:
-            told: set[Held] = set()
+            granted: set[Held] = set()
             if answer.assignment:
                 read = ConsumerProtocolAssignment.decode_versioned(answer.assignment)
                 for topic in read.assigned_partitions:
                     topic_id = self.rig.topics.topic_id(topic.topic)
                     if topic_id is not None:
-                        told |= {(topic_id, number) for number in topic.partitions}
-            gave_up = client.owned - told
-            client.owned = told
+                        granted |= {(topic_id, number) for number in topic.partitions}
+            gave_up = client.owned - granted
+            client.owned = granted
             client.next_step = "join" if gave_up and client.cooperative else "heartbeat"
-            client.heard_at = asked_at
+            client.confirmed_at = asked_at
             if self.now >= asked_at + SESSION:
-                client.start_anew(forgets_id=False)
+                client.rejoin_afresh(forgets_id=False)
 
         self._ask(client, reply, assigned)
 
@@ -286,13 +290,13 @@ class MixedGroupLife(ConsumerGroupLife):
         asked_at = self.now
 
         def is_well(_: Any) -> None:
-            client.heard_at = asked_at
+            client.confirmed_at = asked_at
 
         reply = self.rig.heartbeat(client.member_id, client.generation, group_id=GROUP, instance_id=client.instance_id)
         self._ask(client, reply, is_well)
 
     def _ask(self, client: ClassicClient, reply: Any, then: Callable[[Any], None]) -> None:
-        self.maybe_heard_of[client.member_id] = self.now
+        self.maybe_contacted_at[client.member_id] = self.now
         client.waiting = (reply, then)
         self._hear(client)
 
@@ -300,19 +304,19 @@ class MixedGroupLife(ConsumerGroupLife):
         if client.waiting is None or not client.waiting[0].is_set:
             return
         (reply, then), client.waiting = client.waiting, None
-        self.maybe_heard_of[client.member_id] = self.now
+        self.maybe_contacted_at[client.member_id] = self.now
         answered = code(reply)
         if answered == 0:
             then(reply.value)
-            self.maybe_heard_of[client.member_id] = self.now
+            self.maybe_contacted_at[client.member_id] = self.now
         elif answered == ID_REQUIRED:
             client.member_id = reply.value.member_id
         elif answered == REJOIN:
             client.next_step = "join"
         elif answered in (UNKNOWN, ILLEGAL):
-            client.start_anew(forgets_id=answered == UNKNOWN)
+            client.rejoin_afresh(forgets_id=answered == UNKNOWN)
         elif answered in (FENCED, FULL, INCONSISTENT):
-            client.start_anew()
+            client.rejoin_afresh()
             client.alive = False
 
     def _listen(self) -> None:
@@ -320,13 +324,13 @@ class MixedGroupLife(ConsumerGroupLife):
         for client in self.classics:
             self._hear(client)
 
-    # --- what must hold ---
+    # --- the invariants ---
 
     def let_pass(self, seconds: float) -> None:
-        """Classic clients that were not answered for a session stop to use what they have."""
+        """Classic clients without a response for a session stop using their partitions."""
         for client in self.classics:
-            if client.owned and self.now + seconds >= client.heard_at + SESSION:
-                client.start_anew(forgets_id=False)
+            if client.owned and self.now + seconds >= client.confirmed_at + SESSION:
+                client.rejoin_afresh(forgets_id=False)
         super().let_pass(seconds)
 
     def users(self) -> dict[Held, str]:
@@ -339,7 +343,7 @@ class MixedGroupLife(ConsumerGroupLife):
 
     def fold(self, change: Change, offset: int) -> None:
         if isinstance(change, GroupChange):
-            self.loaded()  # where the kind of the group changes, whoever is there has a session anew
+            self.loaded()  # when the type of the group changes, each present member has a new session
         super().fold(change, offset)
         stored, group = self.stored.get(GROUP), self.consumer_groups.get(GROUP)
         if not (stored.members if stored is not None else group.profiles if group is not None else ()):
@@ -348,16 +352,16 @@ class MixedGroupLife(ConsumerGroupLife):
     def check_shard(self, shard: GroupShard) -> None:
         super().check_shard(shard)
         classic, stored, group = shard.groups.get(GROUP), self.stored.get(GROUP), self.consumer_groups.get(GROUP)
-        assert stored is None or group is None, "the log has the group as both kinds"
-        assert classic is None or GROUP not in shard.consumer_groups, "the group is there as both kinds"
+        assert stored is None or group is None, "the log has the group as both types"
+        assert classic is None or GROUP not in shard.consumer_groups, "the group exists as both types"
         number = stored.generation if stored is not None else group.epoch if group is not None else 0
         there = set(group.profiles) if group is not None else set(classic.members) if classic is not None else set()
-        goes_on = there & self.seen_members  # else it may have been empty in between, and begun anew
+        goes_on = there & self.seen_members  # otherwise it may have been empty in between, and started over
         assert not goes_on or number == 0 or number >= self.seen_number, "the generation or epoch only grows"
         self.seen_number, self.seen_members = number, there
         for key in shard.timers._deadlines:
             if key.entity_id == GROUP and key.kind in ("join", "sync", "session"):
-                assert group is None, f"{key} is of a classic group, which it is not"
+                assert group is None, f"{key} belongs to a classic group, but the group is not classic"
 
     def _fold_afresh(self) -> None:
         self.seen_number, self.seen_members = 0, set[str]()
@@ -409,7 +413,9 @@ class MixedGroupLife(ConsumerGroupLife):
 
 
 def test_mixed_groups_survive_random_lives() -> None:
-    """One owner whatever its protocol; replay equals the durable state; every request is answered."""
+    """Each partition has one owner whatever its protocol; the log replays to the durable state; every request has a
+    response.
+    """
     with watched():
         survive(MixedGroupLife, range(500))
 
@@ -417,6 +423,6 @@ def test_mixed_groups_survive_random_lives() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 def test_mixed_groups_survive_very_many_random_lives() -> None:
-    """The same, for as long as it takes."""
+    """The same, for as long as the long run takes."""
     with watched():
         survive(MixedGroupLife, range(20_000))

@@ -1,4 +1,4 @@
-"""Answers to Produce with bytes changed at random: whatever they say, nothing hangs, and all memory comes back."""
+"""Responses to Produce with bytes changed at random: nothing hangs, and all memory is released."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ RECORDS = 24
 
 change = st.tuples(st.integers(0, 80), st.integers(0, 255))
 answer = st.tuples(st.lists(change, min_size=1, max_size=4), st.integers(-6, 6))
-"""Which bytes of an answer become what, and how many bytes are cut from its end or added to it."""
+"""The changed bytes of a response, and the number of bytes cut from its end or added to it."""
 
 
 def spoilt(s: Setup, changes: list[tuple[int, int]], longer: int) -> Any:
-    """A scripted answer: what the broker would say, with some bytes changed. The frame's size fits what is sent."""
+    """Return a scripted response: the broker's normal one with some bytes changed.
+
+    The frame's size fits the sent bytes.
+    """
 
     def reply(request: ProduceRequest) -> Any:
         header = s.broker.headers[-1]
@@ -40,7 +43,7 @@ def spoilt(s: Setup, changes: list[tuple[int, int]], longer: int) -> Any:
         with contextlib.suppress(ProtocolError):
             _, read = decode_response(ProduceResponse, bytes(frame), version=header.api_version)
             if read.throttle_time_ms:
-                return response  # a quota of hours would be obeyed
+                return response  # the producer would obey a throttle time of hours
         return Raw(struct.pack(">i", len(frame)) + frame)
 
     return reply
@@ -48,7 +51,7 @@ def spoilt(s: Setup, changes: list[tuple[int, int]], longer: int) -> Any:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(answer, min_size=1, max_size=12), st.sampled_from(["all", 1]), st.integers(0, 2**32))
-def test_every_response_settles_every_record_and_releases_all_memory(
+def test_any_response_settles_every_record_and_releases_all_memory(
     answers: list[tuple[list[tuple[int, int]], int]], acks: Any, seed: int
 ) -> None:
 

@@ -1,7 +1,7 @@
-"""The buffer pool with many tasks in line, some of which give up: one simulated world per example.
+"""The buffer pool with many waiting tasks, some of which are cancelled: one simulated world per example.
 
-At every moment the memory adds up, whoever is first in line is served as soon as there is enough, nobody is served out
-of turn, and at the end all memory is back.
+At every moment the memory adds up, the first waiter is served as soon as there is enough memory, no waiter is served
+out of turn, and at the end all memory is released.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOREVER = 1e9
 
 
 class Borrower(NamedTuple):
-    """A task: when it comes, what it wants, how long it keeps it, and when it gives up waiting."""
+    """A task: when it starts, how much it allocates, how long it holds it, and when it stops waiting."""
 
     comes: int
     size: int
@@ -51,7 +51,7 @@ borrowers = st.lists(
 
 
 class World:
-    """The pool, who has borrowed what, and who waits, in order of coming."""
+    """The pool, the allocations of each task, and the waiters, in order of arrival."""
 
     def __init__(self) -> None:
         self.pool = BufferPool(TOTAL, POOLED)
@@ -67,7 +67,7 @@ class World:
         assert len(pool._free) * POOLED == pool.pooled
         assert pool.waiting == len(self.line)
         assert [waiter.size for waiter in pool._waiters] == [self.sizes[number] for number in self.line]
-        if self.line:  # what is free is reserved for the first, who still has too little
+        if self.line:  # free memory is reserved for the first waiter, which still has too little
             assert pool.available == pool.pooled == 0
             assert all(waiter.reserved == 0 for waiter in list(pool._waiters)[1:])
             assert pool._waiters[0].reserved < self.sizes[self.line[0]]
@@ -85,7 +85,8 @@ async def _borrow(world: World, number: int, borrower: Borrower) -> None:
         try:
             with trio.move_on_after(patience if borrower.cancelled else FOREVER):
                 buffer = await allocate(pool, borrower.size, FOREVER if borrower.cancelled else patience)
-                # Several may be served at once, and wake in any order; who still waits came later than they.
+                # Several may be served at once, and wake in any order; every remaining waiter arrived later than they
+                # did.
                 assert len(world.line) - world.line.index(number) > pool.waiting, "served out of turn"
         except BufferTimeoutError:
             assert borrower.patience is not None
@@ -102,7 +103,7 @@ async def _borrow(world: World, number: int, borrower: Borrower) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(borrowers, st.integers(0, 1000))
-def test_memory_is_lent_in_turn_and_given_back(tasks: list[Borrower], seed: int) -> None:
+def test_memory_is_allocated_in_order_and_released(tasks: list[Borrower], seed: int) -> None:
 
     async def main(simulation: Simulation) -> None:
         world = World()
@@ -128,10 +129,10 @@ def test_memory_is_lent_in_turn_and_given_back(tasks: list[Borrower], seed: int)
     behind=st.lists(st.sampled_from([1, POOLED, 300]), max_size=4),
     seed=st.integers(0, 1000),
 )
-def test_allocation_cancelled_at_each_checkpoint_leaves_those_behind_in_line_as_they_were(
+def test_allocation_cancelled_at_each_checkpoint_does_not_affect_later_waiters(
     sizes: list[int], lent: list[int], behind: list[int], seed: int
 ) -> None:
-    """Whatever the first had reserved goes to the next, who waits no longer than he must."""
+    """The memory reserved for the first waiter goes to the next one without delay."""
 
     async def main(simulation: Simulation) -> None:
         for size in sizes:
@@ -145,7 +146,7 @@ async def _allocate_cancelled_anywhere(size: int, lent: list[int], behind: list[
     given_out = [(buffer, amount) for amount in lent if (buffer := pool.try_allocate(amount)) is not None]
     held: list[tuple[bytearray, int]] = []
 
-    async def others() -> None:
+    async def waiters() -> None:
         for wanted in behind:
             buffer = await allocate(pool, wanted, FOREVER)
             pool.release(buffer, wanted)
@@ -170,7 +171,7 @@ async def _allocate_cancelled_anywhere(size: int, lent: list[int], behind: list[
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(give_back)
-        nursery.start_soon(others)
+        nursery.start_soon(waiters)
         await cancelled_at_each_checkpoint(operation, check)
         await check()
         pool.release(*held.pop())

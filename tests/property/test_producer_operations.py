@@ -1,8 +1,8 @@
 """Sends and flushes of several tasks, each cancelled at its 1st, 2nd, … nth checkpoint until it completes, while memory
-is short and the broker has accidents: one simulated world per example.
+is short and the broker fails: one simulated world per example.
 
-After every cancellation the memory adds up and nothing is left behind; in the end each accepted record is in the log
-once, those of one task in their order, and no other.
+After every cancellation the memory adds up and nothing leaks; at the end each accepted record is in the log once, those
+of one task in order, and no other record.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ async def _work(
             deliveries.append((name, number, delivery))
             number += 1
         elif kind == "many":
-            # What came before the cancellation was accepted, so only one that nobody cancels can be told from it.
+            # Records sent before the cancellation were accepted, so only an uncancelled run can be compared.
             values = [b"%d %d " % (name, number + i) + b"y" * 100 for i in range(size)]
             for i, delivery in enumerate(await producer.send_many("t", values, partition=partition)):
                 deliveries.append((name, number + i, delivery))
@@ -113,13 +113,13 @@ def _split_once(broker: Any) -> Any:
 @settings(max_examples=150, deadline=None)
 @given(
     todo=st.lists(operations, min_size=1, max_size=3),
-    trouble=accidents,
+    faults=accidents,
     in_flight=st.sampled_from([1, 5]),
     linger=st.sampled_from([0, 5, 200]),
     seed=st.integers(0, 10_000),
 )
-def test_operations_cancelled_anywhere_lose_leak_and_repeat_nothing(
-    todo: list[list[Any]], trouble: list[str], in_flight: int, linger: int, seed: int
+def test_operations_cancelled_anywhere_lose_leak_and_repeat_no_record(
+    todo: list[list[Any]], faults: list[str], in_flight: int, linger: int, seed: int
 ) -> None:
 
     async def main(simulation: Simulation) -> None:
@@ -136,7 +136,7 @@ def test_operations_cancelled_anywhere_lose_leak_and_repeat_nothing(
             request_timeout_ms=2_000,
             retry_backoff_ms=20,
         ) as producer:
-            simulation.nursery.start_soon(_accidents, cluster, trouble)
+            simulation.nursery.start_soon(_accidents, cluster, faults)
             async with trio.open_nursery() as nursery:
                 for name, operations_of_task in enumerate(todo):
                     nursery.start_soon(_work, producer, cluster, name, operations_of_task, deliveries, name < 2)

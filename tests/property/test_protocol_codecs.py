@@ -1,4 +1,4 @@
-"""Every generated codec is the interpreted construct, for every message and version, and loses nothing.
+"""Every generated codec equals the interpreted construct, for every message and version, and loses no data.
 
 The construct tree is the declaration itself and is interpreted by the construct library, byte by byte; the codec is
 generated from it. Both must give the same bytes and the same values.
@@ -29,7 +29,7 @@ TAGS = st.dictionaries(st.integers(1000, 2**32 - 1), st.binary(max_size=3) | st.
 
 
 def number(wire: Number) -> st.SearchStrategy[Any]:
-    """All values of a number type."""
+    """Draw any value of a number type."""
     if wire.code == "?":
         return st.booleans()
     if wire.code == "d":
@@ -40,7 +40,7 @@ def number(wire: Number) -> st.SearchStrategy[Any]:
 
 
 def one(draw: st.DrawFn, wire: Any, version: int, flexible: bool) -> Any:
-    """A value of a type."""
+    """Draw a value of a type."""
     if isinstance(wire, StructMeta):
         return structure(draw, wire, version, flexible)  # type: ignore[arg-type]
     if isinstance(wire, Number):
@@ -51,7 +51,7 @@ def one(draw: st.DrawFn, wire: Any, version: int, flexible: bool) -> Any:
 
 
 def structure(draw: st.DrawFn, cls: type[Struct], version: int, flexible: bool) -> Any:
-    """A structure with the fields of one version."""
+    """Draw a structure with the fields of one version."""
 
     def value(f: Field) -> Any:
         if version in f.nullable and draw(st.booleans()):
@@ -68,12 +68,12 @@ def structure(draw: st.DrawFn, cls: type[Struct], version: int, flexible: bool) 
 
 @st.composite
 def messages(draw: st.DrawFn, cls: type[Message], version: int) -> Any:
-    """A message with the fields of one version."""
+    """Draw a message with the fields of one version."""
     return structure(draw, cls, version, version in cls.flexible)
 
 
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=name_of)
-def test_generated_codec_is_the_interpreted_construct(cls: type[Message], version: int) -> None:
+def test_generated_codec_equals_the_interpreted_construct(cls: type[Message], version: int) -> None:
     construct = cls.construct(version)
 
     @QUICK

@@ -1,7 +1,7 @@
-"""Whatever comes in, a decoder returns a message or raises ProtocolError, and nothing else.
+"""For any input, a decoder returns a message or raises ProtocolError, and nothing else.
 
-Two thousand frames a message, ten thousand in the long run: valid ones with bytes flipped, cut, grown and copied about,
-and plain noise. The seed is in the test id, so a failure repeats.
+Two thousand frames per message, ten thousand in the long run: valid ones with bytes flipped, cut, added and copied, and
+random bytes. The seed is in the test id, so a failure can be repeated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LENGTHS = (
 
 
 def mutated(frame: bytes, rng: random.Random) -> bytes:
-    """The frame with one to three accidents."""
+    """Return the frame with one to three changes."""
     data = bytearray(frame)
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(data) + 1)
@@ -54,7 +54,7 @@ def mutated(frame: bytes, rng: random.Random) -> bytes:
 
 
 def noise(cls: type[Message], version: int, rng: random.Random) -> Iterator[bytes]:
-    """Endless frames for one version."""
+    """Yield frames for one version without end."""
     while True:
         valid = rich(cls, version, rng, unknown_tags=True).encode(version)[:2000]
         for _ in range(40):
@@ -62,7 +62,7 @@ def noise(cls: type[Message], version: int, rng: random.Random) -> Iterator[byte
 
 
 def outcome(cls: type[Message], version: int, data: Any) -> Message | None:
-    """The message, or None if it was refused in the proper way."""
+    """Return the message, or None if the frame was refused with a ProtocolError."""
     try:
         return cls.decode(data, version)
     except ProtocolError as error:

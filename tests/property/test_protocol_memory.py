@@ -1,4 +1,4 @@
-"""Decoding needs at most 64 times the frame in memory, whatever the frame says."""
+"""Decoding needs at most 64 times the size of the frame, whatever the frame contains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ FRAME_BYTES = 2_000
 
 
 def smallest(wire: Any, version: int, text: int, tags: bool) -> Any:
-    """A value of few bytes on the wire: empty or short text, empty lists; with ``tags`` an unknown field everywhere."""
+    """Return a value of few bytes on the wire: empty or short text, empty lists; with ``tags`` an unknown field
+    everywhere.
+    """
     if isinstance(wire, StructMeta):
         made: Any = wire()
         for f in wire.__fields__:
@@ -39,7 +41,7 @@ def _smallest_field(f: Field, version: int, text: int, tags: bool) -> Any:
 
 
 def floods(cls: type[Struct], version: int, flexible: bool) -> Iterator[tuple[str, Struct]]:
-    """One message for each array in the tree: as many small elements as fit, of each kind of smallness."""
+    """Yield one message for each array in the tree: as many small elements as fit, of each kind."""
     for f in cls.__fields__:
         if version not in f.versions:
             continue
@@ -59,7 +61,7 @@ def floods(cls: type[Struct], version: int, flexible: bool) -> Iterator[tuple[st
 
 
 def one_encoded(element: Any, version: int, flexible: bool, text: int, tags: bool) -> bytes:
-    """The bytes of one element."""
+    """Return the bytes of one element."""
     value = smallest(element, version, text, tags)
     if isinstance(value, Struct):
         return bytes(value.structure(version, flexible=flexible).build(value.to_dict()))
@@ -67,15 +69,15 @@ def one_encoded(element: Any, version: int, flexible: bool, text: int, tags: boo
 
 
 def peak_of_decoding(cls: type[Message], version: int, data: bytes, max_memory: int | None = None) -> int:
-    """The most memory, in bytes, that decoding needs at any time, the result included."""
+    """Return the peak memory, in bytes, of decoding, the result included."""
     tracemalloc.start()
     try:
         if max_memory is None:
-            kept = cls.decode(data, version)
+            message = cls.decode(data, version)
         else:
-            kept, _ = cls.decode_within(data, version, max_memory=max_memory)
+            message, _ = cls.decode_within(data, version, max_memory=max_memory)
         peak = tracemalloc.get_traced_memory()[1]
-        del kept
+        del message
     except ProtocolError:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -84,7 +86,7 @@ def peak_of_decoding(cls: type[Message], version: int, data: bytes, max_memory: 
 
 
 def flooded(cls: type[Message]) -> Iterator[tuple[int, str, Message, bytes]]:
-    """Version, what there is much of, message and frame: in the lowest, the first flexible and the highest version."""
+    """Yield version, kind of element, message and frame, for the lowest, the first flexible and the highest version."""
     for version in sorted({cls.all_versions.min, cls.flexible.min, cls.all_versions.max}):
         if version not in cls.all_versions:
             continue
@@ -95,19 +97,22 @@ def flooded(cls: type[Message]) -> Iterator[tuple[int, str, Message, bytes]]:
 
 @pytest.mark.parametrize("cls", [*wire_messages(), *stored_messages()], ids=name_of)
 def test_decoding_needs_at_most_64_times_the_frame(cls: type[Message]) -> None:
-    """Arrays and tagged sections full of elements that are tiny on the wire (client.md, "Codec")."""
+    """Arrays and tagged sections are full of elements that are tiny on the wire."""
     for version, name, _, data in flooded(cls):
-        cls.decode(data, version)  # the codec itself is made once
+        cls.decode(data, version)  # compiles the codec once
         factor = peak_of_decoding(cls, version, data) / len(data)
         assert factor <= MAX_FACTOR, f"{cls.__name__} {version} {name}: {factor:.0f} times {len(data)} bytes"
-        # A frame that breaks off at its end must not cost more than a good one.
+        # A truncated frame must not cost more than a complete one.
         factor = peak_of_decoding(cls, version, data[:-1]) / len(data)
         assert factor <= MAX_FACTOR, f"{cls.__name__} {version} {name} cut: {factor:.0f} times"
 
 
 @pytest.mark.parametrize("cls", [cls for cls in wire_messages() if issubclass(cls, Request)], ids=name_of)
-def test_a_request_takes_no_more_memory_than_it_may(cls: type[Message]) -> None:
-    """Beside four times its bytes for text. None is refused of which a fifth of that were enough."""
+def test_decoding_a_request_stays_within_its_memory_limit(cls: type[Message]) -> None:
+    """Text may take four times its bytes in addition.
+
+    No request is refused for which a fifth of the limit is enough.
+    """
     for version, name, message, data in flooded(cls):
         assert cls.decode_within(data, version, max_memory=10**9)[0] == message
         whole = peak_of_decoding(cls, version, data)
@@ -115,7 +120,7 @@ def test_a_request_takes_no_more_memory_than_it_may(cls: type[Message]) -> None:
             allowed = whole // share
             peak = peak_of_decoding(cls, version, data, allowed)
             assert peak <= allowed + 4 * len(data) + 2_000, f"{cls.__name__} {version} {name}: {peak}, not {allowed}"
-        if "text=2" in name:  # what is shared, as empty text and the zero id are, costs less than it counts for
+        if "text=2" in name:  # shared objects, such as empty text and the zero id, cost less than their count
             assert cls.decode_within(data, version, max_memory=5 * whole)[0] == message
 
 

@@ -1,7 +1,7 @@
-"""Delayed operations against a model that knows nothing of wheels and watch lists.
+"""Delayed operations against a model without wheels and watch lists.
 
-An operation completes exactly once: at the first look at one of its keys while its condition holds, or else at its
-time. The timing wheel itself is held to a sorted list.
+An operation completes exactly once: at the first check of one of its keys while its condition holds, or otherwise at
+its timeout. The timing wheel itself is compared with a sorted list.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DELAYS = st.sampled_from([0, 1, 2, 19, 20, 21, 399, 400, 401, 7_999, 8_000, 8_00
 
 
 class Recorded(DelayedOperation):
-    """Knows how it ended."""
+    """Records how it ended."""
 
     def __init__(self, number: int, timeout_ms: int, holds: Callable[[int], bool]) -> None:
         super().__init__(timeout_ms)
@@ -60,7 +60,8 @@ def test_every_operation_completes_once_by_the_first_of_check_and_time(actions: 
     now = 1000
     true: set[int] = set()
     operations: list[Recorded] = []
-    waiting: dict[int, tuple[int, set[int]]] = {}  # number: when it times out, and which keys are looked at for it
+    # number: when it times out, and the keys whose checks may complete it
+    waiting: dict[int, tuple[int, set[int]]] = {}
     expired: set[int] = set()
 
     for action in actions:
@@ -110,13 +111,13 @@ def test_every_operation_completes_once_by_the_first_of_check_and_time(actions: 
     purgatory.complete_all()
     for operation in operations:
         _, keys = waiting.get(operation.number, (0, {0}))
-        assert operation.completions == int(bool(keys))  # who cancelled all its keys completes it
+        assert operation.completions == int(bool(keys))  # an operation whose keys are all cancelled is complete
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(KEYS)), min_size=1, max_size=20))
 def test_operations_that_complete_each_other_complete_once(edges: list[tuple[int, int]]) -> None:
-    """Completing one may look at keys of others, and of itself, at once."""
+    """Completing one may check keys of others, and of itself, at once."""
     purgatory = Purgatory("test", now_ms=0)
     opened = False
     operations = []
@@ -154,7 +155,7 @@ def test_operations_that_complete_each_other_complete_once(edges: list[tuple[int
 def test_wheel_of_any_size_equals_a_sorted_list(
     start: int, tick_ms: int, wheel_size: int, actions: list[tuple[str, int]]
 ) -> None:
-    """Exact with a tick of 1 ms; with a longer one at most a tick too early, never late."""
+    """The wheel is exact with a tick of 1 ms; with a longer one a timer is at most a tick early, never late."""
     wheel: TimingWheel[int] = TimingWheel(start, tick_ms=tick_ms, wheel_size=wheel_size)
     now = start
     timers: list[tuple[int, int]] = []  # expiry and number, sorted

@@ -1,4 +1,4 @@
-"""Requests with any values: a node of the quorum answers each one, and none of them stops it."""
+"""Requests with random values: a node of the quorum responds to each one, and none of them stops it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def requests(draw: st.DrawFn) -> tuple[str, Any]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(requests(), max_size=15), st.sampled_from([1, 3]), st.booleans())
-def test_every_request_is_answered_and_the_node_continues(
+def test_every_request_gets_a_response_and_the_node_continues(
     sent: list[tuple[str, Any]], voters: int, is_elected: bool
 ) -> None:
     node = OneNode(voters=voters, records=10)

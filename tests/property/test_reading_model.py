@@ -1,7 +1,7 @@
-"""Reading in every shape, mixed with seeks, pauses, cancellations and accidents: one simulated world per example.
+"""Reading with every call, mixed with seeks, pauses, cancellations and faults: one simulated world per example.
 
-A model says what each call may return: the records of each partition in order, from where the position is, none twice
-and none left out, nothing of what is paused; and that nothing is committed by itself beyond what was asked past.
+A model has the allowed results of each call: the records of each partition in order, from the position on, none twice
+and none left out, none of a paused partition; auto-commit never passes an unfinished record.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ operations = st.lists(
 
 
 class Model:
-    """What there is, and where the consumer stands."""
+    """The records, and the consumer's positions."""
 
     def __init__(self) -> None:
         self.records: dict[TopicPartition, list[int]] = defaultdict(list)
@@ -57,24 +57,24 @@ class Model:
         self.in_hand: dict[TopicPartition, int] = {}
 
     def asks(self) -> None:
-        """Everything handed out before is finished now."""
+        """All records returned before are finished now."""
         for partition, behind in self.in_hand.items():
             self.may_commit[partition] = max(self.may_commit[partition], behind)
         self.in_hand.clear()
 
     def jump(self, partition: TopicPartition, offset: int) -> None:
-        """Somebody sent the consumer there."""
+        """The consumer was moved to an offset."""
         self.position[partition] = offset
         self.may_commit[partition] = max(self.may_commit[partition], offset)
         self.in_hand.pop(partition, None)
 
     def expected(self, partition: TopicPartition) -> list[int]:
-        """What is still to come of it, as things are."""
+        """Return the remaining offsets of the partition in its present state."""
         offsets = self.records[partition]
         return offsets[bisect.bisect_left(offsets, self.position[partition]) :]
 
     def got(self, partition: TopicPartition, offsets: list[int]) -> None:
-        """A call has returned these."""
+        """A call has returned these offsets."""
         assert partition not in self.paused, f"{partition} is paused"
         assert offsets == self.expected(partition)[: len(offsets)], (partition, offsets, self.expected(partition))
         if offsets:
@@ -83,7 +83,7 @@ class Model:
 
     @property
     def is_dry(self) -> bool:
-        """Whether nothing is left to read of what is not paused."""
+        """Whether no record is left to read of partitions that are not paused."""
         return not any(self.expected(partition) for partition in PARTITIONS if partition not in self.paused)
 
 
@@ -103,26 +103,28 @@ class Reading:
         self.cluster.write("t", partition.partition, values, gap=gap)
         self.model.records[partition] += range(base, base + count)
 
-    async def do(self, what: str, how: Any) -> None:
+    async def do(self, action: str, argument: Any) -> None:
         consumer, model = self.consumer, self.model
-        if what == "poll":
+        if action == "poll":
             model.asks()
-            self._take(await consumer.poll(timeout_ms=300, max_records=how))
-        elif what == "cancelled poll":
+            self._take(await consumer.poll(timeout_ms=300, max_records=argument))
+        elif action == "cancelled poll":
             model.asks()
-            with trio.move_on_after(how):
+            with trio.move_on_after(argument):
                 self._take(await consumer.poll(timeout_ms=5_000, max_records=3))
-        elif what == "arrow":
+        elif action == "arrow":
             model.asks()
-            batch = await consumer.poll_arrow(timeout_ms=300, max_records=how, columns=["partition", "offset", "value"])
+            batch = await consumer.poll_arrow(
+                timeout_ms=300, max_records=argument, columns=["partition", "offset", "value"]
+            )
             rows: dict[int, list[int]] = defaultdict(list)
             for row in batch.to_pylist():
                 assert row["value"] == b"%d" % row["offset"]
                 rows[row["partition"]].append(row["offset"])
             for number, offsets in rows.items():
                 model.got(PARTITIONS[number], offsets)
-        elif what == "iterate":
-            for _ in range(how):
+        elif action == "iterate":
+            for _ in range(argument):
                 with trio.move_on_after(0.3) as scope:
                     model.asks()
                     record = await anext(consumer)
@@ -130,43 +132,43 @@ class Reading:
                     model.got(PARTITIONS[record.partition], [record.offset])
                 if scope.cancelled_caught:
                     break
-        elif what == "batch":
+        elif action == "batch":
             with trio.move_on_after(0.3):
                 model.asks()
                 fetched = await anext(consumer.batches())
                 model.got(TopicPartition("t", fetched.partition), [record.offset for record in fetched.records()])
-        elif what == "seek":
-            partition, offset = how
+        elif action == "seek":
+            partition, offset = argument
             consumer.seek(partition, offset)
             if offset > self.cluster.ends[partition]:
-                offset = 0  # out of range: the policy is earliest, once the broker has said so
-                model.may_commit[partition] = max(model.may_commit[partition], how[1])
+                offset = 0  # out of range: the reset policy earliest applies once the broker has responded
+                model.may_commit[partition] = max(model.may_commit[partition], argument[1])
             model.jump(partition, offset)
-            if how[1] > self.cluster.ends[partition]:
+            if argument[1] > self.cluster.ends[partition]:
                 await self._settle(partition)
-        elif what == "to beginning":
-            consumer.seek_to_beginning(how)
-            model.jump(how, 0)
-        elif what == "to end":
-            consumer.seek_to_end(how)
-            model.jump(how, self.cluster.ends[how])
-            await self._settle(how)
-        elif what == "position":
-            position = await consumer.position(how)
-            following = model.expected(how)
-            assert model.position[how] <= position <= (following[0] if following else self.cluster.ends[how])
-        elif what == "pause":
-            consumer.pause(how)
-            model.paused.add(how)
-        elif what == "resume":
-            consumer.resume(how)
-            model.paused.discard(how)
-        elif what == "write":
-            self.write(*how)
-        elif what == "sleep":
-            await trio.sleep(how)
+        elif action == "to beginning":
+            consumer.seek_to_beginning(argument)
+            model.jump(argument, 0)
+        elif action == "to end":
+            consumer.seek_to_end(argument)
+            model.jump(argument, self.cluster.ends[argument])
+            await self._settle(argument)
+        elif action == "position":
+            position = await consumer.position(argument)
+            following = model.expected(argument)
+            assert model.position[argument] <= position <= (following[0] if following else self.cluster.ends[argument])
+        elif action == "pause":
+            consumer.pause(argument)
+            model.paused.add(argument)
+        elif action == "resume":
+            consumer.resume(argument)
+            model.paused.discard(argument)
+        elif action == "write":
+            self.write(*argument)
+        elif action == "sleep":
+            await trio.sleep(argument)
         else:
-            self._have(how)
+            self._inject(argument)
         assert consumer.paused() == model.paused
         assert not self.ahead
 
@@ -176,13 +178,13 @@ class Reading:
             self.model.got(partition, [record.offset for record in records])
 
     async def _settle(self, partition: TopicPartition) -> None:
-        """What is written before the answer comes would decide what it is."""
+        """Wait for the response: records written before it would change the result."""
         paused = partition in self.model.paused
         self.consumer.resume(partition)
         others = [other for other in PARTITIONS if other != partition and other not in self.model.paused]
         self.consumer.pause(*others)
         with trio.fail_after(60):
-            if self.model.expected(partition):  # sent to the beginning by the policy
+            if self.model.expected(partition):  # moved to the beginning by the reset policy
                 self.model.asks()
                 model_paused, self.model.paused = self.model.paused, set(others)
                 while not (polled := await self.consumer.poll(timeout_ms=1_000, max_records=1)):
@@ -197,7 +199,7 @@ class Reading:
         if paused:
             self.consumer.pause(partition)
 
-    def _have(self, accident: str) -> None:
+    def _inject(self, accident: str) -> None:
         broker = self.broker
         if accident == "close":
             broker.script(FetchRequest, CLOSE)
@@ -222,7 +224,7 @@ class Reading:
                 for p in topic.partitions:
                     partition = TopicPartition(topic.name, p.partition_index)
                     highest = self.model.may_commit[partition]
-                    # Offsets without a record need nobody to be finished with them.
+                    # Offsets without a record count as finished.
                     beyond = [offset for offset in self.model.records[partition] if highest <= offset]
                     if p.committed_offset > max(highest, beyond[0] if beyond else self.cluster.ends[partition]):
                         self.ahead.append(f"{p.committed_offset} of {partition} committed, {highest} allowed")
@@ -233,7 +235,7 @@ class Reading:
 
 @settings(max_examples=60)
 @given(operations)
-def test_records_come_once_in_order_and_from_the_position_of_the_consumer(todo: list[Any]) -> None:
+def test_records_are_returned_once_in_order_from_the_position_of_the_consumer(todo: list[Any]) -> None:
 
     async def main(simulation: Simulation) -> None:
         cluster = ReadableCluster(t=len(PARTITIONS))
@@ -258,8 +260,8 @@ def test_records_come_once_in_order_and_from_the_position_of_the_consumer(todo: 
                 for _ in range(4):
                     reading.write(partition, 4, 1)
             consumer.assign(PARTITIONS)
-            for what, how in todo:
-                await reading.do(what, how)
+            for action, argument in todo:
+                await reading.do(action, argument)
             consumer.resume(*PARTITIONS)
             reading.model.paused.clear()
             with trio.fail_after(120):

@@ -1,4 +1,4 @@
-"""Record batches, for any records and for any bytes: kernels, declaration and each other agree."""
+"""Record batches, for any records and for any bytes: the kernels agree with the declaration and with each other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def wrapped(value: int) -> int:
 
 
 def declared(rows: list[tuple], settings: dict[str, Any]) -> Container:
-    """The batch as the declaration wants it."""
+    """Return the batch in the form of the declaration."""
     first = rows[0][0]
     return Container(
         base_offset=settings["base_offset"],
@@ -115,7 +115,7 @@ def test_kernels_read_batches_of_the_declaration(rows: list[tuple], fields: dict
     sizes=st.lists(st.integers(1, 5), min_size=1),
     start=st.integers(0, 30),
 )
-def test_chunks_together_are_the_whole(rows: list[tuple], codec: str, sizes: list[int], start: int) -> None:
+def test_chunks_together_equal_the_whole_batch(rows: list[tuple], codec: str, sizes: list[int], start: int) -> None:
     data = encode_batch(rows, compression=codec) + encode_batch(rows, base_offset=20)
     for stack in STACKS:
         whole = stack.records.decode_records(data, topic="t", from_offset=start)
@@ -139,7 +139,7 @@ def columns_of(values: str, names: list[str] | None) -> Callable[[Stack, bytes],
             [(data, "t", 0, 3)], columns=names, values=values, check_crc=False, max_decompressed=LARGEST_UNPACKED
         )
         batch.validate(full=True)
-        # As text: a mutated timestamp may be none that Python's datetime can hold.
+        # As text: a mutated timestamp may be beyond Python's datetime.
         return [
             batch.schema,
             *(column.cast("int64") if "timestamp" in str(column.type) else column for column in batch),
@@ -152,7 +152,7 @@ DECODERS = [rows_of, columns_of("binary", None), columns_of("view", None), colum
 
 
 def outcome(decode: Callable[[Stack, bytes], object], stack: Stack, data: bytes) -> object:
-    """What was decoded; or, when the bytes are corrupt, the place that the error names."""
+    """Return the decoded data; or, if the bytes are corrupt, the position in the error."""
     try:
         return decode(stack, data)
     except CorruptRecordError as error:
@@ -160,7 +160,7 @@ def outcome(decode: Callable[[Stack, bytes], object], stack: Stack, data: bytes)
 
 
 def mutated(source: random.Random, data: bytes) -> bytes:
-    """Like ``data``, with some bytes changed, inserted or lost."""
+    """Return ``data`` with some bytes changed, inserted or removed."""
     changed = bytearray(data)
     for _ in range(source.choice([1, 1, 1, 2, 5])):
         at = source.randrange(len(changed))
@@ -190,7 +190,7 @@ SEEDS = [
 
 
 def test_mutated_batches_are_corrupt_or_decode_alike_with_both_kernels() -> None:
-    """Nothing but ``CorruptRecordError``, never a crash; the kernels agree, also on where it is (5,000 inputs)."""
+    """Only ``CorruptRecordError`` is raised; the kernels agree, also on the position (5,000 inputs)."""
     source = random.Random(20240229)
     seen = {"corrupt": 0, "decoded": 0}
     for number in range(5_000):

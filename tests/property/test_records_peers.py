@@ -1,4 +1,4 @@
-"""Record batches of other clients: ours read theirs, theirs read ours, and uncompressed they are the same bytes."""
+"""Record batches of other clients: each side reads the other's, and uncompressed batches have the same bytes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read(reader: Any) -> list[tuple]:
 
 @settings(deadline=None)
 @given(records=rows)
-def test_uncompressed_batches_are_the_bytes_that_others_write(records: list[tuple]) -> None:
+def test_uncompressed_batches_equal_those_of_other_clients(records: list[tuple]) -> None:
     theirs = [
         bytearray(built(make(2, 0, True, 7, 2, 30, 1 << 20), records)) for make in (AiokafkaBuilder, KafkaPythonBuilder)
     ]

@@ -1,8 +1,9 @@
-"""The sender, the accumulator and the sequence numbers against a model of a broker, in every order that chance finds.
+"""The sender, the accumulator and the sequence numbers against a model of a broker, in random order.
 
-The broker checks sequences as Kafka does. Whatever is refused, lost, cut off, split, forgotten or expires: the log
-holds the records of a partition in the order of their sending, each at most once; what was acknowledged is where it is
-said to be, what was refused for good is not there; every record is settled once; and in the end all memory is back.
+The broker checks sequences as Kafka does. Batches are refused, lost, cut off, split, forgotten or expire; in every case
+the log has the records of a partition in the order of sending, each at most once; acknowledged records are at their
+stated offsets, permanently refused ones are not in the log; every record is settled once; and at the end all memory is
+released.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ OK, TOO_LARGE, RECORD_LIST_TOO_LARGE, OUT_OF_ORDER, OLD_EPOCH, UNKNOWN_PRODUCER 
 
 
 class ModelLog:
-    """One partition: its records, and what it remembers of each producer, by Kafka's rules."""
+    """One partition: its records and producer states, by Kafka's rules."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
         self.producers: dict[int, tuple[int, list[tuple[int, int, int]]]] = {}
 
     def append(self, records: bytes) -> tuple[int, int]:
-        """Error code and base offset."""
+        """Return error code and base offset."""
         [batch] = iter_batches(records, check_crc=True)
         first, last = batch.base_sequence, batch.last_sequence
         assert first >= 0
@@ -87,7 +88,7 @@ class ModelLog:
 
 
 class FakeClient:
-    """A network client with one connection, whose requests wait until the test answers them."""
+    """A network client with one connection, whose requests wait until the test responds."""
 
     def __init__(self, in_flight: int) -> None:
         self.config = SimpleNamespace(request_timeout_ms=1000, client_id="test")
@@ -127,7 +128,7 @@ class FakeClient:
             _, read = decode_request(b"".join(request.template.frame(1, request.records))[4:])  # type: ignore[assignment]
             assert isinstance(read, ProduceRequest)
             request = read
-        # What was written to the wire does not change any more, whatever becomes of the batch.
+        # The written bytes do not change any more, whatever happens to the batch.
         for topic in request.topic_data:
             for partition in topic.partition_data:
                 partition.records = bytes(partition.records or b"")
@@ -135,13 +136,13 @@ class FakeClient:
 
 
 class SenderMachine(RuleBasedStateMachine):
-    """Sends, answers and accidents in any order."""
+    """Sends, responses and faults in any order."""
 
     @initialize(
         in_flight=st.sampled_from([1, 2, 5]), near_the_end=st.booleans(), codec=st.sampled_from(["none", "gzip"])
     )
     def start(self, in_flight: int, near_the_end: bool, codec: str) -> None:
-        """One producer and one broker; the numbers may be about to start again from 0."""
+        """Create one producer and one broker; the sequence numbers may be about to wrap to 0."""
         self.now = 100.0
         self.logs = [ModelLog() for _ in range(PARTITIONS)]
         self.client = FakeClient(in_flight)
@@ -174,7 +175,7 @@ class SenderMachine(RuleBasedStateMachine):
         self.sender.identity = ProducerIdentity(7, 0)
         self.next_number = 0
         self.sent: dict[int, tuple[ProducerBatch, int]] = {}
-        self.told: Counter[int] = Counter()
+        self.callback_counts: Counter[int] = Counter()
         self.acknowledged: dict[int, int] = {}
         self.errors: dict[int, Exception] = {}
         self.refused: set[int] = set()
@@ -195,7 +196,7 @@ class SenderMachine(RuleBasedStateMachine):
 
     @rule(partition=st.integers(0, PARTITIONS - 1), count=st.integers(1, 6))
     def send(self, partition: int, count: int) -> None:
-        """Records of about a third of a batch."""
+        """Send records of about a third of a batch."""
         queue = self._queue(partition)
         for _ in range(count):
             number, value = self.next_number, b"%06d" % self.next_number + b"x" * 60
@@ -209,59 +210,59 @@ class SenderMachine(RuleBasedStateMachine):
                 index = batch.append(0, None, value)
             assert queue.open is not None
             self.sent[number] = (queue.open, index)
-            Delivery(queue.open, index, 0, -1, len(value)).add_callback(self._teller(number))
+            Delivery(queue.open, index, 0, -1, len(value)).add_callback(self._counting_callback(number))
             self.next_number += 1
 
-    def _teller(self, number: int) -> Any:
-        def tell(metadata: Any, error: Exception | None) -> None:
-            self.told[number] += 1
+    def _counting_callback(self, number: int) -> Any:
+        def on_delivery(metadata: Any, error: Exception | None) -> None:
+            self.callback_counts[number] += 1
             if error is not None:
                 self.errors[number] = error
             else:
                 self.acknowledged[number] = metadata.offset
 
-        return tell
+        return on_delivery
 
     @rule()
     def step(self) -> None:
-        """The sender's task runs."""
+        """Run the sender's task once."""
         self._step()
 
     @rule(seconds=st.sampled_from([0.5, 2.0, 5.0]))
     def wait(self, seconds: float) -> None:
-        """Back-offs pass."""
+        """Let back-offs pass."""
         self.now += seconds
         self._step()
 
     @rule()
     def expire(self) -> None:
-        """Everything there is gets too old, queued or on the wire."""
+        """Let all batches expire, queued or in flight."""
         self.now += 60.0
         self._step()
 
     @rule(partition=st.integers(0, PARTITIONS - 1))
     def forget(self, partition: int) -> None:
-        """Nobody uses the partition any more, for the time being."""
+        """Release the partition's queue for the time being."""
         self.held.pop(partition, None)
 
     @precondition(lambda self: self.client.wire)
     @rule()
     def answer(self) -> None:
-        """The oldest request is done and answered."""
+        """Execute the oldest request, and respond."""
         request, on_done = self.client.wire.popleft()
         on_done(self._apply(request, {}), None)
 
     @precondition(lambda self: self.client.wire)
     @rule(code=st.sampled_from([5, 6, 7, 19]), which=st.integers(0, 3))
     def refuse_for_now(self, code: int, which: int) -> None:
-        """Some partitions of the oldest request are refused for a passing reason."""
+        """Refuse some partitions of the oldest request with a transient error."""
         request, on_done = self.client.wire.popleft()
         on_done(self._apply(request, {p: code for p in range(PARTITIONS) if which & 1 << p}), None)
 
     @precondition(lambda self: self.client.wire)
     @rule(partition=st.integers(0, PARTITIONS - 1), code=st.sampled_from([RECORD_LIST_TOO_LARGE, TOO_LARGE]))
     def refuse_for_good(self, partition: int, code: int) -> None:
-        """One partition's batch is refused for good, or has to be split; never one that was accepted before."""
+        """Refuse one partition's batch permanently, or require a split; never a batch that was accepted before."""
         request, on_done = self.client.wire.popleft()
         errors = {}
         for p in request.topic_data[0].partition_data:
@@ -273,9 +274,9 @@ class SenderMachine(RuleBasedStateMachine):
         on_done(self._apply(request, errors), None)
 
     @precondition(lambda self: self.client.wire)
-    @rule(partition=st.integers(0, PARTITIONS - 1), says_where_its_log_starts=st.booleans())
-    def lose_producer_state(self, partition: int, says_where_its_log_starts: bool) -> None:
-        """The broker has forgotten the producer, and says so (KIP-360); not while it may have what is on the wire."""
+    @rule(partition=st.integers(0, PARTITIONS - 1), has_log_start=st.booleans())
+    def lose_producer_state(self, partition: int, has_log_start: bool) -> None:
+        """The broker has lost the producer state, and reports it (KIP-360); not while it may have batches in flight."""
         if len(self.client.wire) > 1:
             return
         request, on_done = self.client.wire.popleft()
@@ -284,7 +285,7 @@ class SenderMachine(RuleBasedStateMachine):
             self.logs[partition].producers.clear()
             response = self._apply(request, {partition: UNKNOWN_PRODUCER})
             for p in response.responses[0].partition_responses:
-                p.log_start_offset = 0 if says_where_its_log_starts else -1
+                p.log_start_offset = 0 if has_log_start else -1
             on_done(response, None)
         else:
             on_done(self._apply(request, {}), None)
@@ -292,7 +293,7 @@ class SenderMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.client.wire)
     @rule(written=st.integers(0, 5))
     def cut(self, written: int) -> None:
-        """The connection breaks; the broker has done the first few requests, but nobody hears of it."""
+        """Break the connection; the broker has executed the first few requests, but the responses are lost."""
         broken = list(self.client.wire)
         self.client.wire.clear()
         for request, _ in broken[:written]:
@@ -315,7 +316,7 @@ class SenderMachine(RuleBasedStateMachine):
 
     @invariant()
     def log_is_in_order_without_repeats(self) -> None:
-        """Gaps are possible (what failed), disorder and repeats are not."""
+        """Gaps are possible (failed records), disorder and duplicates are not."""
         if not hasattr(self, "logs"):
             return
         for log in self.logs:
@@ -324,11 +325,11 @@ class SenderMachine(RuleBasedStateMachine):
             assert not self.refused & set(numbers)
 
     @invariant()
-    def every_record_is_told_once_and_what_is_told_is_true(self) -> None:
+    def every_record_is_reported_once_and_correctly(self) -> None:
         if not hasattr(self, "logs"):
             return
         assert not self.fatal
-        assert all(times == 1 for times in self.told.values())
+        assert all(times == 1 for times in self.callback_counts.values())
         for number, offset in self.acknowledged.items():
             assert number not in self.errors
             log = self.logs[self.sent[number][0].topic_partition.partition]
@@ -336,7 +337,7 @@ class SenderMachine(RuleBasedStateMachine):
 
     @invariant()
     def memory_adds_up(self) -> None:
-        """What is lent is what unsettled batches, and those still on the wire, hold."""
+        """The allocated memory is that of unsettled batches, and of those still in flight."""
         if not hasattr(self, "logs"):
             return
         held = list(self.accumulator.batches.unreleased)
@@ -345,19 +346,19 @@ class SenderMachine(RuleBasedStateMachine):
         assert all(batch.done and batch.on_wire for batch in set(held) - set(self.accumulator.batches.all()))
 
     @invariant()
-    def requests_are_as_they_should_be(self) -> None:
-        """One batch per partition, within the size."""
+    def requests_are_valid(self) -> None:
+        """A request has one batch per partition, within the size limit."""
         if not hasattr(self, "logs"):
             return
         for request, _ in self.client.wire:
             parts = request.topic_data[0].partition_data
             assert len({p.index for p in parts}) == len(parts)
-            if self.accumulator.settings.compression_type == "none":  # else sizes are estimates
+            if self.accumulator.settings.compression_type == "none":  # otherwise sizes are estimates
                 assert len(parts) == 1 or sum(len(p.records or b"") for p in parts) <= REQUEST
 
     @invariant()
     def queues_and_numbers_are_in_order(self) -> None:
-        """The numbers in use have no gap between them."""
+        """The sequence numbers in use have no gap."""
         if not hasattr(self, "logs"):
             return
         for queue in {id(queue): queue for queue in self.accumulator.batches.unreleased.values()}.values():
@@ -374,7 +375,7 @@ class SenderMachine(RuleBasedStateMachine):
                 assert sequences.unresolved or sequences.next == add_sequence(last.base_sequence, last.count)
 
     def teardown(self) -> None:
-        """Once the broker behaves, everything is settled within a few rounds, and all memory is back."""
+        """Without further faults, everything is settled within a few rounds, and all memory is released."""
         if not hasattr(self, "logs"):
             return
         for _ in range(200):
@@ -389,7 +390,7 @@ class SenderMachine(RuleBasedStateMachine):
         assert self.accumulator.pool.in_use == 0
         assert not self.accumulator.batches.unreleased
         written = {int(value[:6]) for log in self.logs for value in log.values}
-        assert set(self.told) == set(self.sent)
+        assert set(self.callback_counts) == set(self.sent)
         assert set(self.acknowledged) <= written
         assert self.sender.counters["record_send_total"] == len(self.acknowledged)
         assert self.sender.counters["record_error_total"] == len(self.errors)

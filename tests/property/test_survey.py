@@ -1,4 +1,4 @@
-"""What a leader learns of the records in a batch: the twins agree with each other and with the decoder."""
+"""The leader's survey of the records in a batch: both implementations agree with each other and with the decoder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from triokafka.records.batch import HEADER_SIZE
 
 
 def survey(stack: Stack, data: bytes) -> Any:
-    """Of the first batch; or where it is broken."""
+    """Survey the first batch; return the position of the error if it is broken."""
     info = next(iter_batches(data))
     try:
         return stack.kernel.survey_records(
@@ -38,14 +38,14 @@ def test_survey_agrees_with_the_decoded_records(rows: list[tuple]) -> None:
         max([-1, *times]),
         sum(row[1] is None for row in rows),
     )
-    # Of timestamps before 1970, -1 is said where nothing smaller was meant.
+    # For timestamps before 1970, -1 stands for no timestamp.
     for stack in STACKS:
         assert survey(stack, data) == expected
 
 
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_twins_agree_on_broken_records(seed: int) -> None:
+def test_both_implementations_agree_on_broken_records(seed: int) -> None:
     source = random.Random(seed)
     whole = bytes(SEEDS[0])
     data = whole[:HEADER_SIZE] + mutated(source, whole[HEADER_SIZE:])

@@ -1,15 +1,15 @@
-"""Random lives of transactions under version 2: producers, a coordinator that moves, markers, and what readers see.
+"""Random schedules of transactions under version 2: producers, a moving coordinator, markers, and the reads of
+consumers.
 
-The coordinator runs on a log that lags, fails and loses what is not committed. Requests and markers are delayed, lost,
-and delivered again at any later time. What the readers of every partition may see follows from the coordinator's log
-alone, and is worked out from it independently: under version 2 every transaction has a producer id and epoch of its
-own.
+The coordinator runs on a log that lags, fails and loses uncommitted records. Requests and markers are delayed, lost,
+and repeated at any later time. The records visible to the readers of every partition follow from the coordinator's log
+alone, and are computed from it independently: under version 2 every transaction has its own producer id and epoch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import pytest
@@ -19,6 +19,7 @@ from tests.property.lives import Draw, Life, survive
 from tests.unit.coordinator.rig import ScriptedLog, StillWorld
 from triokafka.broker_stub.log.producer_state import Marker, ProducerStates
 from triokafka.broker_stub.log.verification import VerificationGuard
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.transaction import ending, initialization, partitions
@@ -57,9 +58,18 @@ FATAL = (ProducerFencedError, InvalidTxnStateError)
 
 
 def header(producer_id: int, epoch: int, offset: int, *, sequence: int = -1, control: bool = False) -> BatchInfo:
-    """The header of a batch of one record."""
+    """Return the header of a batch of one record."""
     attributes = TRANSACTIONAL | (CONTROL if control else 0)
     return BatchInfo(0, offset, 60, 0, 2, 0, attributes, 0, 0, 0, producer_id, epoch, sequence, 1)
+
+
+@lru_cache(maxsize=1_000)
+def told(record: CoordinatorRecord) -> tuple[str, TransactionMetadata]:
+    """What a record of the coordinator's log says. It has one encoding."""
+    change = decode(record.key, record.value)
+    assert change is not None and change.value is not None
+    assert encode(change, VERSION) == record
+    return change.transactional_id, change.value
 
 
 @dataclass
@@ -80,7 +90,7 @@ class Log:
     producers: ProducerStates = field(default_factory=ProducerStates)
 
     def append(self, write: Write, guard: VerificationGuard | None) -> None:
-        """Append a client's batch, or find that it is there."""
+        """Append a client's batch, or find that it is a duplicate."""
         batch = header(write.producer_id, write.epoch, len(self.entries), sequence=write.sequence)
         if self.producers.duplicate_of(batch) is None:
             self.producers.check(batch)
@@ -103,7 +113,9 @@ class Log:
         return len(self.entries) if first is None else first
 
     def visible(self) -> list[Entry]:
-        """What a read_committed consumer gets: everything below the last stable offset whose marker commits."""
+        """Return the records that a read_committed consumer gets: those below the last stable offset whose marker
+        commits.
+        """
         seen: list[Entry] = []
         pending: dict[int, list[Entry]] = {}
         for entry in self.entries[: self.last_stable_offset()]:
@@ -115,7 +127,7 @@ class Log:
         return seen
 
     def first_open(self) -> int | None:
-        """The first record without a marker behind it, worked out from the entries."""
+        """Return the first record without a marker behind it, computed from the entries."""
         first: dict[int, int] = {}
         for offset, entry in enumerate(self.entries):
             if entry.value is None:
@@ -149,7 +161,7 @@ class End:
 
 @dataclass(frozen=True)
 class Init:
-    """An InitProducerId request; with ``epoch``, of a producer that goes on."""
+    """An InitProducerId request; with ``epoch``, of a producer that continues."""
 
     name: str
     producer_id: int = -1
@@ -161,7 +173,7 @@ Request = Write | End | Init
 
 @dataclass
 class Sent:
-    """A request on its way: the coordinator's reply, and the guard of a write that waits for it."""
+    """A request in flight: the coordinator's reply, and the guard of a write that waits for it."""
 
     request: Request
     reply: Reply[Any] | None = None
@@ -241,7 +253,7 @@ class TransactionLife(Life):
         self.runtime.write(PARTITION, lambda shard, effects: operation(shard, effects=effects))
 
     def _start(self, sent: Sent) -> None:
-        """Deliver a request; its answer comes later. Raises what the broker answers at once."""
+        """Deliver a request; its response arrives later. Raises an immediate refusal."""
         request = sent.request
         reply: Reply[Any] = Reply()
         sent.reply = reply
@@ -333,7 +345,7 @@ class TransactionLife(Life):
             sent.reply.fail(error)
 
     def answers(self, draw: Draw) -> None:
-        """The answers that are there reach their clients, or get lost."""
+        """Deliver the available responses to their clients, or lose them."""
         for client in self.clients:
             sent = client.waits_for
             if sent is None or sent.reply is None or not sent.reply.is_set:
@@ -363,7 +375,7 @@ class TransactionLife(Life):
                     pass
 
     def _failed(self, client: Client, request: Request, error: BrokerResponseError) -> None:
-        """A client repeats a request after a passing error, and aborts after another one."""
+        """Repeat a request after a transient error; abort after any other."""
         passing = getattr(error, "retriable", False) or isinstance(error, ConcurrentTransactionsError)
         if isinstance(request, Write) and (not passing or isinstance(error, OutOfOrderSequenceNumberError)):
             client.must_abort = True
@@ -402,7 +414,7 @@ class TransactionLife(Life):
                 pass
 
     def markers_arrive(self, draw: Draw) -> None:
-        """A request for markers arrives; its answer may get lost."""
+        """A request for markers arrives; its response may be lost."""
         if not self.marker_requests:
             return
         request = self.marker_requests.pop(draw.below(len(self.marker_requests)))
@@ -425,11 +437,11 @@ class TransactionLife(Life):
         return codes
 
     def old_request_arrives_again(self, draw: Draw) -> None:
-        """A request of any time is delivered once more, late; nobody waits for the answer."""
+        """Deliver an earlier request once more; no client waits for the response."""
         if self.history:
             sent = Sent(draw.of(self.history[::-1]))
             if isinstance(sent.request, Init) and sent.request.epoch == NO_EPOCH:
-                return  # it is a new producer, which `new_client` makes
+                return  # this is a new producer, which `new_client` creates
             try:
                 self._start(sent)
             except KafkaError:
@@ -441,7 +453,7 @@ class TransactionLife(Life):
             self._write_markers(draw.of(self.old_marker_requests[::-1]))
 
     def new_client(self, draw: Draw) -> None:
-        """Another producer begins with a transactional id; the old one becomes a zombie."""
+        """Another producer starts with a transactional id; the old one becomes a zombie."""
         if len(self.clients) < 6:
             self.clients.append(Client(draw.of(NAMES)))
 
@@ -486,7 +498,7 @@ class TransactionLife(Life):
                 pass
 
     def epochs_run_out(self, draw: Draw) -> None:
-        """An id that is not in use gets the last epochs of its producer id, as after 32,000 transactions."""
+        """An unused id gets the last epochs of its producer id, as after 32,000 transactions."""
         name = draw.of(NAMES)
         if any(client.name == name and not client.is_dead for client in self.clients if client.epoch != NO_EPOCH):
             return
@@ -499,18 +511,15 @@ class TransactionLife(Life):
 
         self._write(operation)
 
-    # --- what must hold ---
+    # --- the invariants ---
 
     def decided(self, end: int) -> dict[tuple[int, int], bool]:
-        """The outcomes in the coordinator's log, by producer id and the epoch of the records."""
+        """Return the outcomes in the coordinator's log, by producer id and the epoch of the records."""
         found: dict[tuple[int, int], bool] = {}
         epochs: dict[str, tuple[int, int]] = {}
         newest: dict[str, TransactionMetadata] = {}
         for record in self.log.records.get(PARTITION, [])[:end]:
-            change = decode(record.key, record.value)
-            if change is None or change.value is None:
-                continue
-            value, name = change.value, change.transactional_id
+            name, value = told(record)
             if newest.get(name) == value:
                 continue  # stored once more, before a final refusal
             newest[name] = value
@@ -529,23 +538,18 @@ class TransactionLife(Life):
             stable, first = log.last_stable_offset(), log.first_open()
             assert stable == (len(log.entries) if first is None else first)
             for entry in log.visible():
-                assert decided.get((entry.producer_id, entry.epoch)), f"{entry} is visible, and was not committed"
+                assert decided.get((entry.producer_id, entry.epoch)), f"{entry} is visible, but was not committed"
         self._check_replay()
 
     def _check_replay(self) -> None:
-        """The state is what the log says."""
-        told: dict[str, TransactionMetadata] = {}
-        for record in self.log.records.get(PARTITION, []):
-            change = decode(record.key, record.value)
-            assert change is not None and change.value is not None
-            told[change.transactional_id] = change.value
-            assert encode(change, VERSION) == record
+        """Check that the state equals the replayed log."""
+        replayed = dict(told(record) for record in self.log.records.get(PARTITION, []))
         shard = self.runtime.read(PARTITION, lambda shard: shard)
-        kept = {name: value._replace(last_producer_epoch=NO_EPOCH) for name, value in shard.transactions.items()}
-        assert kept == told
+        present = {name: value._replace(last_producer_epoch=NO_EPOCH) for name, value in shard.transactions.items()}
+        assert present == replayed
 
     def finish(self) -> None:
-        """Once everything arrives and time has passed, every transaction is whole or gone, and none hangs."""
+        """Once everything has arrived and time has passed, every transaction is complete or absent, and none hangs."""
         self.log.fails_with, self.log.commits_at_once = None, True
         for _ in range(60):
             self._pass(1.0)
@@ -568,18 +572,18 @@ class TransactionLife(Life):
             assert sorted(e.value or 0 for e in log.visible()) == sorted(e.value or 0 for e in wanted)
         seen = {entry.value for log in self.logs.values() for entry in log.visible()}
         for identity, values in self.acknowledged.items():
-            assert decided.get(identity), f"the commit of {identity} was acknowledged, and not decided"
-            assert set(values) <= seen, f"{identity} was committed, and lacks records"
+            assert decided.get(identity), f"the commit of {identity} was acknowledged, but not decided"
+            assert set(values) <= seen, f"{identity} was committed, but lacks records"
 
 
 @pytest.mark.timeout(300)
-def test_transactions_survive_random_lives() -> None:
+def test_transaction_invariants_hold_in_random_schedules() -> None:
     with watched():
-        survive(TransactionLife, range(150))
+        survive(TransactionLife, range(500))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
-def test_transactions_survive_many_random_lives() -> None:
+def test_transaction_invariants_hold_in_many_random_schedules() -> None:
     with watched():
-        survive(TransactionLife, range(150, 20_000))
+        survive(TransactionLife, range(500, 20_000))

@@ -1,9 +1,9 @@
-"""Random lives of positions that transactions commit (KIP-447), against what the log says by itself.
+"""Random schedules of offsets committed in transactions (KIP-447), against the state in the log.
 
-Their records come from other brokers: this one reads them when it leads again, and goes on from there, with commits,
-removals and expiry of its own. Whatever happens: of several commits of a position the one that was written last counts,
-once its transaction has committed and never when it aborts; a removal leaves nothing pending; a position that an open
-transaction may change is unstable for those who ask, does not expire, and keeps its group.
+The records come from other brokers: this one loads them when it leads again, and continues with its own commits,
+removals and expiry. In every schedule the last written of several commits of an offset counts, once its transaction has
+committed and never if it aborts; a removal leaves nothing pending; and an offset that an open transaction may change is
+unstable for fetches, does not expire, and keeps its group alive.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ decoded = lru_cache(1_000)(decode)
 """The log is read again and again."""
 
 
-def told(log: ScriptedLog, end: int) -> tuple[Positions, set[OffsetKey]]:
-    """What the log says up to ``end``: positions, and those that open transactions may change."""
+def state_in_log(log: ScriptedLog, end: int) -> tuple[Positions, set[OffsetKey]]:
+    """Return the state in the log up to ``end``: offsets, and those that open transactions may change."""
     counting: dict[OffsetKey, dict[int, CommittedOffset]] = {key: {} for key in KEYS}
     open_ones: dict[int, dict[OffsetKey, tuple[int, CommittedOffset]]] = {producer: {} for producer in PRODUCERS}
     for offset, record in enumerate(log.records.get(PARTITION, [])[:end]):
@@ -68,7 +68,7 @@ def told(log: ScriptedLog, end: int) -> tuple[Positions, set[OffsetKey]]:
 
 
 class TransactionLife(CoordinatorLife):
-    """One shard, the brokers that lead its partition in between, and what clients and tools do to its offsets."""
+    """One shard, the other brokers that lead its partition in between, and the operations on its offsets."""
 
     LONGEST_WAIT = 25.0
     STEPS: ClassVar = {
@@ -105,22 +105,24 @@ class TransactionLife(CoordinatorLife):
     # --- steps ---
 
     def another_broker_writes(self, draw: Draw) -> None:
-        """It leads for a while: it commits, in transactions and outside, ends some, and removes a position."""
+        """Another broker leads for a while: it commits, in transactions and outside, ends some, and removes
+        an offset.
+        """
         self._move_away(None)
         if draw.one_in(3):
             self._lose_uncommitted()
         self.log.fails_with = None
         for _ in range(draw.of((1, 2, 3, 6))):
-            what, key, producer = draw.below(8), draw.of(KEYS), draw.of(PRODUCERS)
-            if what == 0:
+            action, key, producer = draw.below(8), draw.of(KEYS), draw.of(PRODUCERS)
+            if action == 0:
                 self._write(encode(OffsetChange(key, None)))
-            elif what == 1:
+            elif action == 1:
                 self._write(encode(OffsetChange(key, self._position())))
-            elif what < 5:
+            elif action < 5:
                 at = self._write(encode(OffsetChange(key, self._position())))
                 self.log.producers[PARTITION, at] = producer
             else:
-                self._end(producer, commits=what != 5)
+                self._end(producer, commits=action != 5)
         self._come_back()
 
     def _position(self) -> CommittedOffset:
@@ -149,27 +151,27 @@ class TransactionLife(CoordinatorLife):
         key = draw.of(KEYS)
         reply = self.rig.delete_offsets((key.topic, key.partition), group_id=key.group_id)
         if reply.is_set and code(reply) == 0:
-            positions, pending = told(self.log, self.end)
+            positions, pending = state_in_log(self.log, self.end)
             assert key not in positions and key not in pending
 
     def delete_group(self, draw: Draw) -> None:
         group_id = draw.of(GROUPS)
         reply = self.rig.delete_group(group_id)
         if reply.is_set and code(reply) == 0:
-            positions, pending = told(self.log, self.end)
+            positions, pending = state_in_log(self.log, self.end)
             assert group_id not in {key.group_id for key in (*positions, *pending)}
 
     def pass_time(self, draw: Draw) -> None:
-        """What has expired is removed, and nothing else; nothing that an open transaction may change."""
+        """Expired offsets are removed, and no others; none that an open transaction may change."""
         seconds = draw.of((1.0, 20.0, 45.0, 130.0))
-        (positions, pending), before = told(self.log, self.end), self.end
+        (positions, pending), before = state_in_log(self.log, self.end), self.end
         if self.log.will_fail or not self.log.commits_at_once:
             self.calm_since = self.now + seconds
         self.let_pass(seconds)
         for offset in range(before, self.end):
             change = decoded(*self.log.records[PARTITION][offset])
             if isinstance(change, OffsetChange):
-                assert change.value is None and change.key not in pending, f"{change} was not asked for"
+                assert change.value is None and change.key not in pending, f"{change} follows from no request"
                 assert positions[change.key].commit_timestamp + RETENTION * 1000 <= self.rig.world.wall_ms()
 
     def restart(self, draw: Draw) -> None:
@@ -178,20 +180,20 @@ class TransactionLife(CoordinatorLife):
             self._lose_uncommitted()
         self._come_back()
 
-    # --- what must hold ---
+    # --- the invariants ---
 
     def follow_log(self) -> None:
-        """The log is read afresh each time."""
+        """Do nothing: the log is read again each time."""
 
     def loaded(self) -> None:
         self.calm_since = self.now
 
     def check_shard(self, shard: GroupShard) -> None:
-        newest, pending = told(self.log, self.end)
+        newest, pending = state_in_log(self.log, self.end)
         assert {key: value for name in GROUPS for key, value in shard.offsets.newest(name)} == newest
         assert set(shard.offsets.pending) == pending
         assert shard.groups.keys() == {key.group_id for key in (*newest, *pending)}
-        visible, _ = told(self.log, self.log.high_watermark(PARTITION))
+        visible, _ = state_in_log(self.log, self.log.high_watermark(PARTITION))
         for name in GROUPS:
             shown = {
                 OffsetKey(name, topic.name, found.partition_index): found.committed_offset
@@ -205,7 +207,7 @@ class TransactionLife(CoordinatorLife):
         for key, value in newest.items():
             expired_since = value.commit_timestamp / 1000 + RETENTION - self.rig.world.wall_ms() / 1000 + self.now
             overdue = self.now - max(expired_since, self.calm_since)
-            assert key in pending or overdue <= 2 * CHECK + 1, f"{key} has expired {overdue:g} seconds ago"
+            assert key in pending or overdue <= 2 * CHECK + 1, f"{key} expired {overdue:g} seconds ago"
 
     def _check_stable(self, newest: Positions, pending: set[OffsetKey]) -> None:
         for name in GROUPS:
@@ -231,8 +233,8 @@ class TransactionLife(CoordinatorLife):
         }
 
     def finish(self) -> None:
-        """All transactions end; then nothing keeps what nobody comes back for."""
-        self.trouble_ends()
+        """All transactions end; then no unused offset remains."""
+        self.end_faults()
         self._move_away(None)
         for producer in PRODUCERS:
             self._end(producer, commits=producer % 2 == 0)
@@ -240,12 +242,12 @@ class TransactionLife(CoordinatorLife):
         self.check()
         self.let_pass(RETENTION + 2 * CHECK + 20)
         self.check()
-        assert told(self.log, self.end) == ({}, set()) and not self.rig.shard.groups
+        assert state_in_log(self.log, self.end) == ({}, set()) and not self.rig.shard.groups
         self.check_all_answered()
 
 
-def test_transactional_positions_survive_random_lives() -> None:
-    """What is shown is what has committed, in the order in which it was written; see the top of this file."""
+def test_transactional_offsets_survive_random_schedules() -> None:
+    """Fetches return committed offsets in the order of writing; the module's docstring has all invariants."""
     with watched():
         survive(TransactionLife, range(200))
 
@@ -253,6 +255,6 @@ def test_transactional_positions_survive_random_lives() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 def test_transactional_positions_survive_very_many_random_lives() -> None:
-    """The same, for as long as it takes."""
+    """The same, for as long as the long run takes."""
     with watched():
         survive(TransactionLife, range(20_000))

@@ -1,8 +1,8 @@
-"""A broker whose disk fills up, or loses one of its data directories, while producers write to it.
+"""A broker whose disk fills up, or that loses one of its data directories, while producers write to it.
 
-In the simulated world, with our own client. Whatever fails, the broker stays up and serves what it still can; who
-writes to the rest is told KAFKA_STORAGE_ERROR and goes on trying; once there is room again, or the broker was started
-again on a repaired disk, everything is written, once and in order, and nothing that was acknowledged before is gone.
+The test runs in the simulated world with our own client. The broker stays up and serves its healthy logs; writes to the
+others fail with KAFKA_STORAGE_ERROR, and producers retry. Once there is room again, or the broker was restarted on a
+repaired disk, every record is written, once and in order, and no record acknowledged before is lost.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def serve(world: SimulatedWorld) -> None:
 
 
 async def produce(world: SimulatedWorld, name: str, acknowledged: Ledger) -> None:
-    """Every record is acknowledged in the end, however long that takes."""
+    """Send records until all are acknowledged, however long that takes."""
 
     def acknowledge(partition: int, offset: int, value: bytes) -> None:
         where = partition, offset
@@ -57,7 +57,7 @@ async def produce(world: SimulatedWorld, name: str, acknowledged: Ledger) -> Non
 
 
 async def try_to_produce(world: SimulatedWorld, partition: int) -> KafkaError | None:
-    """One attempt, and what the broker says to it."""
+    """Send one record; return the broker's error, if any."""
     async with triokafka.Producer(
         world=world, bootstrap_servers="broker:9092", acks="all", enable_idempotence=False, retries=0
     ) as producer:
@@ -84,24 +84,24 @@ async def read_all(world: SimulatedWorld, partitions: list[int]) -> Ledger:
 
 
 def partitions_in(broker: Host, directory: str) -> list[int]:
-    """Whose logs are in a data directory."""
+    """Return the partitions whose logs are in a data directory."""
     return [n for n in range(PARTITIONS) if broker.disk.exists(f"{directory}/{TOPIC}-{n}")]
 
 
 async def fill_up(world: Simulation, broker: Host) -> None:
-    """No room for a while; then there is."""
+    """Let the disk be full for a while."""
     broker.disk.capacity = broker.disk.used + world.random.choice([0, 300, 3_000])
     await trio.sleep(world.random.uniform(5, 20))
     while broker.disk.room():
         await trio.sleep(1)
     errors = [await try_to_produce(world.host("attempts").world, partition) for partition in range(PARTITIONS)]
     assert {type(error) for error in errors} == {KafkaStorageError}
-    await read_all(world.host("reader").world, list(range(PARTITIONS)))  # needs no room
+    await read_all(world.host("reader").world, list(range(PARTITIONS)))  # reading needs no room
     broker.disk.capacity = None
 
 
 async def lose_a_directory(world: Simulation, broker: Host) -> None:
-    """Every operation in one directory fails, until the broker is started again on a repaired disk."""
+    """Let every operation in one directory fail, until the broker is restarted on a repaired disk."""
     lost, others = partitions_in(broker, DIRECTORIES[1]), partitions_in(broker, DIRECTORIES[0])
     assert lost and others
     code = world.random.choice([errno.EIO, errno.EROFS])
@@ -130,7 +130,7 @@ async def scenario(world: Simulation, fail: Callable[[Simulation, Host], object]
     found = await read_all(world.host("auditor").world, list(range(PARTITIONS)))
     assert len(acknowledged) == 2 * RECORDS
     lost = {where for where, value in acknowledged.items() if found.get(where) != value}
-    assert not lost, f"acknowledged and lost: {sorted(lost)}"
+    assert not lost, f"acknowledged, but lost: {sorted(lost)}"
     for partition in range(PARTITIONS):
         for name in ("first", "second"):
             values = [

@@ -49,9 +49,11 @@ async def create(cluster: SimulatedCluster, name: str, *, partitions: int = 2, r
         await cluster.retry(lambda: admin.create_topics([triokafka.NewTopic(name, partitions, replicas)]))
 
 
-@pytest.mark.parametrize("what", ["replaced", "taken out", "all replaced"])
-def test_replicas_of_a_lost_directory_start_over_and_copy_their_leaders(what: str) -> None:
-    """The broker does not register the directory, so nothing there is elected; acknowledged records survive."""
+@pytest.mark.parametrize("event", ["replaced", "taken out", "all replaced"])
+def test_replicas_of_a_lost_directory_start_over_and_copy_their_leaders(event: str) -> None:
+    """The broker does not register the directory, so its replicas there are not elected; acknowledged records
+    survive.
+    """
 
     @simulated
     async def run() -> None:
@@ -63,9 +65,9 @@ def test_replicas_of_a_lost_directory_start_over_and_copy_their_leaders(what: st
         assert node.node is not None
         known = node.node.metadata.image.brokers[2].directories
         await node.kill()
-        for path in DIRECTORIES if what == "all replaced" else DIRECTORIES[1:]:
+        for path in DIRECTORIES if event == "all replaced" else DIRECTORIES[1:]:
             node.host.disk.remove_tree(path)
-        if what == "taken out":
+        if event == "taken out":
             node.configure(log_dirs=DIRECTORIES[:1])
         await produce(cluster, 40)
         node.start()
@@ -73,8 +75,8 @@ def test_replicas_of_a_lost_directory_start_over_and_copy_their_leaders(what: st
         other = cluster.nodes[0].node
         assert other is not None
         directories = set(other.metadata.image.brokers[2].directories)
-        assert len(directories & set(known)) == (0 if what == "all replaced" else 1)
-        with trio.fail_after(30):  # the broker has reported where its replicas are
+        assert len(directories & set(known)) == (0 if event == "all replaced" else 1)
+        with trio.fail_after(30):  # the broker has reported the directories of its replicas
             while any(
                 partition.directory_of(2) not in directories for _, partition in other.metadata.image.partitions()
             ):
@@ -99,7 +101,10 @@ def flip(disk: MemoryStorage, batch: int) -> tuple[str, int]:
 
 
 def test_cluster_heals_damaged_metadata_of_its_controller_and_of_a_broker(caplog: pytest.LogCaptureFixture) -> None:
-    """The controller has every record in memory: a snapshot replaces them. A broker gets them from the controller."""
+    """The controller still has every record in memory, and replaces them by a snapshot.
+
+    A broker fetches them from the controller.
+    """
 
     @simulated
     async def run() -> None:
@@ -146,7 +151,7 @@ def test_cluster_heals_damaged_metadata_of_its_controller_and_of_a_broker(caplog
 
 @pytest.mark.parametrize("active", [False, True])
 def test_node_with_damaged_metadata_gets_it_from_the_others_after_a_repair(active: bool) -> None:
-    """Where a snapshot has everything up to the damage, it needs no repair."""
+    """A snapshot that covers everything up to the damage makes the repair unnecessary."""
 
     @simulated
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""How long a cluster is without a leader when a node dies that led a partition and the quorum. In virtual time."""
+"""The time without a leader when a node dies that led both a partition and the quorum. In virtual time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SESSION_SECONDS = 9.0
 
 
 @simulated
-async def test_new_controller_counts_the_silence_of_the_one_before() -> None:
-    """The node of the old controller is fenced one session timeout after its death, not after the election."""
+async def test_new_controller_includes_the_previous_ones_silence_in_its_session() -> None:
+    """The node of the former controller is fenced one session timeout after its death, not after the election."""
     cluster = SimulatedCluster(
         current_simulation(), broker_session_timeout_ms=int(SESSION_SECONDS * 1000), broker_heartbeat_interval_ms=2_000
     )

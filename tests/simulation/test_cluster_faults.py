@@ -1,8 +1,8 @@
 """Three whole nodes and our clients in the simulated world, through kills, power cuts, partitions and slow networks.
 
-A schedule is drawn from the seed. Producers send through all of it, and a reader reads committed records meanwhile.
-Afterwards everything heals: within 30 seconds every partition takes records again. Then every acknowledged record is
-there once and in order, every record that was read is still at its offset, and all replicas have the same bytes.
+The seed chooses a schedule. Producers send throughout, and a reader reads committed records meanwhile. Afterwards all
+faults end: within 30 seconds every partition accepts records again. Then every acknowledged record is in the log once
+and in order, every record that was read is still at its offset, and all replicas have the same bytes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ PROGRESS_SECONDS = 30.0
 Seen = dict[tuple[TopicPartition, int], bytes | None]
 
 
-async def _trouble(cluster: SimulatedCluster, chance: random.Random, count: int) -> None:
-    """Do harm so many times. At most one node at a time loses its process or its disk's unsynced end."""
+async def _inject_faults(cluster: SimulatedCluster, chance: random.Random, count: int) -> None:
+    """Inject so many faults. At most one node at a time loses its process or its disk's unsynced data."""
     network = cluster.simulation.network
     for _ in range(count):
         await trio.sleep(chance.uniform(0.1, 4.0))
@@ -47,7 +47,7 @@ async def _trouble(cluster: SimulatedCluster, chance: random.Random, count: int)
                 await node.kill(power_cut=kind == "power cut")
             await trio.sleep(chance.choice((0.0, 0.5, chance.uniform(0, 8))))
             cluster.heal()
-            # A second disk may lose its end only after the first has copied what it had lost.
+            # A second disk may lose its unsynced data only after the first has copied what it had lost.
             await cluster.wait_in_sync(TOPICS, within=120.0)
         elif kind == "isolate":
             cluster.isolate(node, chance)
@@ -68,7 +68,7 @@ async def _trouble(cluster: SimulatedCluster, chance: random.Random, count: int)
 
 
 async def _read_meanwhile(cluster: SimulatedCluster, seen: Seen) -> None:
-    """Read committed records until cancelled, and store what was read where."""
+    """Read committed records until cancelled, and store their offsets and values."""
     partitions = [TopicPartition(name, number) for name, count in TOPICS.items() for number in range(count)]
     async with triokafka.Consumer(
         bootstrap_servers=cluster.bootstrap, world=cluster.client_world("reader"), auto_offset_reset="earliest"
@@ -108,17 +108,17 @@ async def _schedule(simulation: Simulation) -> tuple[Ledger, int]:
     )
     seen: Seen = {}
 
-    async def harm() -> None:
-        await _trouble(cluster, chance, chance.randrange(2, 7))
+    async def inject() -> None:
+        await _inject_faults(cluster, chance, chance.randrange(2, 7))
         cluster.heal()
         with trio.move_on_after(PROGRESS_SECONDS) as scope:
-            await _takes_records(cluster)
+            await _wait_for_acceptance(cluster)
         assert not scope.cancelled_caught, f"no progress within {PROGRESS_SECONDS:.0f} s of healing"
         over.set()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_read_meanwhile, cluster, seen)
-        await workload.run(producer, during=lambda: nursery.start_soon(harm))
+        await workload.run(producer, during=lambda: nursery.start_soon(inject))
         await cluster.wait_in_sync(TOPICS)
         nursery.cancel_scope.cancel()
     ledger = workload.ledger
@@ -133,8 +133,8 @@ async def _schedule(simulation: Simulation) -> tuple[Ledger, int]:
     return ledger, repeats
 
 
-async def _takes_records(cluster: SimulatedCluster) -> None:
-    """Send one record to every partition of a topic that nobody reads, and wait for the acknowledgements."""
+async def _wait_for_acceptance(cluster: SimulatedCluster) -> None:
+    """Send one record to every partition of a topic without readers, and wait for the acknowledgements."""
     async with triokafka.Producer(
         bootstrap_servers=cluster.bootstrap, world=cluster.client_world(), linger_ms=0, delivery_timeout_ms=60_000
     ) as producer:
@@ -148,7 +148,7 @@ async def _takes_records(cluster: SimulatedCluster) -> None:
 
 
 def replay(seed: int) -> tuple[Ledger, int]:
-    """Run one schedule again; raises as it did the first time."""
+    """Run one schedule again; raise the same error as the first time."""
     try:
         return run_simulation(functools.partial(_schedule), seed)
     except BaseException as error:
@@ -157,11 +157,11 @@ def replay(seed: int) -> tuple[Ledger, int]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
+def test_no_acknowledged_record_is_lost_repeated_or_reordered(seed: int) -> None:
     replay(seed)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_nothing_acknowledged_is_lost_doubled_or_reordered_in_many_schedules() -> None:
+def test_no_acknowledged_record_is_lost_repeated_or_reordered_in_many_schedules() -> None:
     run_seeds("cluster faults", range(SEEDS, LONG_SEEDS), replay)

@@ -1,10 +1,10 @@
 """A node of a cluster whose disk is full for one kind of file, from the first write of that kind on. In virtual time.
 
 Meanwhile the cluster serves clients, creates topics, commits transactions, elects controllers and writes snapshots. The
-node names the file in its log. Once there is room and the node has started again, every acknowledged record is in the
-log once and in its order, every topic exists, and all replicas have the same bytes.
+node's log names the file. Once there is room and the node has been restarted, every acknowledged record is in the log
+once and in order, every topic exists, and all replicas have the same bytes.
 
-With two full disks of three, clients may have to wait. Once there is room, everything goes on without any restart.
+With two full disks of three, clients may have to wait. Once there is room, the cluster continues without any restart.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ METADATA = "/data/__cluster_metadata-0"
 
 
 class Kind(NamedTuple):
-    """A kind of file: a pattern of its paths, and what the log says of it."""
+    """A kind of file: a pattern of its paths, and the text that names it in the log."""
 
     pattern: str
     named: str
@@ -66,7 +66,7 @@ QUICK = ("quorum-state", "metadata log", "metadata snapshot", "partition logs", 
 
 
 class Lines(logging.Handler):
-    """Keeps what is logged as a warning or worse."""
+    """Stores the log messages at WARNING and above."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -77,7 +77,7 @@ class Lines(logging.Handler):
 
 
 async def attempt(call: Callable[[], Awaitable[object]], within: float = 20.0) -> None:
-    """Do something that may fail, or take too long, on a cluster that lacks a node."""
+    """Try an operation that may fail, or take too long, on a cluster that lacks a node."""
     with trio.move_on_after(within):
         try:
             await call()
@@ -86,7 +86,7 @@ async def attempt(call: Callable[[], Awaitable[object]], within: float = 20.0) -
 
 
 class Load:
-    """What clients do, and what was acknowledged."""
+    """The operations of clients, and their acknowledgements."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
@@ -94,7 +94,7 @@ class Load:
         self.created: dict[str, int] = dict(TOPIC)
 
     async def send(self, producer: triokafka.Producer, partition: int, over: trio.Event) -> None:
-        """Send records to a partition, each after the acknowledgement of the one before."""
+        """Send records to a partition, each after the acknowledgement of the previous one."""
         known = self.acknowledged.setdefault(TopicPartition("orders", partition), [])
         while not over.is_set():
             value = b"%d-%d" % (partition, len(known))
@@ -120,7 +120,7 @@ class Load:
 
 
 async def started(simulation: Simulation, *, bytes_between_snapshots: int) -> SimulatedCluster:
-    """Return a cluster with the topics of the test."""
+    """Start a cluster with the topics of the test."""
     cluster = SimulatedCluster(
         simulation,
         replica_high_watermark_checkpoint_interval_ms=2_000,
@@ -133,7 +133,7 @@ async def started(simulation: Simulation, *, bytes_between_snapshots: int) -> Si
 
 
 def patient_producer(cluster: SimulatedCluster) -> triokafka.Producer:
-    """Return a producer that tries for longer than any fault lasts."""
+    """Return a producer that retries for longer than any fault lasts."""
     return triokafka.Producer(
         bootstrap_servers=cluster.bootstrap,
         world=cluster.client_world("producer"),
@@ -189,7 +189,7 @@ async def restart(node: SimulatedNode) -> None:
 
 
 def run(kind: str, seed: int) -> None:
-    """Run one life; print no log lines."""
+    """Run one schedule without printing log lines."""
     lines, logger = Lines(), logging.getLogger("triokafka")
     logger.addHandler(lines)
     try:
@@ -199,12 +199,12 @@ def run(kind: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", QUICK)
-def test_full_disk_of_a_node_loses_nothing_and_is_named(kind: str) -> None:
+def test_full_disk_of_a_node_loses_no_record_and_is_named(kind: str) -> None:
     run(kind, 1)
 
 
 async def life_with_two(simulation: Simulation, pattern: str) -> None:
-    """Let two disks fill up and have room again; nobody restarts a node that has stopped to work."""
+    """Let two disks fill up and have room again, without restarting a node that has stopped working."""
     chance = simulation.random
     cluster = await started(simulation, bytes_between_snapshots=chance.choice((500, 100_000)))
     load, over = Load(cluster), trio.Event()
@@ -251,25 +251,25 @@ async def life_with_two(simulation: Simulation, pattern: str) -> None:
     await cluster.stop()
 
 
-def run_with_two(what: str, seed: int) -> None:
-    """Run one life with two full disks."""
-    run_simulation(lambda simulation: life_with_two(simulation, TWO_DISKS[what]), seed)
+def run_with_two(kind: str, seed: int) -> None:
+    """Run one schedule with two full disks."""
+    run_simulation(lambda simulation: life_with_two(simulation, TWO_DISKS[kind]), seed)
 
 
-@pytest.mark.parametrize("what", ["metadata"])
-def test_two_full_disks_of_three_lose_nothing_and_need_no_restart(what: str) -> None:
-    run_with_two(what, 1)
+@pytest.mark.parametrize("kind", ["metadata"])
+def test_two_full_disks_of_three_lose_no_record_and_need_no_restart(kind: str) -> None:
+    run_with_two(kind, 1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("what", TWO_DISKS)
-def test_two_full_disks_with_many_seeds(what: str) -> None:
-    run_seeds(f"two full disks, {what}", range(LONG_SEEDS), functools.partial(run_with_two, what))
+@pytest.mark.parametrize("kind", TWO_DISKS)
+def test_two_full_disks_with_many_seeds(kind: str) -> None:
+    run_seeds(f"two full disks, {kind}", range(LONG_SEEDS), functools.partial(run_with_two, kind))
 
 
 def test_leaderships_move_away_from_a_full_disk() -> None:
-    """Every partition takes records again soon, although the disk stays full, and the full node leads none of them."""
+    """Every partition soon accepts records again although the disk stays full, and the full node leads none of them."""
 
     async def main(simulation: Simulation) -> None:
         cluster = SimulatedCluster(simulation)
@@ -294,7 +294,7 @@ def test_leaderships_move_away_from_a_full_disk() -> None:
             before = {one: len(known) for one, known in load.acknowledged.items()}
             await trio.sleep(3)
             stuck = [one for one, known in load.acknowledged.items() if len(known) == before[one]]
-            assert not stuck, f"{stuck} take no records"
+            assert not stuck, f"{stuck} accept no records"
             await trio.sleep(20)
             image = full.image
             assert all(state.leader != full.number for state in image.topics["orders"].partitions.values())
@@ -311,5 +311,5 @@ def test_leaderships_move_away_from_a_full_disk() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("kind", KINDS)
-def test_full_disk_of_a_node_loses_nothing_with_many_seeds(kind: str) -> None:
+def test_full_disk_of_a_node_loses_no_record_with_many_seeds(kind: str) -> None:
     run_seeds(f"full disk, {kind}", range(LONG_SEEDS), functools.partial(run, kind))

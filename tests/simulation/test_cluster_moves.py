@@ -1,6 +1,6 @@
-"""Random lives of a cluster in virtual time: leaders and coordinators move, brokers stop, die, freeze and come back.
+"""Random schedules of a cluster in virtual time: leaders and coordinators move, brokers stop, crash, freeze and return.
 
-What was acknowledged is in the log once and in its order, and a group reads all of it.
+Every acknowledged record is in the log once and in order, and a group reads all of them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ RECORDS = 60
 PARTITIONS = 3
 
 
-async def trouble(simulation: Simulation, cluster: RunningCluster) -> None:
-    """Until it is cancelled; then every broker is well again."""
+async def inject_faults(simulation: Simulation, cluster: RunningCluster) -> None:
+    """Inject faults until cancelled; then restore every broker."""
     chance = simulation.random
     try:
         while True:
@@ -74,8 +74,8 @@ async def life(simulation: Simulation) -> str:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(read)
-            async with trio.open_nursery() as troubles:
-                troubles.start_soon(trouble, simulation, cluster)
+            async with trio.open_nursery() as faults:
+                faults.start_soon(inject_faults, simulation, cluster)
                 async with triokafka.Producer(
                     bootstrap_servers=cluster.bootstrap_servers,
                     linger_ms=0,
@@ -87,29 +87,29 @@ async def life(simulation: Simulation) -> str:
                     for number in range(RECORDS):
                         await producer.send("t", b"%d" % number, partition=number % PARTITIONS)
                         await trio.sleep(simulation.random.uniform(0, 0.2))
-                troubles.cancel_scope.cancel()
+                faults.cancel_scope.cancel()
             done.set()
         for number, values in seen.items():
             expected = [b"%d" % n for n in range(RECORDS) if n % PARTITIONS == number]
             log = cluster.brokers[0].broker.replicas.partition(("t", number)).log
             assert log.log_end_offset == len(expected)
-            # Positions that were not committed are read again: then from a record on that was seen before.
+            # Records behind uncommitted offsets are read again, starting with a record that was read before.
             first_time = list(dict.fromkeys(values))
             assert first_time == expected
     return simulation.trace_digest()
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_nothing_is_lost_or_repeated_however_leaders_move(seed: int) -> None:
+def test_no_record_is_lost_or_repeated_when_leaders_move(seed: int) -> None:
     run_simulation(life, seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 400))
-def test_nothing_is_lost_or_repeated_in_many_lives(seed: int) -> None:
+def test_no_record_is_lost_or_repeated_in_many_schedules(seed: int) -> None:
     run_simulation(life, seed)
 
 
-def test_a_life_is_the_same_again() -> None:
-    """The traces have one digest."""
+def test_a_seed_repeats_its_schedule() -> None:
+    """The traces have equal digests."""
     assert run_simulation(life, 3) == run_simulation(life, 3)

@@ -1,6 +1,6 @@
-"""A producer and a group in front of three brokers whose connections die in silence, one fault soon after another.
+"""A producer and a group with three brokers whose connections die silently, one fault soon after another.
 
-In virtual time. No pause is longer than one dead connection costs: no client waits for a second one after it.
+In virtual time. No pause is longer than the cost of one dead connection: no client waits for a second one after it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Pauses:
 
 
 def strike(simulation: Simulation, fault: str, chance: random.Random) -> None:
-    """Begin a fault on all connections of both clients, or on those to one broker."""
+    """Start a fault on all connections of both clients, or on those to one broker."""
     network = simulation.network
     ports = {connection.streams[1].local_address[1] for connection in network.connections}
     hit = ports if fault == "half-open" else {chance.choice(sorted(ports))}

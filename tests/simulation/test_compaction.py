@@ -1,6 +1,6 @@
-"""A compacted topic on a broker that is killed and loses its power while it cleans, in the simulated world.
+"""A compacted topic on a broker that is killed and loses its power during cleaning, in the simulated world.
 
-Whatever was acknowledged last for a key is what a reader finds; reading ends, whatever is gone; the log stays small.
+A reader finds the last acknowledged value of each key; it reaches the end despite deleted records; the log stays small.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def serve(world: SimulatedWorld) -> None:
     config = BrokerConfig.for_tests(
         listeners=("PLAINTEXT://broker:9092",),
         log_dirs=("/data",),
-        log_flush_interval_messages=1,  # what is acknowledged is on disk, or a power cut may take it
+        log_flush_interval_messages=1,  # acknowledged records are on disk, otherwise a power cut could lose them
         log_cleaner_backoff_ms=20,
         log_cleaner_threads=world.random.choice([1, 3]),
         log_cleaner_dedupe_buffer_size=world.random.choice([100, 400, 1_000_000]),
@@ -61,7 +61,7 @@ async def create(simulation: Simulation) -> None:
 
 
 async def produce(simulation: Simulation, chance: random.Random) -> dict[str, int]:
-    """Write numbers to keys, one after the other; returns the last one of each."""
+    """Write numbers to keys, one after the other; return the last one of each key."""
     last: dict[str, int] = {}
     async with triokafka.Producer(
         world=simulation.host("client").world,
@@ -100,14 +100,14 @@ async def read(simulation: Simulation) -> Found:
 
 
 def state_of(found: Found) -> dict[str, int]:
-    """What a reader from the beginning makes of it."""
+    """Return the state that a reader from the beginning builds."""
     offsets = [offset for offset, _, _ in found]
     assert offsets == sorted(set(offsets))
     state = {key: number for _, key, number in found}
     return {key: number for key, number in state.items() if number != NONE}
 
 
-async def _trouble(simulation: Simulation, chance: random.Random) -> None:
+async def _inject_faults(simulation: Simulation, chance: random.Random) -> None:
     host = simulation.host("broker")
     for _ in range(chance.randrange(8)):
         await trio.sleep(chance.uniform(0, 0.6))
@@ -121,12 +121,12 @@ async def _schedule(simulation: Simulation) -> None:
     simulation.host("broker").start(serve)
     await create(simulation)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_trouble, simulation, chance)
+        nursery.start_soon(_inject_faults, simulation, chance)
         last = await produce(simulation, chance)
     expected = {key: number for key, number in last.items() if number != NONE}
     assert state_of(await read(simulation)) == expected
     await trio.sleep(10)
-    # A segment that is written to, and one record of each key below it.
+    # The active segment, and one record of each key below it.
     left = await read(simulation)
     assert state_of(left) == expected
     assert len(left) <= KEYS + 40
@@ -137,7 +137,7 @@ def run(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_last_value_of_each_key_survives_whatever_happens_to_the_broker(seed: int) -> None:
+def test_last_value_of_each_key_survives_kills_and_power_cuts(seed: int) -> None:
     run(seed)
 
 

@@ -20,7 +20,7 @@ EVERYTHING = [TopicPartition("t", number) for number in range(PARTITIONS)]
 
 
 class Group:
-    """Members on hosts of their own; ``seen`` counts what all of them handled."""
+    """Members on separate hosts; ``seen`` counts the records that all of them handled."""
 
     def __init__(self, simulation: Simulation, **options: Any) -> None:
         self.simulation = simulation
@@ -66,16 +66,16 @@ class Group:
         self.simulation.host(name).start(process)
 
     async def kill(self, name: str) -> None:
-        """SIGKILL to a member."""
+        """Kill a member's process as SIGKILL does."""
         del self.members[name]
         await self.simulation.host(name).kill()
 
     def owned(self) -> list[TopicPartition]:
-        """What all members hold together; a partition that two of them hold is there twice."""
+        """Return the partitions of all members; a partition with two owners is included twice."""
         return sorted(partition for member in self.members.values() for partition in member.assignment())
 
     def sizes(self) -> list[int]:
-        """How many partitions each member holds."""
+        """Return the number of partitions of each member."""
         return sorted(len(member.assignment()) for member in self.members.values())
 
 
@@ -126,7 +126,7 @@ def test_a_new_member_stops_only_the_partitions_that_move(assignor: str | None) 
         assert len(group.revoked) == 3
         await produce(simulation, RECORDS, RECORDS)
         await until(lambda: len(group.seen) == 2 * RECORDS)
-        assert set(group.seen.values()) == {1}  # nothing was read twice
+        assert set(group.seen.values()) == {1}  # no record was read twice
         for name in ("c", "d", "e"):
             group.start(name)
         await until(lambda: group.sizes() == [1, 1, 1, 1, 2])
@@ -136,8 +136,8 @@ def test_a_new_member_stops_only_the_partitions_that_move(assignor: str | None) 
     run_simulation(main, 1)
 
 
-def test_members_outlive_a_restart_of_the_broker_and_read_nothing_twice() -> None:
-    """Epochs and assignments are records; nobody joins anew."""
+def test_members_survive_a_restart_of_the_broker_and_read_no_record_twice() -> None:
+    """Epochs and assignments are records in the log, so that no member has to rejoin."""
 
     async def main(simulation: Simulation) -> None:
         start_broker(simulation)
@@ -182,7 +182,7 @@ def test_a_frozen_loop_gives_its_partitions_to_the_others_and_returns() -> None:
     run_simulation(main, 3)
 
 
-def test_a_static_member_that_crashed_waits_for_the_end_of_its_session_and_says_so() -> None:
+def test_a_crashed_static_member_waits_for_the_end_of_its_session_and_reports_it() -> None:
 
     async def main(simulation: Simulation) -> None:
         start_broker(simulation)

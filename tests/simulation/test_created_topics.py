@@ -1,6 +1,6 @@
-"""Topics that the broker makes for who asks for them: what the first who asks waits, and what it is told.
+"""Auto-created topics: how long the first request for a missing topic waits, and what the client reports meanwhile.
 
-The broker answers that there is no such topic, and has made it by then; the client asks again.
+The broker responds that the topic does not exist, but has created it by then; the client asks again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ON_THE_WAY = 0.05
 
 @asynccontextmanager
 async def started(**settings: Any) -> AsyncIterator[dict[str, Any]]:
-    """A broker with two partitions a topic, and what a client needs to know of it."""
+    """Run a broker with two partitions per topic; yield the options of a client."""
     simulation = current_simulation()
     async with running_broker(world=simulation.host("broker").world, num_partitions=2, **settings) as broker:
         yield {"bootstrap_servers": broker.bootstrap_servers, "world": simulation.host("client").world}
@@ -60,14 +60,14 @@ async def sent_without_waiting(producer: triokafka.Producer) -> None:
 
 @simulated
 @pytest.mark.parametrize("first", [sent, sent_many, bound, looked_up, sent_without_waiting])
-async def test_first_use_of_a_topic_that_is_made_for_it_waits_for_one_backoff(
+async def test_first_use_of_an_auto_created_topic_waits_for_one_backoff(
     first: Callable[[triokafka.Producer], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And no other use of that producer does."""
+    """No other call of the producer waits."""
     caplog.set_level(logging.INFO, "triokafka.client")
     caplog.set_level(logging.INFO, "triokafka.network")
     async with started() as options, triokafka.Producer(**options) as producer:
-        await producer.partitions_for("another")  # it is connected then
+        await producer.partitions_for("another")  # the producer is connected then
         before = trio.current_time()
         await first(producer)
         waited = trio.current_time() - before
@@ -79,8 +79,8 @@ async def test_first_use_of_a_topic_that_is_made_for_it_waits_for_one_backoff(
 
 
 @simulated
-async def test_topics_that_are_made_at_once_wait_for_one_backoff_together() -> None:
-    """A program that begins with many topics (KIP-526)."""
+async def test_topics_created_together_wait_for_one_backoff() -> None:
+    """KIP-526: a program that starts with many topics."""
     async with started() as options, triokafka.Producer(**options) as producer:
         await producer.partitions_for("another")
         before = trio.current_time()
@@ -92,16 +92,14 @@ async def test_topics_that_are_made_at_once_wait_for_one_backoff_together() -> N
 
 @simulated
 @pytest.mark.parametrize("group", [None, "classic", "consumer"])
-async def test_consumer_of_a_topic_that_is_made_for_it_reads_it(
-    group: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What its health says of the topic until it is there goes then, and no log tells of it."""
+async def test_consumer_reads_an_auto_created_topic(group: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    """The problem in its health disappears once the topic exists, and nothing is logged."""
     caplog.set_level(logging.INFO, "triokafka.client")
     caplog.set_level(logging.INFO, "triokafka.network")
     async with started(group_initial_rebalance_delay_ms=0) as options:
         of_group: dict[str, Any] = {} if group is None else {"group_id": "g", "group_protocol": group}
         async with triokafka.Consumer("new", **options, **of_group, auto_offset_reset="earliest") as consumer:
-            with trio.fail_after(6):  # a group's members hear of an assignment with a heartbeat
+            with trio.fail_after(6):  # members of a group receive an assignment with a heartbeat
                 while len(consumer.assignment()) < 2:
                     await consumer.poll(timeout_ms=10)
             with trio.fail_after(FIRST_BACKOFF[1] + ON_THE_WAY):

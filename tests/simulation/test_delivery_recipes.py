@@ -1,7 +1,8 @@
-"""The delivery recipes of ``examples/``, killed at one step after another, until they get through without.
+"""The delivery recipes of ``examples/``, killed at each step in turn, until a run completes without a kill.
 
-A step is what the recipe's task does between two waits; what it does to its results counts as steps of its own, before
-and after. What is started again is killed a second time, at a step drawn from the first; the third run ends the work.
+A step is the code of the recipe's task between two waits; before and after a change of the results there are further
+steps. The restarted process is killed a second time, at a step derived from the first; the third run completes the
+work.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def example(name: str) -> ModuleType:
 
 
 class Killed(Exception):
-    """What the process would have done next, it does not do."""
+    """The process is killed before its next action."""
 
 
 class Steps(trio.abc.Instrument):
@@ -76,13 +77,13 @@ class Steps(trio.abc.Instrument):
         return self.count == self._at
 
     def between(self) -> None:
-        """A step in the middle of code that does not wait."""
+        """Mark a step within code that does not wait."""
         if self._step():
             raise Killed
 
 
 class Handled:
-    """What the recipe's user has done, somewhere outside."""
+    """The effects of the recipe's user on an external system."""
 
     def __init__(self) -> None:
         self.records: Counter[tuple[int, int]] = Counter()
@@ -109,7 +110,7 @@ async def at_most_once(world: SimulatedWorld, handled: Handled) -> None:
 
 
 async def auto_commit(world: SimulatedWorld, handled: Handled) -> None:
-    """As in ``examples/consume_group.py``."""
+    """The same as in ``examples/consume_group.py``."""
     async with triokafka.Consumer("t", world=world, **OPTIONS) as consumer:
         async for record in consumer:
             handled(record)
@@ -125,8 +126,8 @@ async def auto_commit_of_batches(world: SimulatedWorld, handled: Handled) -> Non
                     await trio.sleep(0.1)
 
 
-async def partitions_side_by_side(world: SimulatedWorld, handled: Handled) -> None:
-    """As in ``examples/consume_partitions.py``, and several records of a partition at a time."""
+async def partitions_in_parallel(world: SimulatedWorld, handled: Handled) -> None:
+    """The same as in ``examples/consume_partitions.py``, with several records of a partition at a time."""
 
     async def handle(record: triokafka.ConsumerRecord) -> None:
         await trio.sleep(0.3 if record.offset % 3 == 0 else 0.1)
@@ -151,7 +152,7 @@ def start_broker(simulation: Simulation) -> None:
 
 
 def run_with_kills(recipe: Recipe, at: int, done: Callable[[dict[int, int], Handled], bool]) -> tuple[Handled, bool]:
-    """One run, killed at step ``at`` and then once more. Returns what was handled, and whether it came to the kill."""
+    """Run a recipe, killed at step ``at`` and once more; return the handled records, and whether the kill happened."""
 
     async def main(simulation: Simulation) -> tuple[Handled, bool]:
         handled = Handled()
@@ -203,7 +204,7 @@ def everything_is_handled(positions: dict[int, int], handled: Handled) -> bool:
 
 
 def at_each_step(recipe: Recipe, check: Callable[[Handled, int], None], done: Any) -> int:
-    """Kill ``recipe`` at one step after another; returns how many it has."""
+    """Kill ``recipe`` at each step in turn; return its number of steps."""
     for at in range(1, 1_000, EVERY):
         handled, was_killed = run_with_kills(recipe, at, done)
         check(handled, at)
@@ -212,7 +213,7 @@ def at_each_step(recipe: Recipe, check: Callable[[Handled, int], None], done: An
     raise AssertionError("it never gets through")
 
 
-@pytest.mark.parametrize("recipe", [at_least_once, auto_commit, auto_commit_of_batches, partitions_side_by_side])
+@pytest.mark.parametrize("recipe", [at_least_once, auto_commit, auto_commit_of_batches, partitions_in_parallel])
 def test_at_least_once_never_loses(recipe: Recipe) -> None:
     repeated = 0
 
@@ -222,7 +223,7 @@ def test_at_least_once_never_loses(recipe: Recipe) -> None:
         repeated += sum(handled.records.values()) > len(EVERYTHING)
 
     assert at_each_step(recipe, check, everything_is_committed) > 20
-    assert repeated  # or the kills came where they did no harm
+    assert repeated  # otherwise no kill had an effect
 
 
 def test_at_most_once_never_repeats() -> None:
@@ -239,7 +240,9 @@ def test_at_most_once_never_repeats() -> None:
 
 
 def check_stored_once(recipe: Callable[..., Awaitable[None]], module: ModuleType, directory: Path) -> None:
-    """Kill ``recipe``, which is given the path of its store first, at one step after another: all is there once."""
+    """Kill ``recipe``, whose first argument is the path of its store, at each step in turn: the store has each record
+    once.
+    """
     for at in range(1, 1_000, EVERY):
         path = str(directory / f"{at}.sqlite")
         _, was_killed = run_with_kills(partial(recipe, path), at, everything_is_handled)
@@ -272,8 +275,8 @@ def test_results_and_offsets_in_one_transaction_are_exactly_once(tmp_path: Path)
     check_stored_once(exactly_once, module, tmp_path)
 
 
-def test_a_store_of_ones_own_needs_no_group(tmp_path: Path) -> None:
-    """The same recipe with partitions that are assigned by hand"""
+def test_an_external_offset_store_needs_no_group(tmp_path: Path) -> None:
+    """The same recipe, with manually assigned partitions."""
     module = example("consume_exactly_once")
 
     async def exactly_once(path: str, world: SimulatedWorld, handled: Handled) -> None:
@@ -295,13 +298,13 @@ def test_a_store_of_ones_own_needs_no_group(tmp_path: Path) -> None:
     check_stored_once(exactly_once, module, tmp_path)
 
 
-# ---------------------------------------------------------------- the producer's half
+# ---------------------------------------------------------------- producers
 
 
 def produce_with_lost_answers(
     produce: Callable[[triokafka.Producer, SimulatedWorld], Awaitable[None]], **options: Any
 ) -> list[triokafka.ConsumerRecord]:
-    """What is in partition 0 after ``produce``, during which every third answer of the broker was lost."""
+    """Return the records of partition 0 after ``produce``, during which every third response of the broker was lost."""
 
     async def main(simulation: Simulation) -> list[triokafka.ConsumerRecord]:
         async def broker(world: SimulatedWorld) -> None:
@@ -338,8 +341,8 @@ SENT = [b"%d" % number for number in range(20)]
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_a_producer_that_lost_the_answer_cannot_know_and_sends_again(idempotent: bool) -> None:
-    """Then a record may be there twice; with ``enable_idempotence`` the broker knows it again"""
+def test_a_producer_repeats_a_record_after_a_lost_response(idempotent: bool) -> None:
+    """The record may then be in the log twice; with ``enable_idempotence`` the broker recognizes the duplicate."""
 
     async def produce(producer: triokafka.Producer, world: SimulatedWorld) -> None:
         for value in SENT:
@@ -350,7 +353,7 @@ def test_a_producer_that_lost_the_answer_cannot_know_and_sends_again(idempotent:
     assert (len(found) == len(SENT)) == idempotent
 
 
-def test_the_only_writer_of_a_partition_looks_at_its_end_to_know() -> None:
+def test_the_only_writer_of_a_partition_checks_the_last_record() -> None:
 
     async def produce(producer: triokafka.Producer, world: SimulatedWorld) -> None:
         errors = 0

@@ -19,7 +19,7 @@ LONG_SEEDS = range(200)
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("protocol", get_args(Protocol))
-def test_whatever_dies_every_record_is_read_and_the_group_settles(protocol: Protocol, seed: int) -> None:
+def test_every_record_is_read_and_the_group_settles_after_faults(protocol: Protocol, seed: int) -> None:
     run_simulation(lambda simulation: faults(simulation, protocol), seed)
 
 

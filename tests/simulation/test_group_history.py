@@ -1,4 +1,4 @@
-"""The judge of the group tests itself: what must not happen is seen, each kind of it, and what may happen is let be."""
+"""The checker of the group tests: it detects each kind of violation, and accepts valid histories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.group_kills.history import Attempt, History, Outcome
 
 
 class Story:
-    """A history that is made up, a second a step."""
+    """A scripted history, in which each step takes a second."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -20,8 +20,8 @@ class Story:
         self.now += 1
         return self.now
 
-    def commit(self, offset: int, outcome: Outcome | None, *, who: str = "a", epoch: int = 1) -> Attempt:
-        attempt = self.history.commit(who, "g", epoch, {0: offset})
+    def commit(self, offset: int, outcome: Outcome | None, *, member: str = "a", epoch: int = 1) -> Attempt:
+        attempt = self.history.commit(member, "g", epoch, {0: offset})
         if outcome is not None:
             attempt.done(outcome)
         return attempt
@@ -45,7 +45,7 @@ def carried_out_though_refused(story: Story) -> None:
     story.read(5, story.commit(5, Outcome.REFUSED))
 
 
-def made_up(story: Story) -> None:
+def invented(story: Story) -> None:
     story.read(6, story.commit(5, Outcome.ACKNOWLEDGED))
 
 
@@ -55,7 +55,7 @@ def moved_back(story: Story) -> None:
     story.read(4, story.commit(4, Outcome.ACKNOWLEDGED))
 
 
-def shared(story: Story) -> None:
+def two_owners(story: Story) -> None:
     story.history.granted("a", "g", 3, [0])
     story.history.gave_up("a", "g")
     story.history.granted("b", "g", 3, [0])
@@ -64,7 +64,7 @@ def shared(story: Story) -> None:
 def committed_after_another_had_it(story: Story) -> None:
     story.history.granted("a", "g", 1, [0])
     story.history.granted("b", "g", 2, [0])
-    story.commit(5, Outcome.ACKNOWLEDGED, who="a", epoch=1)
+    story.commit(5, Outcome.ACKNOWLEDGED, member="a", epoch=1)
 
 
 def given_away_while_held(story: Story) -> None:
@@ -74,32 +74,32 @@ def given_away_while_held(story: Story) -> None:
 
 
 def given_away_while_held_again(story: Story) -> None:
-    """The answer that gave the partition back came before the member had given it up."""
+    """The response that returned the partition arrived before the member had revoked it."""
     story.history.granted("a", "g", 1, [0])
-    told_at = story.history.clock()
+    assigned_at = story.history.clock()
     story.history.gave_up("a", "g")
-    story.history.granted("a", "g", 2, [0], told_at=told_at)
+    story.history.granted("a", "g", 2, [0], assigned_at=assigned_at)
     story.history.heard_of("a", "g", sent_at=story.now, patience=10)
     story.history.granted("b", "g", 3, [0])
 
 
 @pytest.mark.parametrize(
-    ("tell", "verdict"),
+    ("build", "verdict"),
     [
         (lost, "lost is the acknowledged 5"),
         (overwritten_by_an_older_one, "lost is the acknowledged 5"),
         (carried_out_though_refused, "which was refused"),
-        (made_up, "nobody had committed"),
+        (invented, "nobody had committed"),
         (moved_back, "the position was 9"),
-        (shared, "belongs to a and to b"),
+        (two_owners, "belongs to a and to b"),
         (committed_after_another_had_it, "b has it since"),
         (given_away_while_held, "while a held it"),
         (given_away_while_held_again, "while a held it"),
     ],
 )
-def test_history_checker_detects_every_violation(tell: Callable[[Story], None], verdict: str) -> None:
+def test_history_checker_detects_every_violation(build: Callable[[Story], None], verdict: str) -> None:
     story = Story()
-    tell(story)
+    build(story)
     (found,) = story.history.violations()
     assert verdict in found and found.startswith("group g, partition 0: ")
 
@@ -110,14 +110,14 @@ def a_lost_answer(story: Story) -> None:
 
 
 def a_lost_request(story: Story) -> None:
-    kept = story.commit(4, Outcome.ACKNOWLEDGED)
+    acknowledged = story.commit(4, Outcome.ACKNOWLEDGED)
     story.commit(5, Outcome.UNKNOWN)
-    story.read(4, kept)
+    story.read(4, acknowledged)
 
 
 def commits_at_the_same_time(story: Story) -> None:
-    first = story.commit(4, None, who="a")
-    second = story.commit(5, None, who="b")
+    first = story.commit(4, None, member="a")
+    second = story.commit(5, None, member="b")
     second.done(Outcome.ACKNOWLEDGED)
     first.done(Outcome.ACKNOWLEDGED)
     story.read(4, first)
@@ -130,7 +130,7 @@ def an_expired_session(story: Story) -> None:
     story.history.granted("b", "g", 2, [0])
 
 
-def a_zombie_that_is_heard_of_by_a_coordinator_that_still_loads(story: Story) -> None:
+def a_zombie_known_to_a_loading_coordinator(story: Story) -> None:
     story.history.granted("a", "g", 1, [0])
     story.history.heard_of("a", "g", sent_at=story.now, patience=10)
     story.now += 20
@@ -138,7 +138,7 @@ def a_zombie_that_is_heard_of_by_a_coordinator_that_still_loads(story: Story) ->
     story.history.granted("b", "g", 2, [0])
 
 
-def what_was_forgotten_with_the_disk(story: Story) -> None:
+def records_lost_with_the_disk(story: Story) -> None:
     story.history.granted("a", "g", 3, [0])
     story.commit(5, Outcome.ACKNOWLEDGED)
     story.history.forgets()
@@ -147,32 +147,32 @@ def what_was_forgotten_with_the_disk(story: Story) -> None:
 
 
 def taken_over_after_the_coordinator_forgot_it(story: Story) -> None:
-    told_at = story.history.clock()
+    assigned_at = story.history.clock()
     story.history.forgets()
     story.history.granted("b", "g", 1, [0])
-    story.history.granted("a", "g", 3, [0], told_at=told_at)
-    story.commit(5, Outcome.ACKNOWLEDGED, who="b", epoch=1)
+    story.history.granted("a", "g", 3, [0], assigned_at=assigned_at)
+    story.commit(5, Outcome.ACKNOWLEDGED, member="b", epoch=1)
 
 
 @pytest.mark.parametrize(
-    "tell",
+    "build",
     [
         a_lost_answer,
         a_lost_request,
         commits_at_the_same_time,
         an_expired_session,
-        a_zombie_that_is_heard_of_by_a_coordinator_that_still_loads,
-        what_was_forgotten_with_the_disk,
+        a_zombie_known_to_a_loading_coordinator,
+        records_lost_with_the_disk,
         taken_over_after_the_coordinator_forgot_it,
     ],
 )
-def test_history_checker_accepts_every_valid_history(tell: Callable[[Story], None]) -> None:
+def test_history_checker_accepts_every_valid_history(build: Callable[[Story], None]) -> None:
     story = Story()
-    tell(story)
+    build(story)
     assert story.history.violations() == []
 
 
-def test_a_group_whose_positions_are_set_on_purpose_may_go_back() -> None:
+def test_a_reset_of_committed_offsets_is_accepted() -> None:
     story = Story()
     story.history.moves_freely("g")
     moved_back(story)

@@ -1,9 +1,9 @@
-"""Consumer groups in the simulated world, over a coordinator that dies in the middle of joins, syncs and commits.
+"""Consumer groups in the simulated world, with a coordinator that dies during joins, syncs and commits.
 
-Members speak the classic protocol, eager and cooperative, and the new one (KIP-848), static and dynamic, by themselves
-or through our own consumer. Every seed draws where the broker dies, whether its machine loses its power with it, what
-the network does, and which members freeze, die and come back. Whatever it draws: every acknowledged commit is there, no
-position moves back, no member is stuck, no partition has two owners in one epoch.
+Members use the classic protocol, eager and cooperative, and the consumer protocol (KIP-848), static and dynamic, as
+scripted members or through our own consumer. Every seed chooses where the broker dies, whether its machine loses its
+power with it, the faults of the network, and which members freeze, crash and return. In every run each acknowledged
+commit survives, no committed offset decreases, no member is stuck, and no partition has two owners in one epoch.
 
 A quick run has some of the seeds, a long one 200 and then ``TRIOKAFKA_LONG_SEEDS`` more from ``TRIOKAFKA_LONG_FIRST``
 on, and shows that planted defects are found. ``python -m tests.group_kills SEED`` runs one again.
@@ -44,8 +44,8 @@ def test_groups_survive_two_hundred_coordinators_that_die() -> None:
     run_seeds("group kills", range(SEEDS), functools.partial(run_simulation, scenario))
 
 
-def test_an_aim_that_was_taken_at_a_dead_broker_is_not_the_next_ones() -> None:
-    """It would die of it when all trouble is over, and nobody would start it again."""
+def test_a_kill_scheduled_for_a_dead_broker_does_not_hit_the_next_one() -> None:
+    """The next broker would die after all faults have ended, and would not be restarted."""
 
     async def run(simulation: Simulation) -> None:
         machine = Run(simulation).machine

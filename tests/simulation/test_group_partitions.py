@@ -1,8 +1,8 @@
 """Groups on three nodes whose coordinator is cut off from the controller or the other brokers, while clients reach it.
 
-Some members reach only one side. The former coordinator cannot commit anything; members on the other side get a new one
-and take over the partitions of those that stay behind. After the heal every partition has one owner, no acknowledged
-commit is lost, and every record is processed.
+Some members reach only one side. The former coordinator cannot commit; members on the other side find a new one, which
+assigns them the partitions of the unreachable members. After the partition heals, every partition has one owner, no
+acknowledged commit is lost, and every record is processed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LONG_SEEDS = 60
 
 
 class CommittingGroup(Group):
-    """A group on a cluster; ``acknowledged`` are the highest commits that a coordinator has acknowledged to a user."""
+    """A group on a cluster; ``acknowledged`` are the highest commits that a coordinator has acknowledged."""
 
     def __init__(
         self, cluster: SimulatedCluster, ledger: Ledger, chance: random.Random, options: Mapping[str, Any]
@@ -63,7 +63,7 @@ class CommittingGroup(Group):
 
 
 async def produce(cluster: SimulatedCluster, ledger: Ledger, count: int) -> None:
-    """Write records, each after the acknowledgement of the one before."""
+    """Write records, each after the acknowledgement of the previous one."""
     async with triokafka.Producer(
         bootstrap_servers=cluster.bootstrap,
         world=cluster.client_world(),
@@ -149,7 +149,7 @@ async def life(simulation: Simulation, protocol: Protocol, records: int) -> None
 
 
 def run(protocol: Protocol, seed: int, records: int = 600) -> None:
-    """Run one life of a group."""
+    """Run one schedule of a group."""
     run_simulation(lambda simulation: life(simulation, protocol, records), seed)
 
 

@@ -1,8 +1,8 @@
 """A broker, two producers and a consumer group in the simulated world, through rebalances and a broker crash.
 
-Every seed draws its own delays, losses, cut connections, moments of failure, and whether the broker's machine loses its
-power (then what was not synced is gone) or only its process dies. Whatever it draws: nothing acknowledged is lost, no
-record is in the log twice, offsets never mean two things, and in the end the group has handled and committed all.
+Every seed chooses delays, losses, cut connections, moments of failure, and whether the broker's machine loses its power
+(and its unsynced data) or only its process dies. In every run no acknowledged record is lost, no record is in the log
+twice, each offset has one record, and at the end the group has handled and committed all records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONG_SEEDS = 1_000
 
 
 class Ledger:
-    """What the producers were told and what the members were given."""
+    """The producers' acknowledgements and the records of the members."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[tuple[int, int], bytes] = {}
@@ -45,7 +45,7 @@ class Ledger:
         self._notify()
 
     def handle(self, partition: int, offset: int, value: bytes) -> None:
-        # One offset of a partition is one record, whoever reads it and how often (inconsistent-offsets).
+        # One offset of a partition has one record for every reader (inconsistent-offsets).
         assert self.handled.setdefault((partition, offset), value) == value
         self._notify()
 
@@ -96,11 +96,11 @@ async def consume(world: SimulatedWorld, ledger: Ledger) -> None:
                 try:
                     await consumer.commit(timeout_ms=10_000)
                 except KafkaError:
-                    continue  # the group moved on: the records are handled again by whoever owns them now
+                    continue  # the group rebalanced: the present owner handles the records again
 
 
 async def whole_log(world: SimulatedWorld) -> tuple[dict[tuple[int, int], bytes], dict[int, int], dict[int, int]]:
-    """The log as it is in the end, its end offsets, and what the group has committed."""
+    """Return the final log, its end offsets, and the group's committed offsets."""
     partitions = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
     found: dict[tuple[int, int], bytes] = {}
     async with triokafka.Consumer(
@@ -147,7 +147,7 @@ async def scenario(world: Simulation) -> str:
         await trio.sleep(world.random.uniform(0, 5))
         await world.host("member-1").kill()
 
-    # The producers have been told about every record; from here on nothing fails any more.
+    # All records are acknowledged or failed; from here on there are no faults.
     world.network.conditions.loss = world.network.conditions.cut = 0
     with trio.fail_after(120):
         while not ledger.acknowledged.keys() <= ledger.handled.keys():
@@ -161,7 +161,7 @@ async def scenario(world: Simulation) -> str:
 
     assert len(ledger.acknowledged) == 2 * RECORDS
     lost = {where for where, value in ledger.acknowledged.items() if found.get(where) != value}
-    assert not lost, f"acknowledged and lost: {sorted(lost)}"
+    assert not lost, f"acknowledged, but lost: {sorted(lost)}"
     twice = [value for value, count in Counter(found.values()).items() if count > 1]
     assert not twice, f"in the log more than once: {twice}"
     for partition in range(PARTITIONS):
@@ -177,13 +177,13 @@ async def scenario(world: Simulation) -> str:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_nothing_acknowledged_is_lost_and_everything_is_handled(seed: int) -> None:
+def test_no_acknowledged_record_is_lost_and_every_record_is_handled(seed: int) -> None:
     run_simulation(scenario, seed)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_nothing_acknowledged_is_lost_and_everything_is_handled_in_many_schedules() -> None:
+def test_no_acknowledged_record_is_lost_and_every_record_is_handled_in_many_schedules() -> None:
     run_seeds("a group through faults", range(SEEDS, LONG_SEEDS), functools.partial(run_simulation, scenario))
 
 

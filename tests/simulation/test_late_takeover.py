@@ -1,8 +1,8 @@
-"""A consumer takes an assignment over seconds after the coordinator's answer, because its user was busy (KIP-848).
+"""A consumer applies an assignment seconds after the coordinator's response, because its user was busy (KIP-848).
 
-Meanwhile the coordinator's machine loses its power, with an unflushed log: the coordinator forgets the group, and gives
-the same partitions to the next member that joins. The first consumer cannot know this before it hears from the
-coordinator again; then it gives them up. Apache Kafka does the same: its client never fences itself.
+Meanwhile the coordinator's machine loses its power, with an unflushed log: the coordinator loses the group, and assigns
+the same partitions to the next member that joins. The first consumer cannot know this before the coordinator's next
+response; then it gives them up. Apache Kafka does the same: its client never fences itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ALL = frozenset(range(6))
 
 
 class BusyMember(RealMember):
-    """Our own consumer; its user asks for no records while ``is_busy``."""
+    """Our own consumer; its user does not poll while ``is_busy``."""
 
     def __init__(self, stage: Stage, part: Part, world: SimulatedWorld) -> None:
         super().__init__(stage, part, world)
@@ -55,7 +55,7 @@ M = TypeVar("M", BusyMember, ModernMember)
 
 
 class LateTakeover:
-    """The one schedule. ``forgives`` says whether the history hears that the coordinator lost its records."""
+    """The schedule. ``forgives`` is whether the history records that the coordinator lost its log."""
 
     def __init__(self, simulation: Simulation, *, forgives: bool) -> None:
         self.simulation = simulation
@@ -79,7 +79,7 @@ class LateTakeover:
         )
 
     async def run(self) -> None:
-        """Run it. Afterwards both members share the partitions of the new group."""
+        """Run the schedule. Afterwards both members share the partitions of the new group."""
         await self._prepare()
         busy = self._start("busy", BusyMember)
         await self._until(lambda: self._numbers("busy") == ALL)
@@ -88,7 +88,7 @@ class LateTakeover:
         busy.is_busy = True
         await self._until(lambda: busy.state == "in the group")
         await self._leave(leaver)
-        # The coordinator's answer assigns all partitions to the busy member, which does not take them over yet.
+        # The coordinator's response assigns all partitions to the busy member, which does not apply it yet.
         await self._until(lambda: busy.state == "taking over a new assignment")
         await self._lose_power()
 
@@ -96,7 +96,7 @@ class LateTakeover:
         await self._until(lambda: self._numbers("newcomer") == ALL)
         busy.goes_on.set()
         await self._until(lambda: self._numbers("busy") == ALL)
-        await trio.sleep(2)  # the newcomer commits all the while
+        await trio.sleep(2)  # the new member commits all the time
         self.simulation.network.heal()
         await self._until(lambda: len(self._numbers("busy")) == len(self._numbers("newcomer")) == 3)
 
@@ -154,21 +154,21 @@ def history_of_late_takeover(*, forgives: bool) -> History:
     return run_simulation(main, 1)
 
 
-def test_assignment_of_a_coordinator_that_lost_it_may_be_taken_over_until_the_member_is_fenced() -> None:
+def test_assignment_lost_by_the_coordinator_may_be_used_until_the_member_is_fenced() -> None:
     assert history_of_late_takeover(forgives=True).violations() == []
 
 
-def test_late_takeover_is_a_violation_when_the_coordinator_had_promised_to_keep_the_group() -> None:
+def test_late_takeover_is_a_violation_unless_the_coordinator_lost_its_log() -> None:
     found = history_of_late_takeover(forgives=False).violations()
     assert any("busy.1 has it since" in violation for violation in found)
 
 
-def test_grant_has_the_time_and_the_epoch_of_the_answer_that_assigned_the_partitions() -> None:
+def test_grant_has_the_time_and_the_epoch_of_the_assigning_response() -> None:
     history = history_of_late_takeover(forgives=True)
     crashed_at = next(float(event.split()[0]) for event in history.events if event.endswith(" forgets"))
-    number = min(n for n in ALL if any(who == "leaver.1" for _, _, who in history._partitions[MODERN, n].grants))
+    number = min(n for n in ALL if any(member == "leaver.1" for _, _, member in history._partitions[MODERN, n].grants))
     grants = history._partitions[MODERN, number].grants
-    before = [(who, epoch) for at, epoch, who in grants if at < crashed_at]
-    after = [who for at, _, who in grants if at >= crashed_at]
+    before = [(member, epoch) for at, epoch, member in grants if at < crashed_at]
+    after = [member for at, _, member in grants if at >= crashed_at]
     assert before == [("busy.1", 1), ("leaver.1", 2), ("busy.1", 3)]
     assert after[0] == "newcomer.1"

@@ -1,7 +1,7 @@
 """The long run of the simulated world: many more seeds than ``make test`` has time for (``make long``).
 
-``TRIOKAFKA_LONG_SEEDS`` sets how many, ``TRIOKAFKA_LONG_FIRST`` where to begin. A failing seed is printed with its
-reason and the run goes on; the test fails at the end, with all of them.
+``TRIOKAFKA_LONG_SEEDS`` sets their number, ``TRIOKAFKA_LONG_FIRST`` the first one. A failing seed is printed with its
+error, and the run continues; at the end the test fails with all of them.
 """
 
 from __future__ import annotations

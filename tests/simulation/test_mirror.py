@@ -1,7 +1,8 @@
 """A mirror between two brokers in the simulated world, while it and both brokers are killed and connections are cut.
 
 At least once: every acknowledged record is in the target, in the order of the source, and at most repeated. Exactly
-once: readers with ``read_committed`` see the source's records, once each. Positions translate exactly in both.
+once: readers with ``read_committed`` read the source's records, once each. Offsets are translated exactly in both
+modes.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class World:
         self.host.start(lambda world: Mirror(self.options, world=world).run())
 
     async def finish(self) -> None:
-        """Copy the rest with a mirror that nothing disturbs."""
+        """Copy the rest with an undisturbed mirror."""
         await self.host.kill()
         with trio.fail_after(120):
             await Mirror(self.options, world=self.simulation.host("last").world).run(until_caught_up=True)
@@ -126,7 +127,7 @@ async def _write(world: World, chance: random.Random) -> None:
             await trio.sleep(chance.uniform(0, 1.5))
 
 
-async def _trouble(world: World, chance: random.Random, until: trio.Event) -> None:
+async def _inject_faults(world: World, chance: random.Random, until: trio.Event) -> None:
     while not until.is_set():
         await trio.sleep(chance.uniform(0.3, 2.0))
         draw = chance.random()
@@ -142,7 +143,7 @@ async def _trouble(world: World, chance: random.Random, until: trio.Event) -> No
 
 
 async def _check_positions(world: World, source: Entries, target: Entries, chance: random.Random) -> None:
-    """Groups at random offsets go on in the target with exactly the next record."""
+    """Check that groups at random offsets continue in the target with exactly the next record."""
     groups: dict[str, dict[TopicPartition, int]] = {}
     async with triokafka.AdminClient(
         bootstrap_servers=world.west.bootstrap, world=world.simulation.host("admin").world
@@ -161,12 +162,12 @@ async def _check_positions(world: World, source: Entries, target: Entries, chanc
             found = await admin.list_group_offsets(group)
             for partition, offset in positions.items():
                 remote = TopicPartition(f"west.{partition.topic}", partition.partition)
-                behind = [value for place, value in source[partition] if place >= offset]
+                expected_next = [value for place, value in source[partition] if place >= offset]
                 there = [value for place, value in target[remote] if place >= found[remote].offset]
                 if not world.options.exactly_once:
-                    assert there[:1] == behind[:1]
+                    assert there[:1] == expected_next[:1]
                     there = list(dict.fromkeys(there))
-                assert there == behind, f"{group} at {partition} {offset}: {found[remote].offset}"
+                assert there == expected_next, f"{group} at {partition} {offset}: {found[remote].offset}"
 
 
 def _run(seed: int, exactly_once: bool) -> None:
@@ -174,11 +175,11 @@ def _run(seed: int, exactly_once: bool) -> None:
         chance = random.Random(f"mirror {seed} {exactly_once}")
         world = World(simulation, exactly_once=exactly_once)
         await _create_topics(world)
-        simulation.network.conditions.max_delay = 0.03  # so that a kill often comes between two answers
+        simulation.network.conditions.max_delay = 0.03  # so that a kill often happens between two responses
         world.start_mirror()
         written = trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_trouble, world, chance, written)
+            nursery.start_soon(_inject_faults, world, chance, written)
             await _write(world, chance)
             written.set()
         await world.finish()
@@ -197,12 +198,12 @@ def _run(seed: int, exactly_once: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(QUICK_SEEDS))
 @pytest.mark.parametrize("exactly_once", [False, True], ids=["at least once", "exactly once"])
-def test_mirror_keeps_its_promise_through_kills_and_cuts(seed: int, exactly_once: bool) -> None:
+def test_mirror_meets_its_guarantee_through_kills_and_cuts(seed: int, exactly_once: bool) -> None:
     _run(seed, exactly_once)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("exactly_once", [False, True], ids=["at least once", "exactly once"])
-def test_mirror_keeps_its_promise_many_times(exactly_once: bool) -> None:
+def test_mirror_meets_its_guarantee_with_many_seeds(exactly_once: bool) -> None:
     run_seeds("mirror", range(LONG_SEEDS), lambda seed: _run(seed, exactly_once))

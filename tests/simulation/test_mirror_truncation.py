@@ -1,6 +1,6 @@
-"""A mirror whose source loses mirrored records: a replica that was not in sync becomes the leader. In virtual time.
+"""A mirror whose source loses mirrored records because an out-of-sync replica becomes the leader. In virtual time.
 
-Nothing that was written since is missing in the target, nothing is repeated, and the mirror says what happened.
+The target has every later record, and no record twice, and the mirror logs the truncation.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Scene:
                 await (await producer.send("orders", value, partition=0))
 
     async def lose_the_end(self) -> None:
-        """The second replica misses the last records, and becomes the leader because the first one dies."""
+        """The second replica lacks the last records, and becomes the leader because the first one crashes."""
         _, second, third = self.west.nodes
         await self.write(numbers("both", BOTH))
         await second.kill()
@@ -81,7 +81,7 @@ class Scene:
         return [value for _, value in found[REMOTE]]
 
     async def wait_stored(self, offset: int) -> None:
-        """Wait until the stored progress has come this far."""
+        """Wait until the stored progress has reached this offset."""
         target, world = {"bootstrap_servers": self.east.bootstrap}, self.simulation.host("reader").world
         with trio.fail_after(120):
             while True:
@@ -100,10 +100,10 @@ def numbers(name: str, count: int) -> list[bytes]:
     [(False, True, 8), (True, True, 3), (False, False, 3), (True, False, 8), (False, False, 5)],
 )
 @simulated
-async def test_records_in_the_place_of_lost_ones_are_mirrored_once(
+async def test_records_at_the_offsets_of_lost_ones_are_mirrored_once(
     exactly_once: bool, goes_on: bool, others: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether the log becomes longer than it was, or not; and whether the mirror runs meanwhile, or begins anew."""
+    """The new log becomes longer than the old one or not, and the mirror runs meanwhile or is restarted."""
     caplog.set_level(logging.WARNING, "triokafka.mirror")
     scene = Scene(exactly_once=exactly_once)
     await scene.start()
@@ -135,7 +135,7 @@ async def test_records_in_the_place_of_lost_ones_are_mirrored_once(
 
 
 @simulated
-async def test_positions_of_groups_behind_the_lost_records_are_those_of_the_new_ones() -> None:
+async def test_offsets_of_groups_after_a_truncation_are_those_of_the_new_records() -> None:
     scene = Scene(exactly_once=False)
     await scene.start()
     await scene.lose_the_end()

@@ -1,4 +1,4 @@
-"""The network client under random faults: every call ends in its time, and when the faults end, everything works."""
+"""The network client under random faults: every call ends in time, and after the faults everything works."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.testing import Simulation, run_simulation
 
 REQUEST_TIMEOUT = 2.0
-LONGEST_CALL = 2 * REQUEST_TIMEOUT + 1.0  # to get a connection, and to get an answer
+LONGEST_CALL = 2 * REQUEST_TIMEOUT + 1.0  # one timeout for a connection, and one for a response
 SECONDS = 30.0
 
 
 class Trial:
-    """One client, three brokers, some callers who call, give up and call again."""
+    """One client, three brokers, and callers that call, cancel and call again."""
 
     def __init__(self, simulation: Simulation, client: NetworkClient, cluster: ScriptedCluster) -> None:
         self.simulation = simulation
@@ -36,7 +36,7 @@ class Trial:
         self.completed = 0
 
     async def call(self, until: float) -> None:
-        """Call whatever there is, again and again; some calls are cancelled at a random moment."""
+        """Make random calls repeatedly; some are cancelled at a random moment."""
         while trio.current_time() < until:
             limit = self.random.choice([0.01, 0.1, 1.0, LONGEST_CALL, LONGEST_CALL])
             started = trio.current_time()
@@ -69,7 +69,7 @@ class Trial:
                 await client.find_coordinator("g")
 
     async def submit(self, until: float) -> None:
-        """As the producer's sender: hand over when ready, sleep until told otherwise."""
+        """Act like the producer's sender: submit when ready, otherwise sleep until notified."""
         woken = trio.Event()
 
         def wake() -> None:
@@ -92,7 +92,7 @@ class Trial:
             await trio.sleep(self.random.random() * 0.2)
 
     async def break_things(self, until: float) -> None:
-        """Brokers stop and come back, hang up, fall silent, throttle, and talk nonsense."""
+        """Brokers stop and come back, close connections, fall silent, throttle, and send malformed data."""
         network = self.simulation.network
         while trio.current_time() < until:
             await trio.sleep(self.random.random())
@@ -157,12 +157,12 @@ async def run(simulation: Simulation) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_call_ends_in_its_time_and_all_works_again_when_the_faults_end(seed: int) -> None:
+def test_every_call_ends_in_time_and_all_work_after_the_faults(seed: int) -> None:
     run_simulation(run, seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(20))
-def test_every_call_ends_in_its_time_with_many_seeds(block: int) -> None:
+def test_every_call_ends_in_time_with_many_seeds(block: int) -> None:
     for seed in range(1000 + block * 50, 1050 + block * 50):
         run_simulation(run, seed)

@@ -1,4 +1,4 @@
-"""Nodes with any roles form one cluster: quorum, forwarded requests, controllers that are lost. In virtual time."""
+"""Nodes with any roles form one cluster: quorum, forwarded requests, lost controllers. In virtual time."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_controllers_register_with_their_listeners() -> None:
 
 
 @simulated
-async def test_request_whose_controller_is_lost_succeeds_at_the_next_one() -> None:
+async def test_request_to_a_lost_controller_succeeds_at_the_next_one() -> None:
     async with running_nodes(current_simulation()) as cluster:
         lost = await cluster.wait_active()
         other = next(one for one in cluster.nodes if one is not lost)
@@ -99,14 +99,14 @@ async def test_request_whose_controller_is_lost_succeeds_at_the_next_one() -> No
 
 
 @simulated
-async def test_answer_of_a_controller_that_is_cut_off_is_not_waited_for_forever() -> None:
+async def test_wait_for_an_isolated_controller_is_bounded() -> None:
     simulation = current_simulation()
     async with running_nodes(simulation) as cluster:
         lost = await cluster.wait_active()
         others = [one for one in cluster.nodes if one is not lost]
         for one in others:
             simulation.network.partition(lost.name, one.name)
-        # By the node itself: a client might ask the one that is cut off.
+        # Through the node itself: a client might ask the isolated one.
         request = CreateTopicsRequest(
             topics=[CreatableTopic(name="orders", num_partitions=2, replication_factor=1)], timeout_ms=30_000
         )
@@ -131,7 +131,7 @@ async def test_stopped_active_controller_hands_the_quorum_over_at_once() -> None
 
 
 @simulated
-async def test_node_that_stops_is_fenced_before_it_ends_and_is_soon_back() -> None:
+async def test_stopping_node_is_fenced_before_it_ends_and_unfenced_soon_after_its_restart() -> None:
     """Clients and followers do not wait for the end of its session, whichever node is the active controller."""
     async with running_nodes(current_simulation()) as cluster:
         first = await cluster.wait_active()
@@ -233,8 +233,11 @@ async def test_standby_controller_refuses_changes() -> None:
 
 @simulated
 async def test_envelope_to_a_standby_controller_sends_the_broker_to_the_active_one() -> None:
-    """A broker keeps a controller's connection until that says it is not active: DescribeQuorum has an error of its own
-    for that, which Apache Kafka's brokers only pass on to the client, again and again."""
+    """A broker uses a controller's connection until the controller reports that it is not active.
+
+    DescribeQuorum has its own error for that, which Apache Kafka's brokers pass on to the client without looking for
+    the active controller.
+    """
     requests = [
         CreateTopicsRequest(
             topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)], timeout_ms=5_000
@@ -362,8 +365,8 @@ async def test_broker_reports_its_log_directories_to_a_remote_controller() -> No
 
 
 @simulated
-async def test_listener_that_does_not_start_early_answers_once_the_acls_are_loaded() -> None:
-    """``early.start.listeners`` leaves it out. The others answer before: loading the ACLs takes a quorum."""
+async def test_listener_that_does_not_start_early_serves_once_the_acls_are_loaded() -> None:
+    """``early.start.listeners`` excludes it. The others serve earlier: loading the ACLs needs a quorum."""
     cluster = SimulatedCluster(
         current_simulation(), authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:ANONYMOUS"
     )

@@ -1,8 +1,8 @@
-"""Silence between two nodes of a cluster: connections that lose everything, links that drop or drip. In virtual time.
+"""Silence between two nodes of a cluster: half-open connections, links that drop or drip. In virtual time.
 
-The clients reach all nodes, and know nothing. In-sync sets shrink to the nodes that hear each other, so every partition
-takes records again after a bounded wait. When the silence ends, or at once if only the connections at that time were
-hit, the sets grow again. Every acknowledged record is in the log once and in its order.
+The clients reach all nodes, and do not know of the fault. In-sync sets shrink to the nodes that reach each other, so
+that every partition accepts records again after a bounded wait. When the silence ends, or at once if only the present
+connections were hit, the sets grow again. Every acknowledged record is in the log once and in order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONG_SEEDS = 300
 
 
 class Writer:
-    """Sends numbered records to one partition, each after the acknowledgement of the one before."""
+    """Sends numbered records to one partition, each after the acknowledgement of the previous one."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
@@ -51,7 +51,7 @@ class Writer:
 
 
 def strike(cluster: SimulatedCluster, fault: str, one: str, other: str) -> None:
-    """Begin a fault between two nodes, or from one to the other only."""
+    """Start a fault between two nodes, in one direction or both."""
     network, one_way = cluster.simulation.network, fault.endswith("one way")
     if fault.startswith("half-open"):
         network.half_open(one, other, one_way=one_way)
@@ -90,13 +90,13 @@ async def life(simulation: Simulation, fault: str) -> None:
         strike(cluster, fault, one.name, other.name)
         await trio.sleep(12)
         if fault.startswith("black hole"):
-            assert smallest_set(cluster) < 3, "the replicas that hear nothing are still in sync"
+            assert smallest_set(cluster) < 3, "the unreachable replicas are still in sync"
             simulation.network.heal()
-        # The connections that the fault hit are replaced by then.
+        # The connections hit by the fault have been replaced by then.
         await cluster.wait_in_sync(TOPIC, within=30.0)
         over.set()
     longest = max(writer.longest_pause for writer in writers)
-    assert longest < LONGEST_PAUSE, f"a partition took no record for {longest:.1f} s"
+    assert longest < LONGEST_PAUSE, f"a partition accepted no record for {longest:.1f} s"
     entries = await read_all(cluster.bootstrap, TOPIC, world=cluster.client_world("auditor"))
     for writer in writers:
         assert entries[TopicPartition("orders", writer.partition)] == writer.acknowledged

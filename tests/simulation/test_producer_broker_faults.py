@@ -1,6 +1,6 @@
-"""The producer against our own broker in the simulated world: kills, restarts, injected errors, a minute of silence.
+"""The producer with our own broker in the simulated world: kills, restarts, injected errors, a minute of silence.
 
-As `test_producer_order`, but the broker is a whole one, with its logs, its memory of producers and its recovery.
+The same as `test_producer_order`, with a whole broker: its logs, its producer state and its recovery.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _AFTER_APPEND = (errors.RequestTimedOutError, errors.NotEnoughReplicasAfterAppen
 
 
 class BrokerMachine:
-    """A host that runs a broker; ``broker`` is the one that runs now."""
+    """A host that runs a broker; ``broker`` is the running one."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.host = simulation.host("broker")
@@ -74,9 +74,10 @@ class BrokerMachine:
         self._stopped.set()
 
     async def restart(self, away: float, *, power_cut: bool = False, cleanly: bool = False) -> None:
-        """Kill the process; what it has written stays, unless the power is cut as well. Start another one later.
+        """Kill the process, and start another one later. The disk retains written data, unless the power is cut as
+        well.
 
-        With ``cleanly`` it is stopped as SIGTERM does it.
+        With ``cleanly`` it is stopped as SIGTERM does.
         """
         self.broker = None
         if cleanly:
@@ -87,7 +88,7 @@ class BrokerMachine:
         self.start()
 
 
-async def _trouble(machine: BrokerMachine, simulation: Simulation, chance: random.Random, count: int) -> None:
+async def _inject_faults(machine: BrokerMachine, simulation: Simulation, chance: random.Random, count: int) -> None:
     conditions = simulation.network.conditions
     conditions.cut = chance.choice([0, 0, 0.005])
     conditions.max_delay = chance.choice([0.001, 0.02])
@@ -150,7 +151,7 @@ async def _schedule(simulation: Simulation, *, promise: Promise, given: dict[str
     )
     count = chance.randrange(3, 15)
     await workload.run(
-        producer, during=lambda: simulation.nursery.start_soon(_trouble, machine, simulation, chance, count)
+        producer, during=lambda: simulation.nursery.start_soon(_inject_faults, machine, simulation, chance, count)
     )
     ledger = workload.ledger
     if promise is not Promise.AT_MOST_ONCE:
@@ -160,7 +161,7 @@ async def _schedule(simulation: Simulation, *, promise: Promise, given: dict[str
 
 
 def replay(name: str, seed: int) -> tuple[Ledger, int]:
-    """Run one schedule again; raises as it did the first time."""
+    """Run one schedule again; raise the same error as the first time."""
     promise, given = PROMISES[name]
     try:
         return run_simulation(functools.partial(_schedule, promise=promise, given=given), seed)
@@ -170,14 +171,16 @@ def replay(name: str, seed: int) -> tuple[Ledger, int]:
 
 
 @pytest.mark.parametrize("name", PROMISES)
-def test_log_is_as_promised_through_faults_of_a_whole_broker(name: str) -> None:
+def test_log_meets_its_guarantee_through_faults_of_a_whole_broker(name: str) -> None:
     repeats = sum(replay(name, seed)[1] for seed in range(SEEDS))
     if PROMISES[name][0] in (Promise.IN_ORDER, Promise.AT_LEAST_ONCE):
-        assert repeats, "no schedule repeated anything: the faults do not bite"
+        assert repeats, "no schedule repeated a record: the faults have no effect"
 
 
 async def _answers_lost_at_the_stop(simulation: Simulation, *, cleanly: bool) -> Mapping[str, float]:
-    """Three batches are written, and the broker ends before their producer hears of it; returns its metrics."""
+    """Write three batches, and end the broker before the producer receives the responses; return the producer's
+    metrics.
+    """
     machine = BrokerMachine(simulation)
     machine.start()
     await _create_topics(simulation)
@@ -208,15 +211,16 @@ async def _answers_lost_at_the_stop(simulation: Simulation, *, cleanly: bool) ->
 
 @pytest.mark.parametrize("cleanly", [True, False])
 def test_batches_whose_answers_were_lost_when_the_broker_ended_are_not_repeated(cleanly: bool) -> None:
-    """All of them are sent again, and known by the broker, without a new epoch."""
+    """All of them are sent again, and the broker recognizes them as duplicates, without a new epoch."""
     metrics = run_simulation(functools.partial(_answers_lost_at_the_stop, cleanly=cleanly), 1)
     assert metrics["batch_retry_total"] == 3
     assert metrics["epoch_bump_total"] == 0
 
 
 async def _power_cuts(simulation: Simulation) -> tuple[int, int]:
-    """The broker syncs nothing, so that every power cut takes the end of the logs; returns what was lost, and how
-    often an epoch began."""
+    """Run a broker that syncs nothing, so that every power cut removes the ends of the logs; return the number of lost
+    records and of new epochs.
+    """
     machine = BrokerMachine(simulation)
     machine.start()
     await _create_topics(simulation)
@@ -250,18 +254,20 @@ async def _power_cuts(simulation: Simulation) -> tuple[int, int]:
     return len(ledger.acknowledged) - written, int(producer.metrics()["epoch_bump_total"])
 
 
-def test_lost_ends_of_logs_are_followed_by_new_epochs_and_nothing_is_repeated() -> None:
-    """Out of order after an unclean restart, as KIP-360 has it: the producer goes on, in order, by itself."""
+def test_truncated_logs_cause_new_epochs_and_no_record_is_repeated() -> None:
+    """The sequence is out of order after an unclean restart, as in KIP-360: the producer continues, in order, without
+    help.
+    """
     results = [run_simulation(_power_cuts, seed) for seed in range(SEEDS)]
-    assert sum(lost for lost, _ in results) > 0, "nothing was lost: the power cuts do not bite"
-    assert sum(bumps for _, bumps in results) > 0, "no epoch was begun"
+    assert sum(lost for lost, _ in results) > 0, "no record was lost: the power cuts have no effect"
+    assert sum(bumps for _, bumps in results) > 0, "no new epoch was started"
 
 
 async def _minute_of_silence(simulation: Simulation, *, given: dict[str, Any]) -> tuple[Ledger, int]:
     machine = BrokerMachine(simulation)
     machine.start()
     await _create_topics(simulation)
-    # Full load: five callers who never rest, and whom only the buffer holds back.
+    # Full load: five callers that never pause, and are limited only by the buffer.
     chance = random.Random(simulation.seed)
     workload = Workload(chance, TOPICS, records=3_000, callers=5, pause=0, cancel=0, flushes=False)
     producer = triokafka.Producer(
@@ -291,7 +297,7 @@ async def _minute_of_silence(simulation: Simulation, *, given: dict[str, Any]) -
     before = trio.current_time()
     await workload.run(producer, during=lambda: simulation.nursery.start_soon(silence))
     assert trio.current_time() - before > 60
-    assert waiting > 0, "nobody had to wait for memory"
+    assert waiting > 0, "no caller had to wait for memory"
     ledger = workload.ledger
     assert not ledger.failed
     entries = await read_all(BOOTSTRAP, TOPICS, world=simulation.host("auditor").world)
@@ -299,8 +305,8 @@ async def _minute_of_silence(simulation: Simulation, *, given: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("in_flight", [1, 5])
-def test_minute_of_silence_under_full_load_loses_and_repeats_nothing(in_flight: int) -> None:
-    """Requests time out after 30 s and are sent again while the broker stands still."""
+def test_minute_of_silence_under_full_load_loses_and_repeats_no_record(in_flight: int) -> None:
+    """Requests time out after 30 s and are sent again while the broker is silent."""
     for seed in range(3):
         given = {"max_in_flight_requests_per_connection": in_flight}
         run_simulation(functools.partial(_minute_of_silence, given=given), seed)
@@ -310,5 +316,5 @@ def test_minute_of_silence_under_full_load_loses_and_repeats_nothing(in_flight: 
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", PROMISES)
 def test_thousands_of_schedules_of_a_whole_broker(name: str) -> None:
-    """As above, with other seeds; findings are printed, and the run goes on."""
+    """The same with other seeds; failures are printed, and the run continues."""
     run_seeds(name, range(SEEDS, SEEDS + LONG_SEEDS), functools.partial(replay, name))

@@ -1,10 +1,11 @@
-"""The log of each partition is as promised, whatever happens between producer and cluster: one schedule per seed.
+"""The log of each partition meets its guarantee whatever happens between producer and cluster: one schedule per seed.
 
-Three nodes in the simulated world refuse, lose answers, answer late, cut, die, come back and change leaders, while
-callers use the producer in every way (`tests/support/producer_workload.py`), with random options. `Promise` holds
-what must be true. After the producer's block every record is acknowledged or reported, and the numbers add up.
+Three nodes in the simulated world refuse requests, lose and delay responses, cut connections, crash, come back and
+change leaders, while callers use the producer in every way (`tests/support/producer_workload.py`), with random options.
+`Promise` defines the guarantees. After the producer's block every record is acknowledged or reported, and the numbers
+add up.
 
-A finding prints its seed; ``replay(promise, seed)`` runs it again.
+A failure prints its seed; ``replay(promise, seed)`` runs it again.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ PROMISES: dict[str, tuple[Promise, dict[str, Any]]] = {
 
 
 class _DropSome(ProducerInterceptor):
-    """Drops every tenth record, and stumbles over every fifteenth."""
+    """Drops every tenth record, and raises for every fifteenth."""
 
     def __init__(self) -> None:
         self._seen = 0
@@ -84,7 +85,7 @@ async def _schedule(simulation: Simulation, *, promise: Promise, given: dict[str
     cluster = ReplicatedCluster(max_batch_bytes=560 if too_large else 1 << 20, **TOPICS)
     address = await cluster.start_on(simulation)
     denials = chance.random() < 0.2
-    trouble = ClusterFaults(
+    faults = ClusterFaults(
         simulation,
         cluster,
         chance,
@@ -96,17 +97,17 @@ async def _schedule(simulation: Simulation, *, promise: Promise, given: dict[str
     )
     workload = Workload(chance, TOPICS, records=RECORDS, callers=chance.choice([1, 3, 5]))
     producer = triokafka.Producer(bootstrap_servers=address, world=simulation.host("client").world, **options)
-    await workload.run(producer, during=lambda: simulation.nursery.start_soon(trouble.run))
+    await workload.run(producer, during=lambda: simulation.nursery.start_soon(faults.run))
     ledger = workload.ledger
     repeats = ledger.check(cluster.entries(), promise, most_in_batch=100)
     patient = min(options["delivery_timeout_ms"], options["close_timeout_ms"]) >= _LONGER_THAN_TROUBLE_MS
     if patient and not denials and promise is not Promise.AT_MOST_ONCE:
-        assert not ledger.failed, f"the cluster was well again, but some failed: {list(ledger.failed.items())[:3]}"
+        assert not ledger.failed, f"records failed although all faults had ended: {list(ledger.failed.items())[:3]}"
     return ledger, cluster, repeats
 
 
 def replay(name: str, seed: int) -> tuple[Ledger, Any, int]:
-    """Run one schedule again; raises as it did the first time."""
+    """Run one schedule again; raise the same error as the first time."""
     promise, given = PROMISES[name]
     return run_simulation(functools.partial(_schedule, promise=promise, given=given), seed)
 
@@ -123,21 +124,21 @@ def _run(name: str, seeds: range) -> list[tuple[Ledger, Any, int]]:
 
 
 @pytest.mark.parametrize("name", PROMISES)
-def test_log_is_as_promised_through_faults(name: str) -> None:
+def test_log_meets_its_guarantee_through_faults(name: str) -> None:
     results = _run(name, range(SEEDS))
     acknowledged = sum(len(ledger.acknowledged) for ledger, _, _ in results)
     failed = sum(len(ledger.failed) for ledger, _, _ in results)
-    assert acknowledged > 10 * failed > 0, "too much fails, or nothing does"
+    assert acknowledged > 10 * failed > 0, "too many records fail, or none"
     repeats = sum(repeated for _, _, repeated in results)
     if PROMISES[name][0] in (Promise.IN_ORDER, Promise.AT_LEAST_ONCE):
-        assert repeats, "no schedule repeated anything: the faults do not bite"
+        assert repeats, "no schedule repeated a record: the faults have no effect"
     if PROMISES[name][0] is Promise.EXACTLY_ONCE:
-        assert sum(cluster.dropped_repeats for _, cluster, _ in results), "nothing was sent twice"
+        assert sum(cluster.dropped_repeats for _, cluster, _ in results), "no batch was sent twice"
 
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", PROMISES)
 def test_thousands_of_schedules(name: str) -> None:
-    """As above, with other seeds; findings are printed, and the run goes on."""
+    """The same with other seeds; failures are printed, and the run continues."""
     run_seeds(name, range(SEEDS, SEEDS + LONG_SEEDS), functools.partial(replay, name))

@@ -1,4 +1,4 @@
-"""Clients above a quota reach its rate, within a tenth, in virtual time; clients without a quota notice nothing."""
+"""Clients above a quota reach its rate, within a tenth, in virtual time; clients without a quota are unaffected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMITED: Final = QuotaEntity.of(client_id="limited")
 
 
 class Meter:
-    """Counts bytes, and returns how many came per second while it measured."""
+    """Counts bytes, and returns the rate per second over a measurement."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -102,7 +102,7 @@ async def test_consumers_above_their_quota_reach_it_together(clients: int) -> No
 
 
 @simulated
-async def test_client_without_a_quota_is_not_disturbed_by_throttled_ones() -> None:
+async def test_client_without_a_quota_is_not_affected_by_throttled_ones() -> None:
     async with broker_with_quota("producer_byte_rate") as options, trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(produce_always, options, lambda *_: None)

@@ -20,7 +20,7 @@ LONG_SEEDS = 10_000
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Lost nodes and failed elections are logged thousands of times."""
+    """Suppress the log: lost nodes and failed elections are logged thousands of times."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -28,7 +28,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_quorum_keeps_its_invariants(name: str) -> None:
-    """Each seed is another life."""
+    """Each seed is another schedule."""
     for seed in range(SEEDS):
         try:
             SCENARIOS[name](seed)
@@ -40,5 +40,5 @@ def test_quorum_keeps_its_invariants(name: str) -> None:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_quorum_keeps_its_invariants_for_long(name: str) -> None:
-    """Ten thousand lives of each kind."""
+    """Ten thousand schedules of each kind."""
     run_seeds(name, range(LONG_SEEDS), SCENARIOS[name])

@@ -1,4 +1,4 @@
-"""What a rebalance costs a group, in counts and in virtual time: how it grows, and whom it stops."""
+"""The cost of a rebalance for a group, in counts and in virtual time: how it grows, and which partitions it stops."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ PERIOD = 0.5
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_member_costs_no_more_in_a_larger_group(mode: str) -> None:
-    """Messages and bytes grow no worse than linearly in members; partitions stop for it that move, or all if eager."""
+def test_the_cost_per_member_does_not_grow_with_the_group(mode: str) -> None:
+    """Messages and bytes grow at most linearly with the members; only moving partitions stop, or all of them
+    if eager.
+    """
     costs = {members: simulated(mode, members, partitions=120) for members in (4, 12, 36)}
     for small, large in pairwise(costs):
         assert costs[large].messages / large <= 1.5 * costs[small].messages / small, costs
@@ -35,8 +37,8 @@ def test_a_member_costs_no_more_in_a_larger_group(mode: str) -> None:
             assert cost.members_stopped == 0
 
 
-class Story:
-    """A topic that is written to all the time, and who has read what of it and when."""
+class WrittenTopic:
+    """A topic that is written to all the time, and the time at which each member read each record."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.world = simulation.host("clients").world
@@ -78,37 +80,39 @@ class Story:
 
 
 def test_one_more_member_of_thirty_stops_only_the_partitions_that_move() -> None:
-    """(KIP-429) Of all others, records are handed out all through the rebalance as before it, by whom they were; and
-    nothing is read twice or skipped."""
+    """KIP-429.
 
-    async def story(simulation: Simulation) -> tuple[Story, float, dict[str, frozenset[TopicPartition]]]:
+    The same members read all other partitions throughout the rebalance, and no record is read twice or skipped.
+    """
+
+    async def run(simulation: Simulation) -> tuple[WrittenTopic, float, dict[str, frozenset[TopicPartition]]]:
         world = simulation.host("broker").world
         async with running_broker(world=world, listeners=("PLAINTEXT://broker:9092",)):
-            told = Story(simulation)
-            async with triokafka.AdminClient(bootstrap_servers="broker:9092", world=told.world) as admin:
+            topic = WrittenTopic(simulation)
+            async with triokafka.AdminClient(bootstrap_servers="broker:9092", world=topic.world) as admin:
                 await admin.create_topics([triokafka.NewTopic("t", num_partitions=PARTITIONS, replication_factor=1)])
             with trio.fail_after(120):
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(told.write)
+                    nursery.start_soon(topic.write)
                     for number in range(MEMBERS):
-                        nursery.start_soon(told.member, f"member {number}")
-                    await told.shared(MEMBERS)
-                    await trio.sleep(12)  # until heartbeats no longer fall together
-                    before, since = dict(told.holders), told.world.now()
-                    nursery.start_soon(told.member, "one more")
-                    await told.shared(MEMBERS + 1)
+                        nursery.start_soon(topic.member, f"member {number}")
+                    await topic.shared(MEMBERS)
+                    await trio.sleep(12)  # until heartbeats no longer coincide
+                    before, since = dict(topic.holders), topic.world.now()
+                    nursery.start_soon(topic.member, "one more")
+                    await topic.shared(MEMBERS + 1)
                     await trio.sleep(3)
                     nursery.cancel_scope.cancel()
-            return told, since, before
+            return topic, since, before
 
-    told, since, before = run_simulation(story, seed=3)
-    moved = told.holders["one more"]
+    topic, since, before = run_simulation(run, seed=3)
+    moved = topic.holders["one more"]
     assert len(moved) == PARTITIONS // (MEMBERS + 1)
     for name, held in before.items():
-        assert told.holders[name] == held - moved
-    for partition, read in told.read.items():
+        assert topic.holders[name] == held - moved
+    for partition, read in topic.read.items():
         offsets = [offset for _, offset, _ in read]
-        assert offsets == list(range(len(offsets))) and len(offsets) > told.written - 10
+        assert offsets == list(range(len(offsets))) and len(offsets) > topic.written - 10
         if partition not in moved:
             times = [time for time, _, _ in read if time > since - 1]
             assert len({name for time, _, name in read if time > since - 1}) == 1

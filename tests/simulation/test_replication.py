@@ -17,14 +17,14 @@ MANY_SEEDS = 10_000
 
 @pytest.fixture(autouse=True)
 def _quiet() -> object:
-    """Millions of log lines of simulated failures would cost more than the simulation."""
+    """Suppress the log: millions of lines about simulated failures would cost more than the simulation."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_replicas_agree_and_nothing_committed_is_lost(scenario: str) -> None:
+def test_replicas_agree_and_no_committed_record_is_lost(scenario: str) -> None:
     acknowledged = 0
     for seed in range(SEEDS):
         try:
@@ -33,11 +33,11 @@ def test_replicas_agree_and_nothing_committed_is_lost(scenario: str) -> None:
             error.add_note(f"run({scenario!r}, {seed})")
             raise
         acknowledged += sum(map(len, world.history.acknowledged.values()))
-    assert acknowledged > SEEDS / 2, "the scenario acknowledges too little to show anything"
+    assert acknowledged > SEEDS / 2, "the scenario acknowledges too few records to be meaningful"
 
 
-def test_doubled_diverging_response_truncates_nothing_that_was_fetched_since() -> None:
-    """A life in which it did, and a committed record was lost."""
+def test_repeated_diverging_response_does_not_truncate_later_fetched_records() -> None:
+    """A schedule in which it did, and a committed record was lost."""
     run("responses are late, lost and doubled", 63_749)
 
 
@@ -50,7 +50,7 @@ def test_a_seed_repeats_its_steps() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_replicas_agree_in_many_lives(scenario: str) -> None:
+def test_replicas_agree_in_many_schedules(scenario: str) -> None:
     for seed in range(SEEDS, MANY_SEEDS):
         try:
             run(scenario, seed)

@@ -1,6 +1,6 @@
-"""Every wait of every client, while its connections die in silence: each goes on within ten seconds, in virtual time.
+"""Every wait of every client, while its connections die silently: each continues within ten seconds, in virtual time.
 
-A black hole takes new connections as well, so there the seconds count from when it heals.
+A black hole also takes new connections, so there the seconds count from the moment when it heals.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def options(host: str, **more: Any) -> dict[str, Any]:
 
 
 async def write(value: bytes) -> None:
-    """Have a record written by another client, which no fault touches."""
+    """Have another client, which no fault affects, write a record."""
     async with triokafka.Producer(**options("other")) as producer:
         await (await producer.send("t", value, partition=0))
 
@@ -107,10 +107,10 @@ async def write(value: bytes) -> None:
 async def producing(idempotent: bool = True) -> AsyncIterator[Again]:
     async with triokafka.Producer(**options("client", enable_idempotence=idempotent)) as producer:
 
-        async def again() -> None:
+        async def repeat() -> None:
             await (await producer.send("t", b"record", partition=0))
 
-        yield again
+        yield repeat
 
 
 @asynccontextmanager
@@ -124,7 +124,7 @@ async def consuming(**more: Any) -> AsyncIterator[tuple[triokafka.Consumer, Agai
             consumer.assign([T0])
         count = 0
 
-        async def again() -> None:
+        async def repeat() -> None:
             nonlocal count
             count += 1
             value = b"%d" % count
@@ -133,31 +133,31 @@ async def consuming(**more: Any) -> AsyncIterator[tuple[triokafka.Consumer, Agai
                 while (await anext(consumer)).value != value:
                     pass
 
-        yield consumer, again
+        yield consumer, repeat
 
 
 @asynccontextmanager
 async def consuming_alone() -> AsyncIterator[Again]:
-    async with consuming() as (_, again):
-        yield again
+    async with consuming() as (_, repeat):
+        yield repeat
 
 
 @asynccontextmanager
 async def consuming_in_a_group() -> AsyncIterator[Again]:
-    async with consuming(group_id="g") as (_, again):
-        yield again
+    async with consuming(group_id="g") as (_, repeat):
+        yield repeat
 
 
 @asynccontextmanager
 async def consuming_under_the_consumer_protocol() -> AsyncIterator[Again]:
-    async with consuming(group_id="g", group_protocol="consumer") as (_, again):
-        yield again
+    async with consuming(group_id="g", group_protocol="consumer") as (_, repeat):
+        yield repeat
 
 
 @asynccontextmanager
 async def committing(**more: Any) -> AsyncIterator[Again]:
-    async with consuming(group_id="g", **more) as (consumer, again):
-        await again()
+    async with consuming(group_id="g", **more) as (consumer, repeat):
+        await repeat()
 
         async def commit() -> None:
             await consumer.commit({T0: await consumer.position(T0)})
@@ -173,8 +173,8 @@ async def committing_under_the_consumer_protocol() -> AsyncIterator[Again]:
 
 @asynccontextmanager
 async def looking_up_positions() -> AsyncIterator[Again]:
-    async with consuming(group_id="g") as (consumer, again):
-        await again()
+    async with consuming(group_id="g") as (consumer, repeat):
+        await repeat()
 
         async def look_up() -> None:
             await consumer.end_offsets([T0])
@@ -186,8 +186,8 @@ async def looking_up_positions() -> AsyncIterator[Again]:
 @asynccontextmanager
 async def rebalancing(**more: Any) -> AsyncIterator[Again]:
     """Another member joins, and the group settles with both."""
-    async with consuming(group_id="g", **more) as (consumer, again):
-        await again()
+    async with consuming(group_id="g", **more) as (consumer, repeat):
+        await repeat()
 
         async def rebalance() -> None:
             async with (
@@ -219,28 +219,28 @@ async def administering() -> AsyncIterator[Again]:
     async with triokafka.AdminClient(**options("client")) as admin:
         count = 0
 
-        async def again() -> None:
+        async def repeat() -> None:
             nonlocal count
             count += 1
             await admin.list_topics()
             await admin.create_topics([triokafka.NewTopic(f"new-{count}", 1, 1)])
             await admin.list_groups()
 
-        yield again
+        yield repeat
 
 
 @asynccontextmanager
 async def reading_ranges() -> AsyncIterator[Again]:
-    """What `read_topic` and the Spark reader do."""
+    """Read ranges as `read_topic` and the Spark reader do."""
     await write(b"there")
     async with RangeSession(**options("client")) as session:
 
-        async def again() -> None:
+        async def repeat() -> None:
             bounds = await session.log_bounds(T0)
             async with RangeReader({T0: bounds}, session=session) as reader:
                 assert [batch.num_rows async for batch in reader]
 
-        yield again
+        yield repeat
 
 
 WAITS: Final[Mapping[str, Callable[[], Any]]] = {
@@ -264,9 +264,9 @@ REBALANCES: Final = (rebalancing, rebalancing_under_the_consumer_protocol)
 
 
 async def longest_stall(wait: Callable[[], Any], fault: Callable[[Network], Awaitable[None]], idle: float) -> float:
-    """Seconds that the work takes with the fault, counted from the fault, or from when it healed.
+    """Return the seconds that the work takes with the fault, counted from the fault, or from when it healed.
 
-    A rebalance takes its time without a fault, too: that is left out.
+    The time that a rebalance takes without a fault is subtracted.
     """
     async with (
         running_broker(

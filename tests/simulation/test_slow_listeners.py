@@ -1,4 +1,4 @@
-"""A rebalance listener that never ends, or is cancelled again and again, holds up nobody but its member."""
+"""A rebalance listener that never returns, or is cancelled repeatedly, delays only its own member."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from triokafka.testing import Simulation, run_simulation
 REBALANCE_TIMEOUT = 10
 
 
-class Stuck(triokafka.ConsumerRebalanceListener):
-    """Goes on for as long as it is let."""
+class StuckListener(triokafka.ConsumerRebalanceListener):
+    """Runs until the test releases it."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.lets_go = trio.Event()
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         if revoked:
-            self.told.append("revoked")
+            self.calls.append("revoked")
             await self.lets_go.wait()
-            self.told.append("done")
+            self.calls.append("done")
 
     def on_partitions_lost(self, lost: Any) -> None:
-        self.told.append("lost")
+        self.calls.append("lost")
 
 
 def consumer(simulation: Simulation, protocol: Protocol, name: str) -> triokafka.Consumer:
@@ -64,13 +64,13 @@ async def until(holds: Any, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("protocol", get_args(Protocol))
-def test_a_listener_that_never_ends_costs_its_member_its_place_and_the_group_a_rebalance_timeout(
+def test_a_listener_that_never_returns_costs_its_member_the_membership_and_the_group_a_rebalance_timeout(
     protocol: Protocol,
 ) -> None:
 
     async def main(simulation: Simulation) -> None:
         await topic_made(simulation)
-        listener = Stuck()
+        listener = StuckListener()
         async with (
             consumer(simulation, protocol, "a") as stuck,
             consumer(simulation, protocol, "b") as other,
@@ -81,40 +81,40 @@ def test_a_listener_that_never_ends_costs_its_member_its_place_and_the_group_a_r
             nursery.start_soon(keep_polling, stuck)
             await until(lambda: len(stuck.assignment()) == PARTITIONS, 10)
             nursery.start_soon(keep_polling, other)
-            await until(lambda: listener.told == ["revoked"], 5)
-            # The other is given what the stuck one holds as soon as that is out of the group.
+            await until(lambda: listener.calls == ["revoked"], 5)
+            # The other member gets the stuck member's partitions as soon as that member is removed from the group.
             await until(lambda: sorted(other.assignment()) == EVERYTHING, REBALANCE_TIMEOUT + 8)
-            assert listener.told == ["revoked"]
+            assert listener.calls == ["revoked"]
             listener.lets_go.set()
             await until(
                 lambda: sorted([*stuck.assignment(), *other.assignment()]) == EVERYTHING and stuck.assignment(),
                 REBALANCE_TIMEOUT,
             )
-            assert listener.told[:2] == ["revoked", "done"]
+            assert listener.calls[:2] == ["revoked", "done"]
             nursery.cancel_scope.cancel()
 
     run_simulation(main, 1)
 
 
 @pytest.mark.parametrize("protocol", get_args(Protocol))
-def test_a_listener_that_is_cancelled_again_and_again_is_called_until_it_is_done(protocol: Protocol) -> None:
+def test_a_repeatedly_cancelled_listener_is_called_until_it_returns(protocol: Protocol) -> None:
 
     async def main(simulation: Simulation) -> None:
         await topic_made(simulation)
-        told: list[tuple[TopicPartition, ...]] = []
+        calls: list[tuple[TopicPartition, ...]] = []
 
-        class Patient(triokafka.ConsumerRebalanceListener):
+        class SlowListener(triokafka.ConsumerRebalanceListener):
             async def on_partitions_revoked(self, revoked: Any) -> None:
                 if revoked:
-                    told.append(tuple(revoked))
-                    await trio.sleep(0.2 * (5 - len(told)))  # only the last time it is quick enough
+                    calls.append(tuple(revoked))
+                    await trio.sleep(0.2 * (5 - len(calls)))  # only the last time it is fast enough
 
         async with (
             consumer(simulation, protocol, "a") as one,
             consumer(simulation, protocol, "b") as other,
             trio.open_nursery() as nursery,
         ):
-            one.subscribe("t", listener=Patient())
+            one.subscribe("t", listener=SlowListener())
             other.subscribe("t")
             while len(one.assignment()) < PARTITIONS:
                 await one.poll(timeout_ms=500)
@@ -123,7 +123,7 @@ def test_a_listener_that_is_cancelled_again_and_again_is_called_until_it_is_done
                 while len(other.assignment()) < PARTITIONS // 2 or len(one.assignment()) != PARTITIONS // 2:
                     with trio.move_on_after(0.1):
                         await one.poll(timeout_ms=500)
-            assert len(told) >= 5 and len(set(told[:5])) == 1
+            assert len(calls) >= 5 and len(set(calls[:5])) == 1
             nursery.cancel_scope.cancel()
 
     run_simulation(main, 1)

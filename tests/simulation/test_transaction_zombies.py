@@ -1,12 +1,12 @@
-"""Transactions on three simulated nodes through the schedules that the rules of fencing are made for.
+"""Transactions on three simulated nodes through the schedules against which fencing protects.
 
-Zombies: another producer with the same transactional id begins while the one before goes on. Late appends: a Produce
-request is served long after its transaction was aborted. Late markers: a request for markers is served after the
-coordinator has moved. Lost decisions: the coordinator decides while no other node hears of it, then it is killed
-together with the producers. Each partition has one replica, and every node leads two of them,
-so that markers cross the network.
+Zombies: another producer with the same transactional id starts while the previous one continues. Late appends: a
+Produce request is executed long after its transaction was aborted. Late markers: a request for markers is executed
+after the coordinator has moved. Lost decisions: the coordinator decides while it is cut off from the other nodes, then
+it is killed together with the producers. Each partition has one replica, and every node leads two of them, so that
+markers cross the network.
 
-`TransactionHistory` judges every run, and no transaction may hang.
+`TransactionHistory` checks every run, and no transaction may hang.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Identity:
         self._current = 0
         self._values = 0
         self._left = 2
-        """How many transactions are to be committed once the trouble is over."""
+        """The number of transactions to commit after the faults."""
 
     @property
     def host(self) -> str:
@@ -82,7 +82,7 @@ class Identity:
         return f"{self.name}-{self._current}"
 
     def start(self) -> None:
-        """Start a process; the one before becomes a zombie."""
+        """Start a process; the previous one becomes a zombie."""
         self._current += 1
         self._simulation.host(self.host).start(functools.partial(self._run, self._current))
 
@@ -111,7 +111,7 @@ class Identity:
             )
             try:
                 async with producer:
-                    # A zombie does not know that it is one.
+                    # A zombie does not know that it is fenced.
                     while not self.done.is_set():
                         await self._transact(producer, world, number)
             except KafkaError:
@@ -160,8 +160,8 @@ class Identity:
         await producer.send(partition.topic, value, partition=partition.partition)
 
 
-class Trouble:
-    """Does harm until it was done ``count`` times."""
+class TransactionFaults:
+    """Injects ``count`` faults."""
 
     def __init__(
         self, cluster: SimulatedCluster, identities: list[Identity], kinds: Sequence[str], chance: random.Random
@@ -173,7 +173,7 @@ class Trouble:
         self._chance = chance
 
     async def run(self, count: int) -> None:
-        """Do harm."""
+        """Inject the faults."""
         for _ in range(count):
             await trio.sleep(self._chance.uniform(0.05, 0.6))
             kind = self._chance.choice(self._kinds)
@@ -194,7 +194,7 @@ class Trouble:
                     self._network.cut(identity.host)
 
     async def _late_append(self, identity: Identity) -> None:
-        """The next Produce requests are served late; meanwhile the producer is replaced, now and then twice."""
+        """Execute the next Produce requests late; meanwhile the producer is replaced, sometimes twice."""
         for node in self._running():
             assert node.node is not None
             delay = self._chance.randrange(150, 1_000)
@@ -203,7 +203,7 @@ class Trouble:
         identity.start()
 
     async def _late_markers(self) -> None:
-        """The next requests for markers are served late; meanwhile the coordinator moves."""
+        """Execute the next requests for markers late; meanwhile the coordinator moves."""
         faults = []
         for node in self._running():
             assert node.node is not None
@@ -213,11 +213,11 @@ class Trouble:
         for _ in range(50):
             if not all(fault.times for fault in faults):
                 break
-            await trio.sleep(0.01)  # until a request is held back
+            await trio.sleep(0.01)  # until a request is delayed
         await self._move_coordinator()
 
     async def _move_coordinator(self) -> None:
-        """Make another node the leader of the transaction log, as a controller does that balances leaders."""
+        """Make another node the leader of the transaction log, as a controller that balances leaders does."""
         for node in self._running():
             assert node.node is not None
             controller = node.node.controller
@@ -233,7 +233,7 @@ class Trouble:
             return
 
     async def _lose_decision(self) -> None:
-        """The coordinator cannot replicate; it and the producers are killed a moment later."""
+        """Cut the coordinator off from replication; kill it and the producers a moment later."""
         leader = self._coordinator()
         if leader is None:
             return
@@ -271,7 +271,7 @@ class Trouble:
 
 
 async def scenario(simulation: Simulation) -> TransactionHistory:
-    """One run, judged. Raises `AssertionError` with the anomalies."""
+    """Run and check one schedule. Raises `AssertionError` with the anomalies."""
     level = 2 - simulation.seed % 2
     partitions = [TopicPartition(TOPIC, number) for number in range(COUNTS[level])]
     chance = random.Random(f"{simulation.seed}/test")
@@ -300,7 +300,7 @@ async def scenario(simulation: Simulation) -> TransactionHistory:
         identity.start()
     with trio.fail_after(900):
         await trio.sleep(1)
-        await Trouble(cluster, identities, KINDS[level], chance).run(chance.randrange(5, 9))
+        await TransactionFaults(cluster, identities, KINDS[level], chance).run(chance.randrange(5, 9))
         for node in cluster.nodes:
             if node.node is not None:
                 node.node.broker.faults.disarm_all()
@@ -308,7 +308,7 @@ async def scenario(simulation: Simulation) -> TransactionHistory:
         for identity in identities:
             await identity.done.wait()
             await identity.kill_all()
-    # The coordinator aborts what killed producers left open.
+    # The coordinator aborts the open transactions of killed producers.
     await trio.sleep(10)
     world = cluster.client_world("auditor")
     await _check_nothing_hangs(cluster, partitions, world)
@@ -334,7 +334,7 @@ async def _check_nothing_hangs(
 
 
 def replay(seed: int) -> TransactionHistory:
-    """Run the schedule of a seed; raises as it did the first time."""
+    """Run the schedule of a seed; raise the same error as the first time."""
     try:
         return run_simulation(scenario, seed)
     except BaseException as error:
@@ -343,11 +343,11 @@ def replay(seed: int) -> TransactionHistory:
 
 
 @pytest.mark.parametrize("seed", range(QUICK_SEEDS))
-def test_transactions_are_whole_through_zombies_and_moving_coordinators(seed: int) -> None:
+def test_transactions_are_atomic_despite_zombies_and_moving_coordinators(seed: int) -> None:
     replay(seed)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_transactions_are_whole_through_zombies_in_many_runs() -> None:
+def test_transactions_are_atomic_despite_zombies_in_many_runs() -> None:
     run_seeds("zombies", range(QUICK_SEEDS, LONG_SEEDS), replay)

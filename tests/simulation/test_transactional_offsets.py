@@ -1,9 +1,9 @@
 """Offsets in transactions while a coordinator is killed or stopped at each step: every call ends.
 
-The node that gets a request is killed when the request is sent, while it is being served, or when its answer has
-arrived. It comes back at once, later, or after the caller's patience. Every call of the producer returns, or raises an
-error that names the awaited coordinator or group, within its documented time. Afterwards the records and offsets of a
-transaction are there together, or neither is.
+The node that gets a request is killed when the request is sent, while it is executed, or when its response has arrived.
+It comes back at once, later, or after the caller's timeout. Every call of the producer returns, or raises an error that
+names the awaited coordinator or group, within its documented time. Afterwards either both the records and the offsets
+of a transaction are committed, or neither.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ONE_REPLICA: Mapping[str, Any] = {
 
 
 class Killer(triokafka.Hooks):
-    """Ends the node that gets, or has answered, the ``number``-th request of an API, and starts it again later."""
+    """Ends the node that gets, or has responded to, the ``number``-th request of an API, and starts it again later."""
 
     def __init__(
         self, cluster: SimulatedCluster, api: str, number: int, after: float | None, away: float, *, cleanly: bool
@@ -107,7 +107,7 @@ class Killer(triokafka.Hooks):
 
 
 class Outcomes:
-    """What is known of the transactions: each sends the values and the offset of its number."""
+    """The known outcomes of the transactions: each sends the values and the offset of its number."""
 
     def __init__(self) -> None:
         self.committed: set[int] = set()
@@ -115,7 +115,7 @@ class Outcomes:
         self.calls: dict[str, float] = {}
 
     async def timed(self, name: str, limit: float, call: Callable[[], Awaitable[object]]) -> None:
-        """Make one call; fails if it takes longer than ``limit`` seconds, or raises a time-out without a reason."""
+        """Make one call; fail if it takes longer than ``limit`` seconds, or raises a timeout without a reason."""
         began = trio.current_time()
         try:
             with trio.fail_after(limit + SLACK):
@@ -123,7 +123,7 @@ class Outcomes:
         except trio.TooSlowError:
             raise AssertionError(f"{name} did not end within {limit:.0f} s") from None
         except KafkaTimeoutError as error:
-            assert len(str(error)) > 20, f"{name} timed out without saying what it waited for: {error!r}"
+            assert len(str(error)) > 20, f"{name} timed out without naming the awaited object: {error!r}"
             raise
         finally:
             self.calls[name] = max(self.calls.get(name, 0.0), trio.current_time() - began)
@@ -133,7 +133,7 @@ async def _transact(
     producer: triokafka.Producer, outcomes: Outcomes, number: int, patience: float = float("inf")
 ) -> None:
     transaction = producer.transaction()
-    # A transaction before may be unfinished: its end may need a new producer id.
+    # A previous transaction may be unfinished: its end may need a new producer id.
     await outcomes.timed("begin", MAX_BLOCK, transaction.begin)
     try:
         for partition in range(2):
@@ -182,7 +182,7 @@ async def _produce(cluster: SimulatedCluster, killer: Killer, outcomes: Outcomes
                     except (TransactionAbortedError, TransactionAbortableError):
                         continue
         except ProducerFencedError as error:
-            raise AssertionError("nobody fences this producer") from error
+            raise AssertionError("no other producer fences this one") from error
         except KafkaError:
             await trio.sleep(0.2)
 
@@ -199,7 +199,7 @@ async def scenario(
     cleanly: bool = False,
     patience: float = float("inf"),
 ) -> Outcomes:
-    """One run, judged."""
+    """Run and check one schedule."""
     cluster = SimulatedCluster(simulation, nodes, **(ONE_REPLICA if nodes == 1 else {}))
     cluster.start()
     async with cluster.admin() as admin:
@@ -227,14 +227,14 @@ async def scenario(
         position = await consumer.committed(INPUT)
         assert (0 if position is None else position.offset) == max(there, default=0), (position, values)
     await cluster.stop()
-    # A cluster's node waits for the replicas, longer than this client does.
+    # A node of a cluster waits for the replicas for longer than this client does.
     assert nodes > 1 or not killer.unanswered, killer.unanswered
     assert killer.struck or (level == 2 and api in OF_VERSION_1), f"there was no {api} number {number}"
     return outcomes
 
 
 def replay(seed: int, *, nodes: int = 1) -> Outcomes:
-    """Run the schedule of a seed; raises as it did the first time."""
+    """Run the schedule of a seed; raise the same error as the first time."""
     chance = random.Random(f"{seed}/offsets")
     level = chance.choice([1, 2])
     api = chance.choice([step for step in STEPS if level == 1 or step not in OF_VERSION_1])
@@ -257,12 +257,12 @@ def replay(seed: int, *, nodes: int = 1) -> Outcomes:
 
 
 @pytest.mark.parametrize("first", range(0, QUICK_SEEDS, 10))
-def test_every_call_ends_though_the_broker_ends_at_any_step(first: int) -> None:
+def test_every_call_ends_although_the_broker_ends_at_any_step(first: int) -> None:
     for seed in range(first, first + 10):
         replay(seed)
 
 
-def test_every_call_ends_though_a_coordinator_moves() -> None:
+def test_every_call_ends_although_a_coordinator_moves() -> None:
     for seed in range(2):
         replay(seed, nodes=3)
 
@@ -274,8 +274,8 @@ def test_every_call_ends_in_many_schedules() -> None:
     run_seeds("transactional offsets in clusters", range(2, 300), functools.partial(replay, nodes=3))
 
 
-def test_producer_goes_on_after_a_transaction_that_took_too_long() -> None:
-    """Under transaction version 2: it is aborted, the block says why, and the next one needs no new producer."""
+def test_producer_continues_after_a_transaction_that_took_too_long() -> None:
+    """Under version 2 it is aborted, the block raises the reason, and the next one needs no new producer."""
 
     async def play(simulation: Simulation) -> None:
         cluster = SimulatedCluster(simulation, 1, **ONE_REPLICA)
@@ -304,7 +304,7 @@ def test_producer_goes_on_after_a_transaction_that_took_too_long() -> None:
     run_simulation(play, 1)
 
 
-def test_commit_fails_if_cancelled_offsets_get_no_answer() -> None:
+def test_commit_fails_if_cancelled_offsets_get_no_response() -> None:
     async def play(simulation: Simulation) -> None:
         cluster = SimulatedCluster(simulation, 1, **ONE_REPLICA)
         cluster.start()

@@ -1,6 +1,6 @@
-"""Transactions of our producer on our broker in the simulated world: kills of both, cuts, lost answers, zombies.
+"""Transactions of our producer on our broker in the simulated world: kills of both, cuts, lost responses, zombies.
 
-`TransactionHistory` judges every run: no reader with ``read_committed`` sees an aborted, early, torn, repeated or
+`TransactionHistory` checks every run: no reader with ``read_committed`` receives an aborted, early, torn, repeated or
 reordered transaction, and no committed one is lost.
 """
 
@@ -34,7 +34,7 @@ from triokafka.testing import SimulatedWorld, Simulation, run_simulation
 
 TOPICS = {"left": 2, "right": 1}
 PARTITIONS = [TopicPartition(name, number) for name, count in TOPICS.items() for number in range(count)]
-QUICK_SEEDS = 40
+QUICK_SEEDS = 120
 LONG_SEEDS = 2_000
 _HOW: tuple[dict[str, Any], ...] = (
     {"close": "before"},
@@ -80,7 +80,7 @@ class Writer:
                     while self._left:
                         await self._transact(producer, world)
             except KafkaError:
-                await trio.sleep(0.2)  # the producer has failed: another one goes on
+                await trio.sleep(0.2)  # the producer has failed: another one continues
         self.done.set()
 
     async def _transact(self, producer: triokafka.Producer, world: SimulatedWorld) -> None:
@@ -109,12 +109,12 @@ class Writer:
         except TransactionAbortedError:
             attempt.committed = False
         except KafkaTimeoutError:
-            # Unknown, unless the next transaction's begin learns of it.
+            # Unknown, unless the start of the next transaction reveals it.
             await trio.sleep(0.1)
             raise
         except ProducerFencedError:
             if aborts:
-                attempt.committed = False  # whoever fenced it has aborted it
+                attempt.committed = False  # the producer that fenced it has aborted it
             raise
 
     async def _send(self, producer: triokafka.Producer, attempt: Attempt) -> None:
@@ -128,7 +128,7 @@ class Writer:
 async def read_committed(
     bootstrap: str, history: TransactionHistory, partitions: Sequence[TopicPartition], world: SimulatedWorld
 ) -> None:
-    """Note committed records until cancelled."""
+    """Record committed records until cancelled."""
     async with triokafka.Consumer(
         bootstrap_servers=bootstrap,
         world=world,
@@ -144,7 +144,7 @@ async def read_committed(
                     history.saw(record.value, world.now())
 
 
-async def _trouble(
+async def _inject_faults(
     simulation: Simulation, machine: BrokerMachine, writers: list[Writer], chance: random.Random, count: int
 ) -> None:
     conditions = simulation.network.conditions
@@ -176,7 +176,7 @@ async def _trouble(
 
 
 async def scenario(simulation: Simulation, *, transactions: int = 8) -> TransactionHistory:
-    """One run, judged. Raises `AssertionError` with the anomalies."""
+    """Run and check one schedule. Raises `AssertionError` with the anomalies."""
     chance = random.Random(f"{simulation.seed}/test")
     machine = BrokerMachine(simulation)
     machine.start()
@@ -188,11 +188,11 @@ async def scenario(simulation: Simulation, *, transactions: int = 8) -> Transact
     for writer in writers:
         writer.start()
     with trio.fail_after(600):
-        await _trouble(simulation, machine, writers, chance, chance.randrange(4, 20))
+        await _inject_faults(simulation, machine, writers, chance, chance.randrange(4, 20))
         for writer in writers:
             await writer.done.wait()
-    # The coordinator aborts what killed writers left open, so that the last reader reaches the end.
-    await trio.sleep(40)
+    with trio.fail_after(40):
+        await _ended(simulation)
     entries = await read_all(
         BOOTSTRAP, TOPICS, world=simulation.host("auditor").world, isolation_level="read_committed"
     )
@@ -204,15 +204,23 @@ async def scenario(simulation: Simulation, *, transactions: int = 8) -> Transact
     return history
 
 
+async def _ended(simulation: Simulation) -> None:
+    """Wait until the coordinator has ended what killed writers left open, so that a reader reaches the end."""
+    unfinished = ("Ongoing", "PrepareCommit", "PrepareAbort")
+    async with triokafka.AdminClient(world=simulation.host("judge").world, bootstrap_servers=BOOTSTRAP) as admin:
+        while any((await admin.list_transactions(states=unfinished)).values()):
+            await trio.sleep(1)
+
+
 @pytest.mark.parametrize("first", range(0, QUICK_SEEDS, 10))
-def test_transactions_are_whole_through_kills_and_cuts(first: int) -> None:
+def test_transactions_are_atomic_despite_kills_and_cuts(first: int) -> None:
     for seed in range(first, first + 10):
         run_simulation(scenario, seed)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_transactions_are_whole_through_thousands_of_runs() -> None:
+def test_transactions_are_atomic_in_thousands_of_runs() -> None:
     run_seeds("transactions", range(1_000, 1_000 + LONG_SEEDS), functools.partial(run_simulation, scenario))
 
 
@@ -220,7 +228,7 @@ def test_transactions_are_whole_through_thousands_of_runs() -> None:
 
 
 async def _late_end(simulation: Simulation, version: int) -> TransactionHistory:
-    """The broker takes up the first EndTxn long after its repetition, while the next transaction is open."""
+    """The broker handles the first EndTxn long after its repetition, while the next transaction is open."""
     machine = BrokerMachine(simulation)
     machine.start()
     history = TransactionHistory()
@@ -245,7 +253,7 @@ async def _late_end(simulation: Simulation, version: int) -> TransactionHistory:
                 await producer.send(partition.topic, value, partition=partition.partition)
                 await producer.flush()
                 if not commits and value == b"b":
-                    assert world.now() - began < 2.5, "the repetition was answered before"
+                    assert world.now() - began < 2.5, "the repetition has had its response"
                     await trio.sleep(3)
             if commits:
                 attempt.commit_began = world.now()
@@ -260,17 +268,19 @@ async def _late_end(simulation: Simulation, version: int) -> TransactionHistory:
     return history
 
 
-def test_late_end_does_not_touch_the_next_transaction_under_version_2() -> None:
+def test_late_end_does_not_affect_the_next_transaction_under_version_2() -> None:
     run_simulation(functools.partial(_late_end, version=2), 1)
 
 
 def test_late_end_commits_half_of_an_aborted_transaction_under_version_1() -> None:
-    """The flaw of the older protocol that KIP-890 removes, in Apache Kafka as here: both ends have one epoch."""
+    """The flaw of the older protocol that KIP-890 fixes, in Apache Kafka as here: both EndTxn requests have the same
+    epoch.
+    """
     with pytest.raises(AssertionError, match="aborted read: b'b' of transaction 1"):
         run_simulation(functools.partial(_late_end, version=1), 1)
 
 
-# ---------------------------------------------------------------- the judge
+# ---------------------------------------------------------------- the checker
 
 LEFT = TopicPartition("left", 0)
 
@@ -297,12 +307,12 @@ def _history(**outcome: Any) -> TransactionHistory:
         ({"committed": True}, [b"a", b"b", b"c"], "phantom"),
     ],
 )
-def test_judge_finds_each_anomaly(outcome: dict[str, Any], final: list[bytes], anomaly: str) -> None:
+def test_history_checker_finds_each_anomaly(outcome: dict[str, Any], final: list[bytes], anomaly: str) -> None:
     with pytest.raises(AssertionError, match=anomaly):
         _history(**outcome).check({LEFT: final})
 
 
-def test_judge_finds_reads_before_the_commit() -> None:
+def test_history_checker_finds_reads_before_the_commit() -> None:
     history = _history(committed=True, commit_began=5.0)
     history.saw(b"a", 4.9)
     with pytest.raises(AssertionError, match="precommitted read"):

@@ -1,4 +1,6 @@
-"""Topics that change while a query runs: written to, grown, cut, deleted and made anew. Through the public clients."""
+"""Topics that change while a query runs: written to, grown, truncated, deleted and recreated, through the public
+clients.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _numbers = itertools.count(1)
 
 
 class Topic:
-    """One topic of a broker. Values are whole numbers as text, spread over the partitions in turn."""
+    """One topic of a broker. Values are integers as text, distributed over the partitions in turn."""
 
     def __init__(self, bootstrap: str, partitions: int = 1, *, name: str | None = None) -> None:
         self.bootstrap = bootstrap
@@ -24,8 +26,8 @@ class Topic:
         self.create()
 
     def create(self) -> None:
-        """Make the topic, which is not there."""
-        # Any times: as brokers before Kafka 3.6 take them.
+        """Create the topic, which does not exist."""
+        # Any timestamps, as brokers before Kafka 3.6 accept them.
         configs = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
         topic = triokafka.NewTopic(self.name, self.partitions, 1, configs=configs)
         self._manage(lambda admin: admin.create_topics([topic]))
@@ -65,7 +67,7 @@ class Topic:
         trio.run(write)
 
     def grow(self, partitions: int) -> None:
-        """Give it more partitions."""
+        """Add partitions."""
         self._manage(lambda admin: admin.create_partitions({self.name: partitions}))
         self.partitions = partitions
 
@@ -78,7 +80,7 @@ class Topic:
         self._manage(lambda admin: admin.delete_topics([self.name]))
 
     def ends(self) -> dict[int, int]:
-        """Where its partitions end."""
+        """Return the end offsets of its partitions."""
         found = {}
 
         async def ask() -> None:
@@ -99,7 +101,7 @@ class Topic:
 
 
 def committed(bootstrap: str, group_id: str) -> dict[TopicPartition, int]:
-    """What a group has committed."""
+    """Return the committed offsets of a group."""
     found: dict[TopicPartition, int] = {}
 
     async def ask() -> None:

@@ -14,7 +14,7 @@ from tests.support.spark_session import spark_session
 
 @pytest.fixture(scope="session")
 def bootstrap() -> Iterator[str]:
-    """Address of a broker in a process of its own."""
+    """The address of a broker in its own process."""
     with broker_process() as address:
         yield address
 
@@ -32,7 +32,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One session for all tests."""
     home = str(tmp_path_factory.mktemp("home"))
-    # Not UTC, to see that instants do not depend on it.
+    # Not UTC, to test that instants do not depend on it.
     zone = {"sql_session_timeZone": "America/New_York"}
     with spark_session("triokafka tests", home, driver_memory="768m", **zone) as session:
         yield session

@@ -1,7 +1,7 @@
-"""Two ways to run a streaming query: Spark itself, and a stand-in that makes the calls that Spark makes to the source.
+"""Two ways to run a streaming query: Spark itself, and a stand-in that makes Spark's calls to the source.
 
-The stand-in keeps a checkpoint in Spark's files and calls the source in the order that was measured with Spark 4.3, so
-a case costs milliseconds. The same cases run in Spark itself in the long profile.
+The stand-in stores a checkpoint in Spark's files and calls the source in the order that was recorded with Spark 4.3, so
+that a case takes milliseconds. The same cases run in Spark itself in the long profile.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ import pyspark_triokafka
 Trigger = Literal["continual", "available now", "once"]
 Row = dict[str, Any]
 
-_WAIT = 180  # seconds that Spark may take for what is there, on a machine where all else is busy as well
+_WAIT = 180  # seconds that Spark may take for the available data, on a busy machine
 
 
 class Query(Protocol):
-    """A streaming query with a checkpoint. Its sink keeps the rows of each batch by the batch's number."""
+    """A streaming query with a checkpoint. Its sink stores the rows of each batch by the batch's number."""
 
     batches: dict[int, list[Row]]
 
     def start(self, trigger: Trigger = "continual", /, **more: str) -> None:
-        """Start it, or start it again from its checkpoint; with ``more`` options."""
+        """Start the query, or restart it from its checkpoint; with ``more`` options."""
 
     def process_all(self) -> None:
-        """Until there is nothing more to read; or, with the other triggers, until the query ends."""
+        """Wait until all data are read; or, with the other triggers, until the query ends."""
 
     def stop(self) -> None:
         """Stop it."""
 
 
 def rows(query: Query) -> list[Row]:
-    """The rows of all batches, in order."""
+    """Return the rows of all batches, in order."""
     return [row for number in sorted(query.batches) for row in query.batches[number]]
 
 
 def values(query: Query) -> list[int]:
-    """The values of all rows as numbers, sorted; a row that came twice is there twice."""
+    """Return the values of all rows as numbers, sorted; a repeated row is included twice."""
     return sorted(int(row["value"]) for row in rows(query))
 
 
 def sizes(query: Query) -> list[int]:
-    """How many rows each batch had."""
+    """Return the number of rows of each batch."""
     return [len(query.batches[number]) for number in sorted(query.batches)]
 
 
 def offsets(checkpoint: Path, batch: int) -> dict[str, dict[str, int]]:
-    """What a checkpoint says about the end of a batch."""
+    """Return the end offsets of a batch in a checkpoint."""
     return dict(json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[2]))
 
 
 class StandInQuery:
     """Calls the source as Spark does. ``in_batch`` is called with a batch's number when its rows are read.
 
-    ``planned`` is called with it before, and ``in_task`` whenever a task has given some rows.
+    ``planned`` is called with it before, and ``in_task`` whenever a task has returned some rows.
     """
 
     def __init__(self, checkpoint: Path, options: dict[str, str], *, tells_start: bool = True) -> None:
@@ -73,7 +73,7 @@ class StandInQuery:
         self._reader: Any = None
 
     def start(self, trigger: Trigger = "continual", /, **more: str) -> None:
-        """Make the reader, as a new process of the driver's."""
+        """Create the reader, as a new driver process does."""
         from pyspark.sql.streaming import datasource  # new in Spark 4.2
 
         source = pyspark_triokafka.DefaultSource({**self.options, **more})
@@ -86,12 +86,12 @@ class StandInQuery:
         self._limit = limit
 
     def process_all(self) -> None:
-        """Run batches until there is nothing new."""
+        """Run batches until there are no new data."""
         while self._run_one() and self._trigger != "once":
             pass
 
     def stop(self) -> None:
-        """Forget the reader: Spark ends its process and tells it nothing."""
+        """Drop the reader: Spark kills its process without a notification."""
         self._reader = None
 
     def _run_one(self) -> bool:
@@ -104,11 +104,11 @@ class StandInQuery:
                 if self._tells_start
                 else self._reader.latestOffset()
             )
-            # The first batch always runs, an empty one too.
+            # The first batch always runs, even an empty one.
             if logged and end == self._offset(number):
                 return False
             number += 1
-            # Spark writes the offset as Python gave it, with spaces.
+            # Spark writes the offset as Python returned it, with spaces.
             self._write("offsets", number, '{"batchWatermarkMs":0}', end)
             if number:
                 self._reader.commit(json.loads(self._offset(number - 1)))
@@ -143,7 +143,7 @@ class StandInQuery:
 
 
 class SparkQuery:
-    """The same in Spark, its sink a function that is given each batch."""
+    """The same in Spark; its sink is a function that receives each batch."""
 
     def __init__(self, spark: Any, checkpoint: Path, options: dict[str, str]) -> None:
         self.checkpoint = checkpoint
@@ -166,7 +166,7 @@ class SparkQuery:
         self._query = writer.start()
 
     def process_all(self) -> None:
-        """Wait until Spark has read what there is."""
+        """Wait until Spark has read all data."""
         if self._trigger == "continual":
             self._query.processAllAvailable()
         else:

@@ -1,4 +1,4 @@
-"""Schemas of frames without a session: Spark reads its own notation of them with the JVM only."""
+"""Schemas of frames without a session: Spark parses its own notation only with the JVM."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ _KINDS: dict[str, Any] = {
 
 
 def frame(**columns: str) -> types.StructType:
-    """The schema with these columns, their types as Spark prints them."""
+    """Return the schema with these columns, with types as Spark prints them."""
     return types.StructType([types.StructField(name, _KINDS[kind]) for name, kind in columns.items()])

@@ -1,11 +1,11 @@
 """The data source ``triokafka``, whose tasks kill a process at chosen steps of their writes; and its program.
 
 A step is a request or response of the task's producer, such as ``request EndTxn 1``: the first of its kind in this
-attempt. A file in the directory ``killed`` notes each kill, so that no step kills twice. What is killed: the Python
-``worker`` of the task, the JVM of its ``executor``, or the ``driver`` with everything below it.
+attempt. A file in the directory ``killed`` records each kill, so that no step kills twice. The victim is the Python
+``worker`` of the task, the JVM of its ``executor``, or the ``driver`` with all of its children.
 
-``python -m tests.spark.killing_source BOOTSTRAP TOPIC INPUT CHECKPOINT KILLED VICTIM STEPS MASTER`` runs a
-streaming query over the lines of ``INPUT``, one file in each micro-batch, until all are written.
+``python -m tests.spark.killing_source BOOTSTRAP TOPIC INPUT CHECKPOINT KILLED VICTIM STEPS MASTER`` runs a streaming
+query over the lines of ``INPUT``, one file in each micro-batch, until all are written.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class KillingSource(pyspark_triokafka.DefaultSource):
 
 
 class KillingWriter(topic_writer.ArrowStreamWriter or topic_writer.RowStreamWriter):  # type: ignore[misc]
-    """Writes as the writer of the source, until it kills its process."""
+    """Writes like the source's writer, until it kills its process."""
 
     def __init__(self, task: Any, options: dict[str, str]) -> None:
         self.task = task
@@ -105,7 +105,7 @@ class KillingWriter(topic_writer.ArrowStreamWriter or topic_writer.RowStreamWrit
         """Write one task."""
         steps = tuple(self._options["steps"].split(","))
         hooks = Killer(self._options["killed"], self._options["victim"], steps)
-        # The worker serves other tasks later, each with a killer of its own.
+        # The worker serves other tasks later, each with its own killer.
         clients = SimpleNamespace(
             Producer=partial(triokafka.Producer, hooks=(hooks,)),
             AdminClient=partial(triokafka.AdminClient, hooks=(hooks,)),
@@ -123,7 +123,7 @@ class KillingWriter(topic_writer.ArrowStreamWriter or topic_writer.RowStreamWrit
 def start(
     spark: Any, frame: Any, bootstrap: str, topic: str, checkpoint: str, *, killed: str, victim: str, steps: str
 ) -> Any:
-    """Start the query over everything that is there."""
+    """Start the query over all available data."""
     spark.dataSource.register(KillingSource)
     return (
         frame.writeStream.format("killing")

@@ -24,7 +24,7 @@ def failure(spark: Any, given: dict[str, str]) -> str:
     return str(failed.value)
 
 
-def test_columns_and_types_are_the_connectors(spark: Any, bootstrap: str) -> None:
+def test_columns_and_types_equal_the_connectors(spark: Any, bootstrap: str) -> None:
     """Promised: install"""
     plain = read(spark, bootstrap, "any").schema
     assert plain.simpleString() == CONNECTOR
@@ -34,7 +34,7 @@ def test_columns_and_types_are_the_connectors(spark: Any, bootstrap: str) -> Non
 
 
 def test_every_value_arrives_as_it_was_written(spark: Any, bootstrap: str) -> None:
-    """No headers are NULL, header keys may repeat and keep their order. (Promised: headers)"""
+    """Missing headers are NULL, header keys may repeat and stay in order. (Promised: headers)"""
     written = [
         Record(b"value", b"key", timestamp_ms=1_357_020_900_123),
         Record(None, b"tombstone"),
@@ -51,7 +51,7 @@ def test_every_value_arrives_as_it_was_written(spark: Any, bootstrap: str) -> No
             "topic": topic,
             "partition": 0,
             "offset": offset,
-            # pyspark gives instants as naive local times.
+            # pyspark returns instants as naive local times.
             "timestamp": datetime.fromtimestamp(record.timestamp_ms / 1000, UTC).astimezone().replace(tzinfo=None),
             "timestampType": 0,
             "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
@@ -91,7 +91,7 @@ def test_every_record_of_every_partition_is_counted_once(spark: Any, bootstrap: 
     assert distinct == frame.count() == 2 * sum(sizes)
 
 
-def test_a_limit_ends_the_read_and_the_next_read_is_whole(spark: Any, bootstrap: str) -> None:
+def test_a_limit_ends_the_read_and_the_next_read_is_complete(spark: Any, bootstrap: str) -> None:
     topic = make_topic(bootstrap, (Record(b"v" * 200, partition=n % 2) for n in range(60_000)), partitions=2)
     frame = read(spark, bootstrap, topic)
     assert [row["offset"] for row in frame.where("partition = 0").limit(3).collect()] == [0, 1, 2]
@@ -126,7 +126,7 @@ def test_sql_reads_a_topic_through_a_view(spark: Any, bootstrap: str) -> None:
     assert row["total"] == 45
 
 
-def test_options_are_refused_when_the_frame_is_made(spark: Any, bootstrap: str) -> None:
+def test_options_are_refused_when_the_frame_is_created(spark: Any, bootstrap: str) -> None:
     for given, sentence in (
         ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'?"),
         ({"minPartitions": "none"}, "'minPartitions' must be a whole number"),
@@ -139,22 +139,22 @@ def test_options_are_refused_when_the_frame_is_made(spark: Any, bootstrap: str) 
 
 
 def test_options_invalid_for_batch_queries_are_refused_at_the_read(spark: Any, bootstrap: str) -> None:
-    """Spark does not tell before that it is no streaming query."""
+    """Spark does not tell the source before that this is not a streaming query."""
     given = options(bootstrap, "any", startingOffsets="latest")
     assert "starting offset can't be latest for batch queries on Kafka" in failure(spark, given)
 
 
-def test_a_schema_of_the_users_is_refused(spark: Any, bootstrap: str) -> None:
+def test_a_user_defined_schema_is_refused(spark: Any, bootstrap: str) -> None:
     with pytest.raises(Exception, match="fixed schema and cannot be set with a custom one"):
         spark.read.schema("value string").format("triokafka").options(**options(bootstrap, "any")).load().count()
 
 
-def test_an_unknown_topic_is_a_sentence(spark: Any, bootstrap: str) -> None:
+def test_an_unknown_topic_is_a_one_line_error(spark: Any, bootstrap: str) -> None:
     message = failure(spark, options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}))
     assert f"topic 'nowhere' does not exist at {bootstrap}" in message
     assert "site-packages/trio" not in message, "Spark shows the whole traceback, so the loop's frames are left out"
 
 
-def test_an_unreachable_broker_is_a_sentence_in_time(spark: Any) -> None:
+def test_an_unreachable_broker_is_a_one_line_error_in_time(spark: Any) -> None:
     given = options("127.0.0.1:1", "orders", **{"kafka.default.api.timeout.ms": "1000"})
     assert "no broker can be reached" in failure(spark, given)

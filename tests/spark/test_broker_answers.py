@@ -1,5 +1,6 @@
-"""Brokers that refuse, answer late or not at all, under a batch and a micro-batch: what may pass costs no row and
-doubles none, what may not is told at once (`fetchOffset.numRetries`)."""
+"""Brokers that refuse requests, respond late or never, with a batch and a micro-batch: transient errors lose and repeat
+no row, permanent ones are raised at once (`fetchOffset.numRetries`).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ Harm = Callable[[BlockingBroker, str], object]
 
 
 def refused(api: str, *errors: str) -> dict[str, Harm]:
-    """Each of the errors twice, for the test's topic."""
+    """Return each of the errors twice, for the test's topic."""
     return {
         f"{api}: {error}": lambda broker, topic, error=error: broker.fail_next(api, error, topic=topic, times=2)  # type: ignore[misc]
         for error in errors
@@ -35,7 +36,7 @@ def refused(api: str, *errors: str) -> dict[str, Harm]:
 
 
 PASSES: dict[str, Harm] = {
-    # A topic that was just made is not known to all brokers, or has no leader yet.
+    # A new topic is not known to all brokers, or has no leader yet.
     **refused("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"),
     **refused(
         "ListOffsets",
@@ -76,7 +77,7 @@ def topic(broker: BlockingBroker) -> Iterator[Topic]:
 
 
 def options(topic: Topic, **more: str) -> dict[str, str]:
-    # Connections of its own: nothing is known from the test before.
+    # Its own connections: no metadata of the previous test.
     own = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, "kafka.client.id": topic.name}
     return {**own, **QUICK, **more}
 
@@ -86,7 +87,7 @@ def read(made: TopicReader, plan: Sequence[object]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_transient_errors_cost_a_batch_no_row(broker: BlockingBroker, topic: Topic, name: str) -> None:
+def test_transient_errors_lose_no_row_of_a_batch(broker: BlockingBroker, topic: Topic, name: str) -> None:
     made = TopicReader(ReadOptions.parse(options(topic)))
     PASSES[name](broker, topic.name)
     assert read(made, made.partitions()) == list(range(COUNT))
@@ -97,10 +98,10 @@ def test_transient_errors_cost_a_batch_no_row(broker: BlockingBroker, topic: Top
     # A few of each kind; all of them in the long profile.
     [pytest.param(name, marks=() if place % 4 == 1 else pytest.mark.long) for place, name in enumerate(PASSES)],
 )
-def test_transient_errors_cost_a_streaming_query_no_row(
+def test_transient_errors_lose_no_row_of_a_streaming_query(
     broker: BlockingBroker, topic: Topic, tmp_path: Path, name: str
 ) -> None:
-    """Also in mid-query, when everything is known."""
+    """The errors also happen during the query, when the metadata are known."""
     asked = StandInQuery(tmp_path, options(topic, maxOffsetsPerTrigger="100"))
     asked.in_batch = lambda number: PASSES[name](broker, topic.name)  # type: ignore[assignment]
     PASSES[name](broker, topic.name)
@@ -119,10 +120,10 @@ FOR_GOOD: list[tuple[str, str, type[KafkaError]]] = [
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize(("api", "error", "raised"), FOR_GOOD)
-def test_denied_topic_fails_at_once(
+def test_read_of_an_unauthorized_topic_fails_at_once(
     broker: BlockingBroker, topic: Topic, tmp_path: Path, api: str, error: str, raised: type[KafkaError], fails: str
 ) -> None:
-    """A query that may not read is no data loss, and is not waited for."""
+    """An unauthorized read does not count as data loss, and is not retried."""
     given = options(topic, failOnDataLoss=fails)
     broker.fail_next(api, error, topic=topic.name, times=-1)
     made = TopicReader(ReadOptions.parse(given))
@@ -138,8 +139,8 @@ def test_denied_topic_fails_at_once(
     assert values(asked) == list(range(COUNT))
 
 
-@pytest.mark.timeout(60)  # half of what a task waits for progress
-def test_topic_denied_after_planning_fails_its_tasks_at_once(broker: BlockingBroker, topic: Topic) -> None:
+@pytest.mark.timeout(60)  # half of the time that a task waits for progress
+def test_topic_unauthorized_after_planning_fails_its_tasks_at_once(broker: BlockingBroker, topic: Topic) -> None:
     made = TopicReader(ReadOptions.parse(options(topic)))
     plan = made.partitions()
     broker.fail_next("Metadata", "TOPIC_AUTHORIZATION_FAILED", topic=topic.name, times=-1)
@@ -152,7 +153,7 @@ def test_topic_denied_after_planning_fails_its_tasks_at_once(broker: BlockingBro
 def test_permanent_error_fails_a_task_after_its_retries(
     broker: BlockingBroker, topic: Topic, error: str, fails: str
 ) -> None:
-    """Never a short result; and a leader that says for ever that an offset is not there, which it has, is no loss."""
+    """The result is never short; and a leader that always denies an offset that exists is not data loss."""
     given = options(topic, failOnDataLoss=fails, **{"kafkaConsumer.pollTimeoutMs": "400"})
     made = TopicReader(ReadOptions.parse(given))
     plan = made.partitions()
@@ -168,8 +169,10 @@ def cluster() -> Iterator[BlockingCluster]:
 
 
 @pytest.mark.parametrize("act", ["moved", "stopped", "killed"])
-def test_a_leader_that_goes_costs_no_row(cluster: BlockingCluster, tmp_path: Path, act: str) -> None:
-    """In the middle of a task, and between the batches of a query: another broker leads, with another epoch."""
+def test_a_change_of_leader_loses_no_row(cluster: BlockingCluster, tmp_path: Path, act: str) -> None:
+    """In the middle of a task, and between the batches of a query, another broker becomes the leader, with another
+    epoch.
+    """
     topic = Topic(cluster.bootstrap_servers, 2)
     topic.write(Record(b"%0300d" % value, partition=value % 2) for value in range(4_000))
 

@@ -43,7 +43,7 @@ def enveloped(number: int, value: dict[str, Any], schema: Any = SCHEMA) -> bytes
 
 
 def rows(given: dict[str, str]) -> list[dict[str, Any]]:
-    """What the data source yields, over the steps that Spark takes, with everything pickled as Spark does it."""
+    """Return the rows of the data source through Spark's steps, with everything pickled as Spark does."""
     source = pyspark_triokafka.DefaultSource(given)
     schema = source.schema()
     reader = pickle.loads(pickle.dumps(source.reader(schema)))
@@ -58,7 +58,7 @@ def rows(given: dict[str, str]) -> list[dict[str, Any]]:
     return found
 
 
-def test_avro_values_come_as_columns_of_the_newest_schema(bootstrap: str, stub: StubRegistry) -> None:
+def test_avro_values_become_columns_of_the_newest_schema(bootstrap: str, stub: StubRegistry) -> None:
     """Promised: Avro and Protobuf without jars"""
     topic = make_topic(bootstrap)
     number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
@@ -84,7 +84,7 @@ def filled(bootstrap: str, topic: str, records: list[Record]) -> str:
     return topic
 
 
-def test_a_query_reads_with_the_schema_that_was_newest_when_it_was_planned(bootstrap: str, stub: StubRegistry) -> None:
+def test_a_query_reads_with_the_newest_schema_at_planning_time(bootstrap: str, stub: StubRegistry) -> None:
     topic = make_topic(bootstrap)
     number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
     filled(bootstrap, topic, [Record(enveloped(number, {"n": 1, "tags": [], "counts": {}}))])
@@ -98,10 +98,10 @@ def test_a_query_reads_with_the_schema_that_was_newest_when_it_was_planned(boots
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_registry_is_asked_once_for_the_schema_of_a_query(
+def test_the_schema_of_a_query_is_requested_once_from_the_registry(
     bootstrap: str, stub: StubRegistry, streaming: bool
 ) -> None:
-    """Another schema may come between Spark's questions: the columns are those of the first answer."""
+    """A new schema may be registered between Spark's calls: the columns are those of the first response."""
     topic = make_topic(bootstrap)
     stub.register(f"{topic}-value", json.dumps(SCHEMA))
     source = pyspark_triokafka.DefaultSource(options(bootstrap, topic, valueFormat="avro", schemaRegistry=stub.url))
@@ -133,7 +133,7 @@ def test_json_values_and_keys_by_a_schema_of_spark(bootstrap: str) -> None:
     assert [row["value"]["n"] for row in found] == [1, None]
 
 
-def test_a_poison_value_fails_with_its_place_or_becomes_null(bootstrap: str) -> None:
+def test_a_poison_value_fails_with_its_offset_or_becomes_null(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"{}"), Record(b"poison", partition=1)], partitions=2)
     schema = '{"type": "struct", "fields": []}'
     given = options(
@@ -148,7 +148,7 @@ def test_a_poison_value_fails_with_its_place_or_becomes_null(bootstrap: str) -> 
     assert list(found[0]) == ["value", "value_error"]
 
 
-def test_a_value_of_an_unknown_schema_fails_with_its_place_or_becomes_null(bootstrap: str, stub: StubRegistry) -> None:
+def test_a_value_of_an_unknown_schema_fails_with_its_offset_or_becomes_null(bootstrap: str, stub: StubRegistry) -> None:
     topic = make_topic(bootstrap)
     number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
     value = {"n": 1, "tags": [], "counts": {}}
@@ -177,7 +177,7 @@ def test_a_value_of_an_unknown_schema_fails_with_its_place_or_becomes_null(boots
         ({"valueFormat": "avro", "schemaRegistry": "http://x", "subscribe": "a,b"}, "'valueSubject' must be given"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(given: dict[str, str], sentence: str) -> None:
+def test_contradictory_options_are_refused(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         ReadOptions.parse({**options("localhost:9092", "t"), **given})
     assert sentence in str(refused.value)
@@ -208,7 +208,7 @@ def test_invalid_one_of_two_schemas_is_reported(form: str, schema: str) -> None:
         source.schema()
 
 
-def test_credentials_are_in_no_repr() -> None:
+def test_no_repr_contains_credentials() -> None:
     given = {"valueFormat": "avro", "schemaRegistry": "http://x", "schemaRegistry.user": "me",
              "schemaRegistry.password": "secret"}  # fmt: skip
     found = ReadOptions.parse({**options("localhost:9092", "t"), **given})
@@ -238,7 +238,7 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
 
 def test_decoded_columns_in_a_session(spark: Any, bootstrap: str, stub: StubRegistry) -> None:
-    """Avro's logical types are Spark's own; instants do not depend on the session's time zone."""
+    """Avro's logical types become Spark's own; instants do not depend on the session's time zone."""
     topic = make_topic(bootstrap)
     number = stub.register(f"{topic}-value", json.dumps(LOGICAL))
     same = {

@@ -1,4 +1,6 @@
-"""``foreachBatch`` with a context: offsets, commits, a ledger of what was done, and the warning about reading twice."""
+"""``foreachBatch`` with a context: offsets, commits, a ledger of completed batches, and the warning about a repeated
+read.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from triokafka.spark.writing.each_batch import (
 )
 from triokafka.structs import TopicPartition
 
-_PATIENCE = 180  # seconds, on a machine where all else is busy as well
+_PATIENCE = 180  # seconds, for a busy machine
 
 
 def run(spark: Any, bootstrap: str, topic: str, function: Any, checkpoint: Path) -> Any:
@@ -56,7 +58,7 @@ def committed(bootstrap: str, group: str) -> dict[TopicPartition, int]:
     return trio.run(ask)
 
 
-def test_a_function_knows_its_batch_and_does_its_work_once(
+def test_a_function_gets_its_batch_and_does_its_work_once(
     spark: Any, bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 2) for n in range(30)], partitions=2)
@@ -99,10 +101,10 @@ def test_a_function_knows_its_batch_and_does_its_work_once(
     assert committed(bootstrap, group) == {one: 15, two: 15}
 
 
-def test_the_log_is_read_in_its_second_form_too(
+def test_the_second_format_of_the_offset_log_is_read_too(
     spark: Any, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only where a query starts is to be seen in its rows alone."""
+    """In that format, only the rows show where a query starts."""
     topic = make_topic(bootstrap, [Record(b"x")] * 15)
     seen: list[dict[TopicPartition, BatchRange]] = []
     from_rows = each_batch._seen
@@ -122,7 +124,7 @@ def test_the_log_is_read_in_its_second_form_too(
 
 
 class Progress:
-    """A query that has made it."""
+    """The progress of a query."""
 
     def __init__(self, rows: int, start: Any = '{"t": {"0": 5}}', end: str = '{"t": {"0": 15}}', sources: int = 1):
         source = {"startOffset": start, "endOffset": end}
@@ -149,7 +151,9 @@ def test_a_batch_that_was_read_twice_is_seen_in_the_progress(query: Any, is_twic
 
 
 class Log:
-    """A query of which Spark keeps these offsets, by batch; a list of several sources, None where one has none yet."""
+    """A query whose offset log has these offsets, by batch; a list for several sources, None for one without
+    an offset.
+    """
 
     def __init__(self, **offsets: Any):
         self.offsets = {int(number[1:]): found for number, found in offsets.items()}
@@ -161,8 +165,8 @@ class Log:
     offsetLog = streamingQuery
 
     def get(self, batch_id: int) -> Any:
-        kept = self.offsets.get(batch_id)
-        found = kept if isinstance(kept, list) else [kept]
+        stored = self.offsets.get(batch_id)
+        found = stored if isinstance(stored, list) else [stored]
         sources = SimpleNamespace(
             size=lambda: len(found),
             apply=lambda number: SimpleNamespace(
@@ -175,8 +179,8 @@ class Log:
         return SimpleNamespace(isDefined=lambda: True, get=lambda: entry)
 
 
-def test_a_new_partition_begins_where_its_log_does(bootstrap: str) -> None:
-    """With failOnDataLoss=false a query reads partitions whose first records were gone before."""
+def test_a_new_partition_starts_at_its_log_start(bootstrap: str) -> None:
+    """With failOnDataLoss=false a query reads partitions whose first records were deleted before."""
     topic = make_topic(bootstrap, [Record(b"x", partition=n % 4) for n in range(40)], partitions=4)
     delete_before(bootstrap, topic, 3, partition=1)
     delete_before(bootstrap, topic, 10, partition=3)
@@ -188,7 +192,7 @@ def test_a_new_partition_begins_where_its_log_does(bootstrap: str) -> None:
     assert context.ranges == {one: BatchRange(5, 8), two: BatchRange(3, 9), three: BatchRange(0, 10)}
 
 
-def test_ends_are_committed_also_where_brokers_do_not_say_where_partitions_begin(
+def test_end_offsets_are_committed_even_if_brokers_do_not_report_log_starts(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = make_topic(bootstrap, partitions=2)
@@ -208,7 +212,10 @@ def test_ends_are_committed_also_where_brokers_do_not_say_where_partitions_begin
 
 
 def test_the_end_of_a_first_batch_is_committed_whatever_columns_the_frame_has(bootstrap: str) -> None:
-    """The log has it. A frame without topic, partition and offset failed the query in that batch, and in no other."""
+    """The offset log has it.
+
+    A frame without topic, partition and offset once failed the query in that batch, and only there.
+    """
     topic = make_topic(bootstrap, partitions=2)
     contexts: list[BatchContext] = []
     decorate = kafka_batch(bootstrap_servers=bootstrap, group_id=f"{topic}-group")
@@ -218,8 +225,10 @@ def test_the_end_of_a_first_batch_is_committed_whatever_columns_the_frame_has(bo
     assert committed(bootstrap, f"{topic}-group") == {TopicPartition(topic, 0): 5}
 
 
-def test_the_ends_of_several_sources_are_committed_and_of_one_partition_the_one_behind(bootstrap: str) -> None:
-    """They are all in the log, and the rows need not be read again. What is not of Kafka is passed over."""
+def test_end_offsets_of_several_sources_are_committed_and_the_lower_one_of_a_shared_partition(
+    bootstrap: str,
+) -> None:
+    """All of them are in the offset log, and the rows need not be read again. Other sources than Kafka are skipped."""
     first, second = (make_topic(bootstrap, partitions=2) for _ in range(2))
     contexts: list[BatchContext] = []
     decorate = kafka_batch(bootstrap_servers=bootstrap, group_id=f"{first}-group")
@@ -235,8 +244,8 @@ def test_the_ends_of_several_sources_are_committed_and_of_one_partition_the_one_
         _ = context.ranges
 
 
-def test_a_group_with_members_is_a_warning_that_says_so(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Once, for all partitions. To brokers a commit from outside is one of a member that they do not know."""
+def test_committing_to_a_group_with_members_is_a_warning(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """There is one warning for all partitions. To brokers, a commit from outside comes from an unknown member."""
     topic = make_topic(bootstrap, partitions=2)
     ends = {TopicPartition(topic, number): 0 for number in range(2)}
 
@@ -257,7 +266,7 @@ def test_a_group_with_members_is_a_warning_that_says_so(bootstrap: str, caplog: 
 
 
 class Frame:
-    """One of a session of Spark Connect, which has no context."""
+    """A frame of a Spark Connect session, which has no context."""
 
     columns = ("value",)
     sparkSession = None
@@ -290,7 +299,7 @@ def test_write_kafka_writes_to_the_brokers_of_the_decorator(monkeypatch: pytest.
     assert written == [("t", {"kafka.bootstrap.servers": "one:1,two:2", "x": "y"})]
 
 
-def test_a_wrong_option_is_refused_before_there_is_a_batch() -> None:
+def test_a_wrong_option_is_refused_before_the_first_batch() -> None:
     with pytest.raises(
         ConfigurationError, match=r"'linger_ms' is not an option of kafka_batch.* connection options only"
     ):
@@ -301,7 +310,7 @@ def test_a_wrong_option_is_refused_before_there_is_a_batch() -> None:
         kafka_batch(bootstrap_servers="localhost:1", request_timeout_ms=-5)
 
 
-def test_passwords_are_in_no_repr() -> None:
+def test_no_repr_contains_passwords() -> None:
     contexts: list[BatchContext] = []
     decorated = kafka_batch(bootstrap_servers="localhost:1", client_id="secret")
     decorated(lambda frame, context: contexts.append(context))(Frame(), 0)
@@ -309,12 +318,13 @@ def test_passwords_are_in_no_repr() -> None:
 
 
 class Py4JJavaError(Exception):
-    """Of the name that py4j's has."""
+    """An exception with the name of py4j's."""
 
 
-def test_a_function_that_is_interrupted_by_the_querys_end_fails_in_a_line() -> None:
-    """Spark looks for the interruption in the whole text with a regular expression, and overflows its stack by a usual
-    one: a thousand lines on the screen for a query that was stopped."""
+def test_a_function_interrupted_by_the_end_of_the_query_fails_with_one_line() -> None:
+    """Spark searches the whole text for the interruption with a regular expression, and a usual traceback overflows its
+    stack: a thousand lines on the screen for a stopped query.
+    """
     java = "\n\tat ".join(["java.lang.InterruptedException", *["org.apache.spark.Some.frame(Some.scala:1)"] * 100])
 
     @kafka_batch(bootstrap_servers="localhost:1")
@@ -326,7 +336,7 @@ def test_a_function_that_is_interrupted_by_the_querys_end_fails_in_a_line() -> N
     assert str(raised.value) == (
         "py4j.protocol.Py4JJavaError: An error occurred while calling the function: java.lang.InterruptedException"
     )
-    assert raised.value.__context__ is None, "which py4j would show as well"
+    assert raised.value.__context__ is None, "py4j would print the context as well"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""The sink with ``transactional``: whatever is killed, repeated or raced, readers with ``read_committed`` see each row
-once."""
+"""The sink with ``transactional``: readers with ``read_committed`` get each row once, whatever is killed, repeated or
+races.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ from triokafka.spark.writing.write_options import WriteOptions
 
 
 def values(bootstrap: str, topic: str) -> Counter[bytes]:
-    """What readers with ``read_committed`` see."""
+    """Return the values that readers with ``read_committed`` get."""
     reader = triokafka.read_topic(
         topic, bootstrap_servers=bootstrap, columns=["value"], isolation_level="read_committed"
     )
     return Counter(reader.read_all()["value"].to_pylist())
 
 
-async def seen(bootstrap: str, topic: str) -> Counter[bytes]:
-    """As `values`, for a task."""
+async def values_in_thread(bootstrap: str, topic: str) -> Counter[bytes]:
+    """Do the same as `values`, for a task."""
     return await trio.to_thread.run_sync(values, bootstrap, topic)
 
 
@@ -54,7 +55,7 @@ async def attempt(
     batches: list[pa.RecordBatch],
     between: Callable[[int], Any] = lambda number: None,
 ) -> Written:
-    """One attempt of a task; ``between`` is called before each batch is handed over."""
+    """Run one attempt of a task; ``between`` is called before each batch is passed on."""
     send, receive = trio.open_memory_channel[pa.RecordBatch](0)
 
     async def feed() -> None:
@@ -83,37 +84,38 @@ async def test_repeated_task_writes_once(bootstrap: str) -> None:
         assert (await attempt(bootstrap, topic, place, rows(f"{batch}"))).records == 5
         for _ in range(2):
             assert (await attempt(bootstrap, topic, place, rows(f"{batch}"))).records == 0
-    assert await seen(bootstrap, topic) == expected("0", "1", "2")
+    assert await values_in_thread(bootstrap, topic) == expected("0", "1", "2")
 
 
 async def test_task_killed_at_every_step_writes_once(bootstrap: str) -> None:
-    """Promised: exactly-once sink. An attempt that is cancelled at a step leaves a transaction that is aborted, or one
-    that is committed.
+    """Promised: exactly-once sink.
+
+    An attempt that is cancelled at a step leaves a transaction that is aborted, or one that is committed.
     """
     topic = await trio.to_thread.run_sync(make_topic, bootstrap)
     place = TaskPlace(f"{topic}-0", 7)
 
     async def check() -> None:
-        assert await seen(bootstrap, topic) in (Counter(), expected("a", count=2))
+        assert await values_in_thread(bootstrap, topic) in (Counter(), expected("a", count=2))
 
     await cancelled_at_each_checkpoint(lambda: attempt(bootstrap, topic, place, rows("a", 2)), check, limit=300)
-    assert await seen(bootstrap, topic) == expected("a", count=2)
+    assert await values_in_thread(bootstrap, topic) == expected("a", count=2)
 
 
-async def test_attempt_that_dies_without_a_word_is_ended_by_the_next(bootstrap: str) -> None:
-    """As a killed executor: its transaction stays open, with records that are written."""
+async def test_transaction_of_a_dead_attempt_is_aborted_by_the_next(bootstrap: str) -> None:
+    """A killed executor leaves its transaction open, with written records."""
     topic = await trio.to_thread.run_sync(make_topic, bootstrap)
     async with triokafka.Producer(bootstrap_servers=bootstrap, transactional_id=f"{topic}-0") as dead:
         await dead.transaction().begin()
         await (await dead.send(topic, b"a-0"))
         await attempt(bootstrap, topic, TaskPlace(f"{topic}-0", 0), rows("a"))
-        assert await seen(bootstrap, topic) == expected("a")
+        assert await values_in_thread(bootstrap, topic) == expected("a")
         with pytest.raises(KafkaError):
             await (await dead.send(topic, b"zombie"))
-    assert await seen(bootstrap, topic) == expected("a")
+    assert await values_in_thread(bootstrap, topic) == expected("a")
 
 
-async def test_of_two_speculative_attempts_one_writes(bootstrap: str) -> None:
+async def test_one_of_two_speculative_attempts_writes(bootstrap: str) -> None:
     topic = await trio.to_thread.run_sync(make_topic, bootstrap)
     place = TaskPlace(f"{topic}-0", 0)
     slow_may_go_on = trio.Event()
@@ -133,7 +135,7 @@ async def test_of_two_speculative_attempts_one_writes(bootstrap: str) -> None:
         await trio.sleep(1)
         outcomes.append(await attempt(bootstrap, topic, place, rows("a")))
         slow_may_go_on.set()
-    assert await seen(bootstrap, topic) == expected("a")
+    assert await values_in_thread(bootstrap, topic) == expected("a")
     assert isinstance(outcomes[0], Written) and outcomes[0].records == 5
     assert isinstance(outcomes[1], KafkaError)
 
@@ -167,7 +169,7 @@ def run(frame: Any, bootstrap: str, topic: str, checkpoint: Path) -> Any:
     return query
 
 
-def test_batch_that_spark_repeats_is_written_once(spark: Any, bootstrap: str, tmp_path: Path) -> None:
+def test_batch_repeated_by_spark_is_written_once(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """Without the commit file of its last batch, a restarted query runs that batch again."""
     topic = make_topic(bootstrap, partitions=2)
     frame = lines(spark, tmp_path / "in", "a", "b", "c")
@@ -182,7 +184,9 @@ def test_batch_that_spark_repeats_is_written_once(spark: Any, bootstrap: str, tm
 
 
 def test_worker_killed_around_the_commit_writes_once(spark: Any, bootstrap: str, tmp_path: Path) -> None:
-    """Each kill ends the query, because a session on local threads tries no task again; the next run repeats it."""
+    """Each kill ends the query, because a session on local threads does not retry tasks; the next run repeats the
+    batch.
+    """
     topic = make_topic(bootstrap, partitions=2)
     frame = lines(spark, tmp_path / "in", "a", "b", "c")
     killed = tmp_path / "killed"

@@ -1,4 +1,4 @@
-"""The topic that says what was done in which batch, on a broker."""
+"""The ledger topic, which records the completed work of each batch, on a broker."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ def ledger(bootstrap: str, topic: str) -> Ledger:
     return Ledger(topic, {"bootstrap_servers": bootstrap})
 
 
-def test_restarted_driver_knows_the_batches_done(bootstrap: str) -> None:
-    """A driver that starts again"""
+def test_restarted_driver_knows_the_completed_batches(bootstrap: str) -> None:
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     assert one.last_done(b"q/mail") is None
     one.note(b"q/mail", 0)
@@ -55,7 +54,7 @@ async def delete(bootstrap: str, topic: str) -> None:
 
 @pytest.mark.parametrize("notes", [0, 1, 2])
 def test_recreated_topic_is_read_from_its_beginning(bootstrap: str, notes: int) -> None:
-    """Also when it has as much as the former one had by now, or more."""
+    """This holds even if the new topic has as many records as the old one, or more."""
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     one.note(b"q", 7)
     assert one.last_done(b"q") == 7
@@ -76,8 +75,8 @@ def test_a_topic_that_was_deleted_is_created_again(bootstrap: str) -> None:
     assert one.last_done(b"q") == 1
 
 
-def test_two_that_ask_at_once_do_not_undo_each_other(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two queries may share a function. While the first one's reading is held up, the second could read further."""
+def test_two_concurrent_readers_do_not_undo_each_other(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two queries may share a function. While the first one's read is delayed, the second could read further."""
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     one.note(b"q", 5)
     held_up, go_on = threading.Event(), threading.Event()
@@ -100,14 +99,14 @@ def test_two_that_ask_at_once_do_not_undo_each_other(bootstrap: str, monkeypatch
     second.start()
     while second.is_alive() and not one._turn.statistics().tasks_waiting:
         time.sleep(0.001)
-    go_on.set()  # what the second has found must not be overwritten now by what the first found before
+    go_on.set()  # the older state of the first reader must not overwrite the newer state of the second
     first.join()
     second.join()
     assert found == [5, 7]
 
 
-def test_a_topic_that_is_there_is_not_made(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may write to it need not be allowed to make it."""
+def test_an_existing_topic_is_not_created(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that may write to the topic need not be allowed to create it."""
 
     one = ledger(bootstrap, make_topic(bootstrap))
 
@@ -120,7 +119,7 @@ def test_a_topic_that_is_there_is_not_made(bootstrap: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("value", [b"flight", b"{}", b"[1]", b'{"batch": "x"}'])
-def test_a_topic_of_something_else_is_refused(bootstrap: str, value: bytes) -> None:
+def test_a_topic_with_other_records_is_refused(bootstrap: str, value: bytes) -> None:
     topic = make_topic(bootstrap, [Record(value, b"key")])
     with pytest.raises(
         ConfigurationError, match=rf"'{topic}' has a record that is not a ledger entry, at offset 0 of partition 0"
@@ -128,5 +127,5 @@ def test_a_topic_of_something_else_is_refused(bootstrap: str, value: bytes) -> N
         ledger(bootstrap, topic).last_done(b"q")
 
 
-def test_options_are_in_no_repr() -> None:
+def test_no_repr_contains_options() -> None:
     assert repr(Ledger("done", {"bootstrap_servers": "h:1", "client_id": "hush"})) == "Ledger('done')"

@@ -1,6 +1,6 @@
 """The connector's suite for streaming queries, case by case (KafkaMicroBatchSourceSuite).
 
-Each runs against a stand-in that makes Spark's calls; in the long profile in Spark as well.
+Each case runs with a stand-in that makes Spark's calls; in the long profile also in Spark.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EARLY, LATE = 1_500_000_000_000, 1_600_000_000_000
 
 
 def strategy(kind: str, topic: Topic) -> dict[str, str]:
-    """The option that says what is read."""
+    """Return the option that selects the topics."""
     return {
         "assign": {"assign": json.dumps({topic.name: list(range(topic.partitions))})},
         "subscribe": {"subscribe": topic.name},
@@ -37,7 +37,7 @@ def strategy(kind: str, topic: Topic) -> dict[str, str]:
 
 @pytest.fixture(params=["calls", pytest.param("spark", marks=pytest.mark.long)])
 def query(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
-    """Makes a query that is not started yet; ``place`` tells queries of one test apart."""
+    """Create a query that is not started yet; ``place`` distinguishes the queries of one test."""
 
     def make(topic: Topic, place: str = "checkpoint", **options: str) -> Query:
         given = {"kafka.bootstrap.servers": topic.bootstrap, **options}
@@ -50,28 +50,30 @@ def query(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
     return make
 
 
-def stop_and_start_again(asked: Query, topic: Topic) -> None:
-    """What every case of the suite does once it has read its first values: data while stopped, and more partitions."""
-    before = values(asked)
-    asked.stop()
+def stop_and_start_again(resumed: Query, topic: Topic) -> None:
+    """Run the common part of all cases after their first values: data while the query is stopped, and more
+    partitions.
+    """
+    before = values(resumed)
+    resumed.stop()
     topic.add(range(31, 37))
-    asked.start()
-    asked.process_all()
-    assert values(asked) == sorted([*before, *range(31, 37)])
+    resumed.start()
+    resumed.process_all()
+    assert values(resumed) == sorted([*before, *range(31, 37)])
     topic.add(range(41, 47))
-    asked.process_all()
-    if "assign" not in asked.options:  # type: ignore[attr-defined]
+    resumed.process_all()
+    if "assign" not in resumed.options:  # type: ignore[attr-defined]
         topic.grow(10)
         topic.add(range(51, 71))
-        asked.process_all()
-        assert values(asked) == sorted([*before, *range(31, 37), *range(41, 47), *range(51, 71)])
-        # Where it began does not matter any more: startingOffsets names fewer partitions than there are.
-        asked.stop()
+        resumed.process_all()
+        assert values(resumed) == sorted([*before, *range(31, 37), *range(41, 47), *range(51, 71)])
+        # The start does not matter any more: startingOffsets names fewer partitions than exist.
+        resumed.stop()
         topic.add(range(81, 91))
-        asked.start()
-        asked.process_all()
-        assert values(asked) == sorted([*before, *range(31, 37), *range(41, 47), *range(51, 71), *range(81, 91)])
-    asked.stop()
+        resumed.start()
+        resumed.process_all()
+        assert values(resumed) == sorted([*before, *range(31, 37), *range(41, 47), *range(51, 71), *range(81, 91)])
+    resumed.stop()
 
 
 @pytest.mark.parametrize("fails", LOSS)
@@ -80,14 +82,14 @@ def test_from_latest_offsets(query: Start, bootstrap: str, kind: str, fails: str
     """assign, subscribing topic by name, by pattern: from latest offsets"""
     topic = Topic(bootstrap, 5)
     topic.add([-1])
-    asked = query(topic, **strategy(kind, topic), startingOffsets="latest", failOnDataLoss=fails)
-    asked.start()
-    asked.process_all()
-    assert values(asked) == []
+    resumed = query(topic, **strategy(kind, topic), startingOffsets="latest", failOnDataLoss=fails)
+    resumed.start()
+    resumed.process_all()
+    assert values(resumed) == []
     topic.add([1, 2, 3])
-    asked.process_all()
-    assert values(asked) == [1, 2, 3]
-    stop_and_start_again(asked, topic)
+    resumed.process_all()
+    assert values(resumed) == [1, 2, 3]
+    stop_and_start_again(resumed, topic)
 
 
 @pytest.mark.parametrize("fails", LOSS)
@@ -133,7 +135,7 @@ def test_from_specific_timestamps(query: Start, bootstrap: str, kind: str, fails
     topic = Topic(bootstrap, 5)
     write_at_two_times(topic)
     if not each:
-        # Partition 4 has nothing as late yet, and one time is for all.
+        # Partition 4 has no record at the later time, and one time is for all.
         topic.write(Record(b"%d" % value, partition=4, timestamp_ms=LATE) for value in (23, 24))
     starts = times_by_partition(topic, LATE, LATE, LATE, LATE, EARLY) if each else {"startingTimestamp": str(EARLY + 1)}
     asked = query(topic, **strategy(kind, topic), **starts, failOnDataLoss=fails, startingOffsets="earliest")
@@ -144,7 +146,7 @@ def test_from_specific_timestamps(query: Start, bootstrap: str, kind: str, fails
 
 
 def write_at_two_times(topic: Topic) -> None:
-    """What the suite writes: in partition 4 there is nothing at the later time."""
+    """Write the suite's records: partition 4 has none at the later time."""
     earlier = ([-20], [-10], [0, 1], [10, 11], [20, 21, 22])
     later = ([-21, -22], [-11, -12], [2], [12], [])  # type: ignore[var-annotated]
     for time_ms, written in ((EARLY, earlier), (LATE, later)):
@@ -169,8 +171,8 @@ def test_from_timestamps_with_non_matching_starting_offset(query: Start, bootstr
     write_at_two_times(topic)
     starts = times_by_partition(topic, *[LATE] * 5) if each else {"startingTimestamp": str(LATE)}
     given = {**strategy(kind, topic), **starts}
-    for place, told in (("unsaid", {}), ("error", {"startingOffsetsByTimestampStrategy": "error"})):
-        failing = query(topic, place, **given, **told)
+    for place, strategy_option in (("unsaid", {}), ("error", {"startingOffsetsByTimestampStrategy": "error"})):
+        failing = query(topic, place, **given, **strategy_option)
         with pytest.raises(Exception, match=rf"No offset matched from request of topic-partition {topic.name}-4"):
             failing.start()
             failing.process_all()
@@ -203,7 +205,9 @@ def test_trigger_available_now(query: Start, bootstrap: str) -> None:
 def test_trigger_available_now_leaves_fewer_records_than_the_minimum_to_the_next_run(
     query: Start, bootstrap: str
 ) -> None:
-    """minOffsetsPerTrigger holds in Trigger.AvailableNow too, as in the connector; the first batch of a run runs."""
+    """minOffsetsPerTrigger also applies to Trigger.AvailableNow, as in the connector; the first batch of a run always
+    runs.
+    """
     topic = Topic(bootstrap, 1)
     topic.add(range(25))
     limits = {"minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"}
@@ -230,7 +234,7 @@ def test_trigger_available_now_with_new_topic_partitions(query: Start, bootstrap
     asked.in_batch = grow  # type: ignore[attr-defined]
     asked.start("available now")
     asked.process_all()
-    assert values(asked) == list(range(15)), "what came after it began is not for it"
+    assert values(asked) == list(range(15)), "records after the start belong to the next run"
     asked.start("available now")
     asked.process_all()
     assert values(asked) == [*range(15), 100, 101]
@@ -289,7 +293,7 @@ def test_trigger_available_now_fails_when_partitions_become_unavailable(
         asked.start("available now")
         asked.process_all()
     loss = fails == "true" and partitions == 5
-    # Ours knows that it is another topic before any offset shows it.
+    # Our source detects the recreated topic before any offset shows it.
     assert ("have been deleted and recreated" if loss else sentence) in str(refused.value)
 
 
@@ -370,7 +374,7 @@ def test_min_offsets_per_trigger(query: Start, bootstrap: str) -> None:
     asked.process_all()
     topic.add(range(3, 10))
     asked.process_all()
-    assert sizes(asked) == [3], "seven are too few"
+    assert sizes(asked) == [3], "seven records are too few"
     topic.add([10])
     asked.process_all()
     assert sizes(asked) == [3, 8]
@@ -378,7 +382,7 @@ def test_min_offsets_per_trigger(query: Start, bootstrap: str) -> None:
 
 
 def test_max_trigger_delay(query: Start, bootstrap: str) -> None:
-    """minOffsetsPerTrigger with maxTriggerDelay: nobody waits longer"""
+    """minOffsetsPerTrigger with maxTriggerDelay: no batch waits longer"""
     topic = Topic(bootstrap, 1)
     topic.add(range(3))
     asked = query(topic, startingOffsets="earliest", minOffsetsPerTrigger="1000", maxTriggerDelay="1ms")
@@ -409,12 +413,12 @@ def test_composite_read_limit(query: Start, bootstrap: str) -> None:
     assert sizes(asked) == [10, 10, 10]
     topic.add(range(34, 42))
     asked.process_all()
-    assert sizes(asked) == [10, 10, 10, 10], "and two are left for later"
+    assert sizes(asked) == [10, 10, 10, 10], "two records are left for the next batch"
     asked.stop()
 
 
 def test_current_offsets_are_set_when_no_new_data_comes_in(query: Start, bootstrap: str) -> None:
-    """SPARK-22956: a source that is exhausted stays where it is while another topic goes on"""
+    """SPARK-22956: an exhausted source stays at its offset while another topic continues"""
     slow, fast = Topic(bootstrap, 2), Topic(bootstrap, 2)
     slow.add(range(4))
     fast.add(range(100, 140))
@@ -465,7 +469,7 @@ def test_a_topic_that_is_recreated_between_batches(query: Start, bootstrap: str)
         asked.process_all()
 
 
-def test_a_topic_that_is_recreated_is_read_on_where_loss_is_allowed(query: Start, bootstrap: str) -> None:
+def test_a_recreated_topic_is_read_on_if_loss_is_allowed(query: Start, bootstrap: str) -> None:
     """the same with failOnDataLoss=false"""
     topic = Topic(bootstrap, 1)
     topic.add([1, 2])
@@ -478,18 +482,18 @@ def test_a_topic_that_is_recreated_is_read_on_where_loss_is_allowed(query: Start
     asked.process_all()
     topic.add([4, 5])
     asked.process_all()
-    assert values(asked) == [1, 2, 4, 5], "what the new topic had below the old offset is lost, and nothing comes twice"
+    assert values(asked) == [1, 2, 4, 5], "only records below the old offset are lost"
     asked.stop()
 
 
 def test_delete_a_topic_when_a_job_is_running(query: Start, bootstrap: str) -> None:
-    """delete a topic when a Spark job is running: the query goes on without it"""
-    kept, gone = Topic(bootstrap, 2), Topic(bootstrap, 2)
-    kept.add(range(4))
+    """delete a topic when a Spark job is running: the query continues without it"""
+    rest, gone = Topic(bootstrap, 2), Topic(bootstrap, 2)
+    rest.add(range(4))
     gone.add(range(100, 104))
     asked = query(
-        kept,
-        subscribe=f"{kept.name},{gone.name}",
+        rest,
+        subscribe=f"{rest.name},{gone.name}",
         startingOffsets="earliest",
         failOnDataLoss="false",
         **{"kafkaConsumer.pollTimeoutMs": "3000", "fetchOffset.retryIntervalMs": "10"},
@@ -497,7 +501,7 @@ def test_delete_a_topic_when_a_job_is_running(query: Start, bootstrap: str) -> N
     asked.start()
     asked.process_all()
     gone.delete()
-    kept.add(range(4, 8))
+    rest.add(range(4, 8))
     asked.process_all()
     assert values(asked) == [*range(8), *range(100, 104)]
     asked.stop()
@@ -505,7 +509,7 @@ def test_delete_a_topic_when_a_job_is_running(query: Start, bootstrap: str) -> N
 
 @pytest.mark.parametrize("fails", LOSS)
 def test_delete_a_topic_between_the_plan_and_its_tasks(bootstrap: str, fails: str) -> None:
-    """delete a topic when a Spark job is running: its tasks are there, and the topic is not"""
+    """delete a topic when a Spark job is running: its tasks exist, and the topic does not"""
     topic = Topic(bootstrap, 1)
     topic.add(range(5))
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, "failOnDataLoss": fails}
@@ -524,7 +528,7 @@ def test_delete_a_topic_between_the_plan_and_its_tasks(bootstrap: str, fails: st
 def test_empty_partitions_should_not_record_to_latest_offset(
     query: Start, bootstrap: str, tmp_path: Path, fails: str
 ) -> None:
-    """SPARK-41375: all topics of a pattern are gone; what was reached of them is not forgotten"""
+    """SPARK-41375: all topics of a pattern are deleted; the offsets reached in them are retained"""
     topic = Topic(bootstrap, 5)
     topic.add(range(3))
     own = {"failOnDataLoss": fails, "fetchOffset.retryIntervalMs": "10"}
@@ -540,7 +544,7 @@ def test_empty_partitions_should_not_record_to_latest_offset(
         topic.create()
         topic.add(range(10, 20))
         asked.process_all()
-        # Behind the first of each partition of three, which is where the former topic was read up to.
+        # Behind the first record of each of three partitions, which is the offset reached in the former topic.
         assert values(asked) == [0, 1, 2, 13, 14, 15, 16, 17, 18, 19]
     logged = [json.loads(path.read_text().splitlines()[2]) for path in (tmp_path / "checkpoint/offsets").glob("[0-9]*")]
     assert logged and all(logged)
@@ -549,27 +553,27 @@ def test_empty_partitions_should_not_record_to_latest_offset(
 
 def test_a_deleted_topic_is_skipped_by_the_next_run_of_available_now(query: Start, bootstrap: str) -> None:
     """Trigger.AvailableNow with topic-partitions deleted before it begins"""
-    kept, gone = Topic(bootstrap, 1), Topic(bootstrap, 1)
-    kept.add(range(3))
+    rest, gone = Topic(bootstrap, 1), Topic(bootstrap, 1)
+    rest.add(range(3))
     gone.add([100])
-    asked = query(kept, subscribe=f"{kept.name},{gone.name}", startingOffsets="earliest", failOnDataLoss="false")
+    asked = query(rest, subscribe=f"{rest.name},{gone.name}", startingOffsets="earliest", failOnDataLoss="false")
     asked.start("available now")
     asked.process_all()
     gone.delete()
-    kept.add([3])
+    rest.add([3])
     asked.start("available now")
     asked.process_all()
     assert values(asked) == [0, 1, 2, 3, 100]
 
 
-def test_a_deleted_topic_fails_the_query_where_loss_is_an_error(query: Start, bootstrap: str) -> None:
+def test_a_deleted_topic_fails_the_query_if_loss_is_an_error(query: Start, bootstrap: str) -> None:
     """partitions that vanished, failOnDataLoss=true"""
-    kept, gone = Topic(bootstrap, 1), Topic(bootstrap, 1)
-    kept.add(range(4))
+    rest, gone = Topic(bootstrap, 1), Topic(bootstrap, 1)
+    rest.add(range(4))
     gone.add(range(100, 104))
     asked = query(
-        kept,
-        subscribe=f"{kept.name},{gone.name}",
+        rest,
+        subscribe=f"{rest.name},{gone.name}",
         startingOffsets="earliest",
         **{"fetchOffset.retryIntervalMs": "10"},
     )
@@ -577,13 +581,13 @@ def test_a_deleted_topic_fails_the_query_where_loss_is_an_error(query: Start, bo
     asked.process_all()
     asked.stop()
     gone.delete()
-    kept.add([5])
+    rest.add([5])
     with pytest.raises(Exception, match=r"KAFKA_DATA_LOSS\.PARTITIONS_DELETED"):
         asked.start()
         asked.process_all()
 
 
-def test_a_new_partition_that_does_not_begin_at_zero_fails_the_query(query: Start, bootstrap: str) -> None:
+def test_a_new_partition_that_does_not_start_at_zero_fails_the_query(query: Start, bootstrap: str) -> None:
     """ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO"""
     topic = Topic(bootstrap, 1)
     topic.add([1])
@@ -615,7 +619,7 @@ def test_null_keys_and_values(query: Start, bootstrap: str) -> None:
 
 
 def test_headers(query: Start, bootstrap: str) -> None:
-    """Kafka column types: headers, also where a query had none of them before"""
+    """Kafka column types: headers, also when a query had no headers before"""
     topic = Topic(bootstrap, 1)
     topic.write([Record(b"1", headers=(("a", b"x"), ("a", None)))])
     asked = query(topic, startingOffsets="earliest")
@@ -684,7 +688,7 @@ def test_offsets_are_always_written_in_the_same_order(query: Start, bootstrap: s
     assert list(found[topic.name]) == [str(number) for number in range(12)]
 
 
-def test_a_batch_that_was_planned_and_not_done_is_read_again(query: Start, bootstrap: str, tmp_path: Path) -> None:
+def test_a_planned_batch_that_was_not_completed_is_read_again(query: Start, bootstrap: str, tmp_path: Path) -> None:
     """a query that failed in the middle of a batch reads the same rows in a batch of the same number"""
     topic = Topic(bootstrap, 2)
     topic.add(range(10))
@@ -707,11 +711,11 @@ def test_a_batch_that_was_planned_and_not_done_is_read_again(query: Start, boots
 
 
 def test_latest_means_the_same_after_a_first_batch_that_failed(query: Start, bootstrap: str, tmp_path: Path) -> None:
-    """initial offsets are kept (KafkaSourceInitialOffsetWriter): otherwise the first batch would be empty"""
+    """initial offsets are stored (KafkaSourceInitialOffsetWriter): otherwise the first batch would be empty"""
     topic = Topic(bootstrap, 2)
     topic.add([-1, -2])
-    kept = tmp_path / "checkpoint" / "sources" / "0" / "0"
-    asked = query(topic, startingOffsets="latest", initialOffsetsPath=str(kept))
+    initial_offsets = tmp_path / "checkpoint" / "sources" / "0" / "0"
+    asked = query(topic, startingOffsets="latest", initialOffsetsPath=str(initial_offsets))
 
     def fail(number: int) -> None:
         raise RuntimeError("the sink is full")
@@ -725,7 +729,7 @@ def test_latest_means_the_same_after_a_first_batch_that_failed(query: Start, boo
     asked.start()
     asked.process_all()
     assert values(asked) == [1, 2, 3]
-    assert kept.read_bytes() == b'\0v1\n{"%s":{"0":1,"1":1}}' % topic.name.encode()
+    assert initial_offsets.read_bytes() == b'\0v1\n{"%s":{"0":1,"1":1}}' % topic.name.encode()
     asked.stop()
 
 
@@ -735,10 +739,10 @@ def test_initial_offset_written_by_spark_2_1_0(query: Start, bootstrap: str, tmp
     topic = Topic(bootstrap, 3)
     for partition, written in enumerate(([0, 1, 2], [0, 10, 20], [0, 100, 200])):
         topic.add_to(partition, written)
-    kept = tmp_path / "checkpoint" / "sources" / "0" / "0"
-    kept.parent.mkdir(parents=True)
-    kept.write_text(f'2{{"{topic.name}":{{"2":2,"1":1,"0":0}}}}')
-    asked = query(topic, startingOffsets="latest", initialOffsetsPath=str(kept))
+    initial_offsets = tmp_path / "checkpoint" / "sources" / "0" / "0"
+    initial_offsets.parent.mkdir(parents=True)
+    initial_offsets.write_text(f'2{{"{topic.name}":{{"2":2,"1":1,"0":0}}}}')
+    asked = query(topic, startingOffsets="latest", initialOffsetsPath=str(initial_offsets))
     asked.start()
     asked.process_all()
     topic.add_to(0, [1000])
@@ -750,10 +754,10 @@ def test_initial_offset_written_by_spark_2_1_0(query: Start, bootstrap: str, tmp
 def test_initial_offset_written_by_future_version(query: Start, bootstrap: str, tmp_path: Path) -> None:
     """deserialization of initial offset written by future version"""
     topic = Topic(bootstrap, 3)
-    kept = tmp_path / "checkpoint" / "sources" / "0" / "0"
-    kept.parent.mkdir(parents=True)
-    kept.write_bytes(b'\0v99999\n{"%s":{"0":0}}' % topic.name.encode())
-    asked = query(topic, initialOffsetsPath=str(kept))
+    initial_offsets = tmp_path / "checkpoint" / "sources" / "0" / "0"
+    initial_offsets.parent.mkdir(parents=True)
+    initial_offsets.write_bytes(b'\0v99999\n{"%s":{"0":0}}' % topic.name.encode())
+    asked = query(topic, initialOffsetsPath=str(initial_offsets))
     with pytest.raises(Exception) as refused:
         asked.start()
         asked.process_all()
@@ -761,7 +765,7 @@ def test_initial_offset_written_by_future_version(query: Start, bootstrap: str, 
         assert words in str(refused.value)
 
 
-def test_a_record_timestamp_that_spark_cannot_have(query: Start, bootstrap: str) -> None:
+def test_a_record_timestamp_beyond_sparks_range(query: Start, bootstrap: str) -> None:
     """SPARK-56243: malformed record timestamp throws detailed error"""
     topic = Topic(bootstrap, 1)
     topic.write([Record(b"1"), Record(b"2", timestamp_ms=1_712_345_678_123_456_789)])

@@ -11,7 +11,7 @@ from triokafka.errors import ConfigurationError, UnknownTopicOrPartitionError
 from triokafka.spark import read_ranges
 
 
-def test_the_frame_is_the_one_of_the_data_source(spark: Any, bootstrap: str) -> None:
+def test_the_frame_equals_that_of_the_data_source(spark: Any, bootstrap: str) -> None:
     written = (
         Record(b"%d" % n, b"k" if n % 2 else None, n % 3, headers=(("h", b"1"),) if n % 5 else ()) for n in range(900)
     )
@@ -25,8 +25,8 @@ def test_the_frame_is_the_one_of_the_data_source(spark: Any, bootstrap: str) -> 
     assert ours.orderBy(order).collect() == source.orderBy(order).collect()
 
 
-def test_every_record_comes_once_with_all_of_its_columns(spark: Any, bootstrap: str) -> None:
-    """Without the data source, which Spark 3.5 has not: it runs this, too."""
+def test_every_record_is_read_once_with_all_of_its_columns(spark: Any, bootstrap: str) -> None:
+    """No data source is used, because Spark 3.5 has none in Python and runs this test, too."""
     records = [
         Record(b"%d" % n if n % 7 else None, b"k" if n % 2 else None, n % 3, 1_600_000_000_000 + n) for n in range(90)
     ]
@@ -42,7 +42,7 @@ def test_every_record_comes_once_with_all_of_its_columns(spark: Any, bootstrap: 
     ]
     assert [tuple(header) for header in rows[0].headers] == [("h", b"1"), ("h", None)]
     assert not any(row.headers for row in rows[1:])
-    assert frame.where("partition = 1").count() == frame.where("partition = 1").count() == 30, "every action reads anew"
+    assert frame.where("partition = 1").count() == frame.where("partition = 1").count() == 30, "each action reads again"
 
 
 def test_an_empty_topic_is_an_empty_frame(spark: Any, bootstrap: str) -> None:

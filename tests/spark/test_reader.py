@@ -1,4 +1,4 @@
-"""Planning and reading as Spark's Python workers do it, against a real broker and without a JVM."""
+"""Planning and reading as Spark's Python workers do, with a real broker and without a JVM."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reader(bootstrap: str, topic: str, **more: str) -> TopicReader:
 
 
 def offsets(made: TopicReader) -> list[tuple[int, int]]:
-    """Partition and offset of every record, in the order in which tasks read them."""
+    """Return partition and offset of every record, in the order in which tasks read them."""
     return [
         (partition, offset)
         for task in made.partitions()
@@ -43,7 +43,7 @@ def test_each_partition_with_records_is_one_task(bootstrap: str) -> None:
     tasks = made.partitions()
     assert [[one[:4] for one in task.ranges] for task in tasks] == [[(topic, 0, 0, 2)], [(topic, 2, 0, 1)]]
     [topic_id] = {one.topic_id for task in tasks for one in task.ranges}
-    assert topic_id is not None and topic_id.int, "the one that the broker gave it (KIP-516)"
+    assert topic_id is not None and topic_id.int, "the id assigned by the broker (KIP-516)"
     assert offsets(made) == [(0, 0), (0, 1), (2, 0)]
 
 
@@ -57,8 +57,8 @@ def test_a_task_is_small_and_survives_pickling(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("headers", ["false", "true"])
-def test_batches_have_exactly_the_schema_that_spark_compares_with(bootstrap: str, headers: str) -> None:
-    """Only the first batch is compared, so every one must be right by construction."""
+def test_batches_have_exactly_the_schema_that_spark_expects(bootstrap: str, headers: str) -> None:
+    """Spark checks only the first batch, so every other one must be right by construction."""
     written = [Record(b"v", headers=(("h", b"1"),) if number % 3 else ()) for number in range(25_000)]
     made = reader(bootstrap, make_topic(bootstrap, written), includeHeaders=headers)
     (task,) = made.partitions()
@@ -71,7 +71,7 @@ def test_batches_have_exactly_the_schema_that_spark_compares_with(bootstrap: str
 
 
 def test_plan_without_ranges_is_a_partition_without_a_value(bootstrap: str) -> None:
-    """Spark makes a partition of its own out of an empty list."""
+    """Spark would create its own partition from an empty list."""
     from pyspark.sql.datasource import InputPartition
 
     made = reader(bootstrap, make_topic(bootstrap))
@@ -81,7 +81,7 @@ def test_plan_without_ranges_is_a_partition_without_a_value(bootstrap: str) -> N
 
 
 def test_large_records_make_small_batches(bootstrap: str) -> None:
-    """Batches far above a megabyte halve the rate. One ends with the record that makes it large enough."""
+    """Batches far above a megabyte halve the throughput. A batch ends with the record that makes it large enough."""
     written = [Record(bytes([number]) * 300_000) for number in range(12)]
     made = reader(bootstrap, make_topic(bootstrap, written))
     (task,) = made.partitions()
@@ -94,7 +94,7 @@ def test_large_records_make_small_batches(bootstrap: str) -> None:
 
 
 def test_small_records_make_batches_of_about_a_megabyte(bootstrap: str) -> None:
-    """Several are decoded in one go, which Spark does not see."""
+    """Several batches are decoded in one call, which Spark does not notice."""
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"%01000d" % number) for number in range(7_000)]))
     (task,) = made.partitions()
     batches = list(made.read(task))
@@ -104,13 +104,13 @@ def test_small_records_make_batches_of_about_a_megabyte(bootstrap: str) -> None:
     assert [int(value) for batch in batches for value in batch["value"].to_pylist()] == list(range(7_000))
 
 
-def test_a_record_larger_than_a_batch_comes_alone(bootstrap: str) -> None:
+def test_a_record_larger_than_a_batch_is_a_batch_of_its_own(bootstrap: str) -> None:
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"x" * (3 << 20)), Record(b"y")]))
     (task,) = made.partitions()
     assert [len(value) for batch in made.read(task) for value in batch["value"].to_pylist()] == [3 << 20, 1]
 
 
-def test_offsets_given_are_the_offsets_read(bootstrap: str) -> None:
+def test_exactly_the_given_offsets_are_read(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v", partition=number % 2) for number in range(20)], partitions=2)
     made = reader(
         bootstrap,
@@ -133,14 +133,14 @@ def test_read_from_earliest_excludes_records_deleted_by_retention(bootstrap: str
     assert offsets(reader(bootstrap, topic)) == [(0, offset) for offset in range(4, 10)]
 
 
-def test_offsets_that_were_deleted_fail_the_plan(bootstrap: str) -> None:
+def test_deleted_offsets_fail_the_plan(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     delete_before(bootstrap, topic, 4)
     with pytest.raises(KafkaDataLossError, match=r"asks for offset 1, and the log starts at 4"):
         reader(bootstrap, topic, startingOffsets=f'{{"{topic}": {{"0": 1}}}}').partitions()
 
 
-def test_offsets_that_are_deleted_after_planning_fail_the_task(bootstrap: str) -> None:
+def test_offsets_deleted_after_planning_fail_the_task(bootstrap: str) -> None:
     """A bounded read never ends early without an error."""
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     made = reader(bootstrap, topic)
@@ -150,7 +150,7 @@ def test_offsets_that_are_deleted_after_planning_fail_the_task(bootstrap: str) -
         list(made.read(task))
 
 
-def test_a_topic_that_is_deleted_after_planning_fails_the_task(bootstrap: str) -> None:
+def test_a_topic_deleted_after_planning_fails_the_task(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     made = reader(bootstrap, topic, **{"kafka.default.api.timeout.ms": "1500"})
     (task,) = made.partitions()
@@ -167,8 +167,8 @@ def test_an_unknown_topic_is_a_sentence_and_is_not_created(bootstrap: str) -> No
             reader(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}).partitions()
 
 
-def test_a_sentence_comes_without_the_frames_of_the_loop(bootstrap: str) -> None:
-    """Spark shows its users the whole traceback."""
+def test_errors_do_not_show_the_frames_of_the_event_loop(bootstrap: str) -> None:
+    """Spark prints the whole traceback to its users."""
     with pytest.raises(UnknownTopicOrPartitionError) as planned:
         reader(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}).partitions()
     with pytest.raises(KafkaDataLossError) as read:
@@ -177,23 +177,23 @@ def test_a_sentence_comes_without_the_frames_of_the_loop(bootstrap: str) -> None
         assert not [entry for entry in failed.traceback if "site-packages" in str(entry.path)]
 
 
-def test_partitions_left_out_are_refused(bootstrap: str) -> None:
+def test_offsets_without_all_partitions_are_refused(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v")], partitions=2)
     with pytest.raises(ConfigurationError, match=f"Specified: {topic}-0 Assigned: {topic}-0, {topic}-1"):
         reader(bootstrap, topic, startingOffsets=f'{{"{topic}": {{"0": 0}}}}').partitions()
 
 
-def test_an_unreachable_broker_is_a_sentence_in_time() -> None:
-    """Spark itself sets no deadline."""
+def test_an_unreachable_broker_is_a_one_line_error_in_time() -> None:
+    """Spark itself sets no time limit."""
     made = reader("127.0.0.1:1", "orders", **{"kafka.default.api.timeout.ms": "500"})
     with pytest.raises(KafkaTimeoutError, match=r"no broker can be reached: .*127\.0\.0\.1:1"):
         made.partitions()
 
 
-def test_tasks_of_one_worker_share_connections_and_given_up_ones_leave_theirs(
+def test_tasks_of_one_worker_share_connections_and_abandoned_ones_release_theirs(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark keeps a Python worker for many tasks."""
+    """Spark uses a Python worker for many tasks."""
     made: list[RangeSession] = []
     begin = RangeSession.__aenter__
 
@@ -205,16 +205,16 @@ def test_tasks_of_one_worker_share_connections_and_given_up_ones_leave_theirs(
     topic = make_topic(bootstrap, [Record(b"v" * 500, partition=n % 4) for n in range(8_000)], partitions=4)
     more = {"kafka.client.id": "shares"}
     for _ in range(2):
-        # Each micro-batch brings a reader of its own.
+        # Each micro-batch has its own reader.
         reading = reader(bootstrap, topic, **more)
         assert sum(batch.num_rows for task in reading.partitions() for batch in reading.read(task)) == 8_000
         given_up = reading.read(reading.partitions()[0])
         next(given_up)
         given_up.close()  # type: ignore[attr-defined]
-    assert 1 <= len(made) <= 2, "one, and another when a task begins before the one given up has let go"
+    assert 1 <= len(made) <= 2, "a second session only if a task starts before the abandoned one has released the first"
 
 
-def test_a_read_that_is_abandoned_leaves_nothing_behind(bootstrap: str) -> None:
+def test_an_abandoned_read_leaks_nothing(bootstrap: str) -> None:
     """LIMIT closes the generator in the middle."""
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"v" * 1_000) for _ in range(40_000)]))
     (task,) = made.partitions()
@@ -235,7 +235,7 @@ def test_worker_freezes_loaded_modules_after_sparks_imports(
     (task,) = made.partitions()
     batches = made.read(task)
     next(batches)
-    assert not ends, "Spark imports pandas when it has the first batch"
+    assert not ends, "Spark imports pandas with the first batch"
     if is_given_up:
         batches.close()  # type: ignore[attr-defined]
     else:

@@ -1,6 +1,6 @@
 """The cases of KafkaRelationSuite, one test for each, by its name there.
 
-Each is read as Spark's driver and workers do it, without a JVM; in ``make long`` also in a real session.
+Each is read as Spark's driver and workers do, without a JVM; in ``make long`` also in a real session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Values = Callable[[Mapping[str, str]], "Frame"]
 
 
 class Frame:
-    """What ``load()`` returned: planned once, and read as often as it is asked for."""
+    """The result of ``load()``: planned once, and read repeatedly."""
 
     def __init__(self, given: Mapping[str, str], spark: Any = None) -> None:
         if spark is not None:
@@ -39,11 +39,11 @@ class Frame:
             self._reader = None
         else:
             self._reader = TopicReader(ReadOptions.parse(given))
-            # Since Spark 4.1 the plan belongs to the frame (fact 7).
+            # Since Spark 4.1 the plan belongs to the frame.
             self._plan = self._reader.partitions()
 
     def values(self) -> list[str]:
-        """The values of all records, sorted as numbers."""
+        """Return the values of all records, sorted as numbers."""
         if self._reader is None:
             found = [bytes(row["value"]).decode() for row in self._frame.select("value").collect()]
         else:
@@ -69,7 +69,7 @@ def numbers(*ranges: range) -> list[str]:
 
 
 def spread() -> list[Record]:
-    """0 to 9 in partition 0, 10 to 19 in partition 1, 20 in partition 2."""
+    """Return 0 to 9 in partition 0, 10 to 19 in partition 1, 20 in partition 2."""
     return [Record(b"%d" % n, partition=min(n // 10, 2)) for n in range(21)]
 
 
@@ -91,7 +91,7 @@ def test_explicit_earliest_to_latest_offsets(bootstrap: str, load: Values) -> No
     assert late.values() == fixed.values() == numbers(range(21))
     write(bootstrap, topic, [Record(b"%d" % n, partition=2) for n in range(21, 30)])
     assert late.values() == numbers(range(30))
-    assert fixed.values() == numbers(range(21)), "a plan made before stays as it is, as Spark itself keeps it since 4.1"
+    assert fixed.values() == numbers(range(21)), "an earlier plan does not change, as in Spark itself since 4.1"
     assert load(given).values() == numbers(range(30))
 
 
@@ -110,12 +110,12 @@ def test_explicit_offsets(bootstrap: str, load: Values) -> None:
     )
     assert load(given).values() == numbers(range(21))
     write(bootstrap, topic, [Record(b"%d" % n, partition=2) for n in range(31, 40)])
-    assert load(given).values() == numbers(range(21)), "a static offset: nothing changes"
+    assert load(given).values() == numbers(range(21)), "a static offset does not change"
     write(bootstrap, topic, [Record(b"%d" % n, partition=1) for n in range(21, 31)])
-    assert load(given).values() == numbers(range(31)), "the latest one: changes"
+    assert load(given).values() == numbers(range(31)), "the latest offset changes"
 
 
-def test_earliest_binds_late_too_when_retention_has_taken_records(bootstrap: str, load: Values) -> None:
+def test_earliest_binds_late_too_when_retention_has_deleted_records(bootstrap: str, load: Values) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(10)])
     frame = load(options(bootstrap, topic, offsetsBinding="late"))
     delete_before(bootstrap, topic, 4)
@@ -155,7 +155,7 @@ FIRST, SECOND, THIRD, FINAL = (1_600_000_000_000 + step * 1_000 for step in rang
 
 @pytest.fixture(scope="module")
 def timed(bootstrap: str) -> str:
-    """0 to 9 at the first time, 10 to 19 at the second, 20 to 29 at the third, spread over three partitions."""
+    """Write 0 to 9 at the first time, 10 to 19 at the second, 20 to 29 at the third, spread over three partitions."""
     return make_topic(
         bootstrap,
         [Record(b"%d" % n, partition=n % 3, timestamp_ms=(FIRST, SECOND, THIRD)[n // 10]) for n in range(30)],
@@ -232,8 +232,8 @@ def times(topic: str, *times_ms: int) -> str:
 )
 def test_times(bootstrap: str, timed: str, load: Values, case: str, given: dict[str, Any], expected: list[str]) -> None:
     """Promised: timestamps"""
-    told = {name: times(timed, *value) if isinstance(value, tuple) else str(value) for name, value in given.items()}
-    assert load(options(bootstrap, timed, **told)).values() == expected
+    texts = {name: times(timed, *value) if isinstance(value, tuple) else str(value) for name, value in given.items()}
+    assert load(options(bootstrap, timed, **texts)).values() == expected
 
 
 def test_no_matched_offset_for_timestamp_starting_offsets(bootstrap: str, timed: str, load: Values) -> None:
@@ -242,7 +242,7 @@ def test_no_matched_offset_for_timestamp_starting_offsets(bootstrap: str, timed:
         load(given).values()
 
 
-# ---------------------------------------------------------------- what does not fit
+# ---------------------------------------------------------------- invalid combinations
 
 
 def test_partitions_of_start_and_end_must_match(bootstrap: str) -> None:
@@ -277,7 +277,7 @@ def test_assign_reads_those_partitions_and_a_pattern_all_matching_topics(bootstr
         load({**servers, "assign": f'{{"{topic}": [0, 3]}}', "fetchOffset.retryIntervalMs": "10"}).values()
 
 
-def test_a_topic_that_is_not_there_is_an_error_and_never_an_empty_frame(bootstrap: str, load: Values) -> None:
+def test_a_missing_topic_is_an_error_and_never_an_empty_frame(bootstrap: str, load: Values) -> None:
     with pytest.raises(Exception, match="topic 'nowhere' does not exist"):
         load(options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"})).values()
 
@@ -285,7 +285,7 @@ def test_a_topic_that_is_not_there_is_an_error_and_never_an_empty_frame(bootstra
 # ---------------------------------------------------------------- tasks
 
 
-def test_min_partitions_and_most_records_split_and_max_partitions_puts_together(bootstrap: str, load: Values) -> None:
+def test_min_partitions_and_max_records_split_ranges_and_max_partitions_merges(bootstrap: str, load: Values) -> None:
     """minPartitions: every record once, however it is cut. (Promised: minPartitions, maxRecordsPerPartition)"""
     topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 3) for n in range(3_000)], partitions=3)
     for cut, tasks in (
@@ -301,7 +301,9 @@ def test_min_partitions_and_most_records_split_and_max_partitions_puts_together(
 
 
 def test_min_partitions(bootstrap: str, load: Values) -> None:
-    """SPARK-30656: minPartitions: three partitions in six tasks and more; bound late, the same plan sees what came"""
+    """SPARK-30656: minPartitions: three partitions in six tasks and more; bound late, the same plan includes later
+    records
+    """
     topic = make_topic(bootstrap, spread(), partitions=3)
     given = options(bootstrap, topic, minPartitions="6", offsetsBinding="late")
     assert len(TopicReader(ReadOptions.parse(given)).partitions()) >= 6
@@ -350,7 +352,7 @@ def test_one_partition_is_read_many_times_at_once_in_one_worker(bootstrap: str) 
         asked = [(n * 7 % 500, 500 + n * 13 % 500) for n in range(40)]
         for (start, end), found in zip(asked, threads.map(lambda ends: whole(*ends), asked), strict=True):
             assert found == list(range(start, end))
-    # One thread, and two tasks of which each gives a piece in turn, the second where the first stands.
+    # One thread, and two tasks that alternate, the second at the position of the first.
     one, two = (iter(made.read(RangePartition((TaskRange(topic, 0, start, start + 300),)))) for start in (0, 50))
     pieces: dict[int, list[int]] = {1: [], 2: []}
     for _ in range(3):
@@ -361,7 +363,7 @@ def test_one_partition_is_read_many_times_at_once_in_one_worker(bootstrap: str) 
     assert pieces == {1: list(range(300)), 2: list(range(50, 350))}
 
 
-def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_nevertheless(bootstrap: str) -> None:
+def test_separate_ranges_of_a_partition_are_read_in_one_task(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(100)])
     pieces = tuple(TaskRange(topic, 0, start, start + 10) for start in (60, 0, 30))
     batches = TopicReader(ReadOptions.parse(options(bootstrap, topic))).read(RangePartition(pieces))
@@ -372,7 +374,7 @@ def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_neverthele
     ]
 
 
-def test_only_the_columns_asked_for_are_there(bootstrap: str, spark: Any) -> None:
+def test_only_the_requested_columns_are_read(bootstrap: str, spark: Any) -> None:
     """Promised: pruning"""
     topic = make_topic(bootstrap, [Record(b"v%d" % n, b"k") for n in range(3)])
     frame = spark.read.format("triokafka").options(**options(bootstrap, topic, columns="offset,value")).load()
@@ -389,19 +391,19 @@ def test_read_kafka_transactional_messages_read_committed(logs: LogWriter, load:
     topic = logs.topic()
     given = topic.options(**COMMITTED)
     topic.write(range(1, 6), producer=7)
-    assert load(given).values() == [], "an open transaction is not shown"
+    assert load(given).values() == [], "records of an open transaction are not read"
     topic.commit(7)
     assert load(given).values() == numbers(range(1, 6))
     topic.write(range(6, 11), producer=7)
     assert load(given).values() == numbers(range(1, 6))
     topic.abort(7)
-    assert load(given).values() == numbers(range(1, 6)), "an aborted transaction is not shown"
+    assert load(given).values() == numbers(range(1, 6)), "records of an aborted transaction are not read"
     topic.write(range(11, 16), producer=7)
     topic.commit(7)
     assert load(given).values() == numbers(range(1, 6), range(11, 16))
     topic.write(range(16, 21), producer=8)
     topic.write(range(21, 26))
-    assert load(given).values() == numbers(range(1, 6), range(11, 16)), "an open one hides what comes after it"
+    assert load(given).values() == numbers(range(1, 6), range(11, 16)), "an open transaction hides later records"
     topic.commit(8)
     assert load(given).values() == numbers(range(1, 6), range(11, 26))
 
@@ -414,14 +416,14 @@ def test_read_kafka_transactional_messages_read_uncommitted(logs: LogWriter, loa
     topic.commit(7)
     topic.write(range(6, 11), producer=7)
     topic.abort(7)
-    assert load(given).values() == numbers(range(1, 11)), "aborted records are shown as well"
+    assert load(given).values() == numbers(range(1, 11)), "aborted records are read as well"
     topic.write(range(11, 16), producer=7)
     topic.commit(7)
     assert load(given).values() == numbers(range(1, 16))
 
 
 def test_ranges_without_a_visible_record_end_at_once(logs: LogWriter, load: Values) -> None:
-    """The connector would sit out its poll timeout there. (Promised: read_committed)"""
+    """The connector would wait for its whole poll timeout there. (Promised: read_committed)"""
     topic = logs.topic()
     topic.write([1], producer=7)
     topic.commit(7)  # offset 1
@@ -461,8 +463,8 @@ def test_interleaved_transactions_are_separated_in_every_range(logs: LogWriter) 
 # ---------------------------------------------------------------- compaction
 
 
-def test_gaps_of_compaction_are_no_loss_wherever_they_are(logs: LogWriter, load: Values) -> None:
-    """First, in the middle, last; and a range that is nothing but a gap."""
+def test_gaps_of_compaction_are_no_loss_at_any_place(logs: LogWriter, load: Values) -> None:
+    """The gaps are first, in the middle, last; one range has no record at all."""
     topic = logs.topic()
     topic.write_at(5, [5, 6])
     topic.write_at(10, [10])
@@ -484,7 +486,7 @@ def test_gaps_of_compaction_are_no_loss_wherever_they_are(logs: LogWriter, load:
 
 @pytest.mark.parametrize("rows", ["1", "2", "10000"])
 def test_committed_transaction_after_an_aborted_one_of_the_same_producer_is_read(logs: LogWriter, rows: str) -> None:
-    """However small the pieces are in which one answer is taken."""
+    """The size of the pieces in which a response is decoded does not matter."""
     topic = logs.topic()
     topic.write(range(4), producer=7)
     topic.abort(7)  # offset 4
@@ -496,7 +498,7 @@ def test_committed_transaction_after_an_aborted_one_of_the_same_producer_is_read
 
 
 def old_message(offset: int, value: bytes | None, *, magic: int, time_ms: int = 0, attributes: int = 0) -> bytes:
-    """A message of format v0 or v1, as brokers before Kafka 0.11 wrote them and newer ones serve them still."""
+    """Return a message of format v0 or v1, as brokers before Kafka 0.11 wrote them and newer ones still serve them."""
     body = struct.pack(">bb", magic, attributes) + (struct.pack(">q", time_ms) if magic else b"")
     body += struct.pack(">i", -1)  # no key
     body += struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
@@ -511,11 +513,12 @@ def old_message(offset: int, value: bytes | None, *, magic: int, time_ms: int = 
 def test_records_in_the_formats_of_old_logs(
     logs: LogWriter, magic: int, attributes: int, expected: tuple[list[int], int], wrapped: bool
 ) -> None:
-    """Times and their kinds as the connector has them: -1 where a format has none."""
+    """Timestamps and their types equal the connector's: -1 if a format has none."""
     if attributes and not wrapped:
         times = [5555] * 4
     else:
-        times = [1000, 1001, 1002, 1003]  # of messages in a wrapper that brokers stamped, the wrapper's holds
+        # for messages in a wrapper that brokers stamped, the wrapper's timestamp counts
+        times = [1000, 1001, 1002, 1003]
     values = [b"0", None, b"2", b"3"]
     inner = b"".join(
         old_message(n, values[n], magic=magic, time_ms=times[n], attributes=0 if wrapped else attributes)
@@ -525,7 +528,7 @@ def test_records_in_the_formats_of_old_logs(
     log = logs.topic()
     log.write_bytes(data if wrapped else inner)
     offsets, found, stamps, kinds = [], [], [], []
-    # From the middle as well: a wrapper begins before the range.
+    # From the middle as well: the wrapper starts before the range.
     for first in (0, 2):
         reader = TopicReader(ReadOptions.parse(log.options(startingOffsets=by_partition(log.name, first))))
         for batch in (batch for task in reader.partitions() for batch in reader.read(task)):
@@ -540,18 +543,20 @@ def test_records_in_the_formats_of_old_logs(
     assert kinds == [expected[1]] * 6
 
 
-def test_any_range_of_any_log_has_exactly_its_records(logs: LogWriter) -> None:
+def test_random_ranges_of_random_logs_have_exactly_their_records(logs: LogWriter) -> None:
     any_logs(logs, seed=1, count=15)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
-def test_any_range_of_many_logs_has_exactly_its_records(logs: LogWriter, seed: int) -> None:
+def test_random_ranges_of_many_random_logs_have_exactly_their_records(logs: LogWriter, seed: int) -> None:
     any_logs(logs, seed=seed, count=40)
 
 
 def any_logs(logs: LogWriter, *, seed: int, count: int) -> None:
-    """Random logs of transactions, gaps and codecs, read in random ranges and cuts, against what was written."""
+    """Read random logs of transactions, gaps and codecs in random ranges and tasks, and compare with the written
+    records.
+    """
     choices = random.Random(seed)
     for _ in range(count):
         topic = logs.topic()
@@ -600,7 +605,7 @@ def any_logs(logs: LogWriter, *, seed: int, count: int) -> None:
                 assert Frame(given).values() == expected, (seed, level, start, until)
 
 
-# ---------------------------------------------------------------- what is lost
+# ---------------------------------------------------------------- data loss
 
 
 def test_fail_on_data_loss_false_should_not_return_duplicated_records_batch(bootstrap: str, load: Values) -> None:
@@ -616,7 +621,7 @@ def test_fail_on_data_loss_false_should_not_return_duplicated_records_batch(boot
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_records_that_go_while_a_query_runs(bootstrap: str, fails: str) -> None:
+def test_records_deleted_while_a_query_runs(bootstrap: str, fails: str) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 2) for n in range(20)], partitions=2)
     given = options(bootstrap, topic, failOnDataLoss=fails, maxPartitions="1")
     reader = TopicReader(ReadOptions.parse(given))
@@ -632,7 +637,7 @@ def test_records_that_go_while_a_query_runs(bootstrap: str, fails: str) -> None:
     assert sorted(found) == [n for n in range(20) if n % 2 == 0 or n >= 8]
 
 
-def test_a_range_that_is_gone_whole_is_skipped(bootstrap: str) -> None:
+def test_a_wholly_deleted_range_is_skipped(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
     reader = TopicReader(ReadOptions.parse(options(bootstrap, topic, failOnDataLoss="false")))
     delete_before(bootstrap, topic, 15)
@@ -648,8 +653,8 @@ def test_a_range_that_is_gone_whole_is_skipped(bootstrap: str) -> None:
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_a_topic_that_is_deleted_while_a_query_runs(bootstrap: str, fails: str) -> None:
     """KafkaMicroBatchSourceSuite: delete a topic when a Spark job is running"""
-    kept, gone = (make_topic(bootstrap, [Record(b"%d" % n) for n in range(5)]) for _ in range(2))
-    given = options(bootstrap, f"{kept},{gone}", failOnDataLoss=fails, maxPartitions="1")
+    remaining, gone = (make_topic(bootstrap, [Record(b"%d" % n) for n in range(5)]) for _ in range(2))
+    given = options(bootstrap, f"{remaining},{gone}", failOnDataLoss=fails, maxPartitions="1")
     reader = TopicReader(ReadOptions.parse({**given, "kafkaConsumer.pollTimeoutMs": "700"}))
     (task,) = reader.partitions()
     delete_topic(bootstrap, gone)
@@ -661,8 +666,10 @@ def test_a_topic_that_is_deleted_while_a_query_runs(bootstrap: str, fails: str) 
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_a_log_that_ends_within_a_range_has_lost_the_rest(bootstrap: str, fails: str) -> None:
-    """A topic made anew with fewer records, under a planned batch: nothing is out of range, and nothing ever comes."""
+def test_a_log_that_ends_within_a_range_has_lost_the_rest_of_it(bootstrap: str, fails: str) -> None:
+    """A topic is recreated with fewer records, under a planned batch: no offset is out of range, and the records never
+    arrive.
+    """
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
     asked = options(bootstrap, topic, failOnDataLoss=fails, **{"kafkaConsumer.pollTimeoutMs": "1500"})
     batches = TopicReader(ReadOptions.parse(asked)).read(RangePartition((TaskRange(topic, 0, 10, 25),)))
@@ -674,8 +681,8 @@ def test_a_log_that_ends_within_a_range_has_lost_the_rest(bootstrap: str, fails:
     assert list(batches) == []
 
 
-def test_a_range_that_does_not_come_in_time_is_an_error_and_no_short_result() -> None:
-    """Two well-known readers return what they have with a warning.
+def test_a_range_that_times_out_is_an_error_and_not_a_short_result() -> None:
+    """Two well-known readers return a short result with a warning.
 
     Promised: bounded read on a slow broker
     """

@@ -1,4 +1,6 @@
-"""Spark writes to and reads from a broker with TLS and SASL, with Java's options and Java's stores; no secret shows."""
+"""Spark writes to and reads from a broker with TLS and SASL, with Java's options and stores; no output shows
+a secret.
+"""
 
 from __future__ import annotations
 
@@ -56,5 +58,5 @@ def test_spark_writes_and_reads_over_tls(
         spark.read.format("triokafka").options(**wrong).option("subscribe", "secured").load().collect()
     assert "Invalid username or password" in str(raised.value)
     shown = "".join(capfd.readouterr()) + caplog.text + str(raised.value)
-    assert "Scan" in shown or "Batch" in shown  # the plans are there
+    assert "Scan" in shown or "Batch" in shown  # the plans are printed
     assert not any(secret in shown for secret in ("hunter2", "guessed", "changeit"))

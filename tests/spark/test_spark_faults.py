@@ -1,6 +1,7 @@
-"""Faults under queries in Spark: no row is lost or doubled, in a batch or in a sink that knows batches by number.
+"""Faults during queries in Spark: no row is lost or repeated, in a batch or in a sink that identifies batches by
+number.
 
-All of it in the long profile.
+All tests are in the long profile.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from tests.support.broker_process import BrokerProcess
 pytestmark = pytest.mark.long
 
 QUICK = {"fetchOffset.retryIntervalMs": "10", "startingOffsets": "earliest"}
-# Little is fetched ahead, so that most of a read comes after what a test does in its middle.
+# The prefetch is small, so that most of a read happens after the fault in its middle.
 LITTLE = {"kafka.prefetch.max.bytes": "1048576", "kafka.max.partition.fetch.bytes": "262144", "batchRows": "500"}
 COUNT = 40_000
-_PATIENCE = 180  # seconds, on a machine where all else is busy as well
+_PATIENCE = 180  # seconds, for a busy machine
 
 
 class HeldRead:
-    """A batch read whose rows go through a function of the user's, which waits at the first of them until `go`."""
+    """A batch read whose rows pass through a user's function, which waits at the first of them until `go`."""
 
     def __init__(self, spark: Any, topic: Topic, place: Path, **options: str) -> None:
         self._place = place
@@ -41,7 +42,7 @@ class HeldRead:
         self._frame = spark.read.format("triokafka").options(**given).load().select("partition", "offset")
 
     def offsets(self) -> list[tuple[int, int]]:
-        """Run it: partition and offset of every row, sorted."""
+        """Run it; return partition and offset of every row, sorted."""
         there, go, patience = str(self._place / "there"), str(self._place / "go"), _PATIENCE
 
         def hold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -57,7 +58,7 @@ class HeldRead:
         return sorted((row["partition"], row["offset"]) for row in found)
 
     def in_the_middle(self, act: Callable[[], None]) -> threading.Thread:
-        """Have ``act`` done once rows are on their way, and then let them go."""
+        """Run ``act`` once rows are being read, and then release them."""
 
         def wait() -> None:
             until = time.monotonic() + _PATIENCE
@@ -72,19 +73,19 @@ class HeldRead:
 
 
 def large_topic(bootstrap: str) -> Topic:
-    """Two partitions, a dozen times as much in each as is fetched ahead."""
+    """Create two partitions, each with a dozen times as many records as are prefetched."""
     topic = Topic(bootstrap, 2)
     topic.write(Record(b"%0300d" % number, partition=number % 2) for number in range(2 * COUNT))
     return topic
 
 
 def everything() -> list[tuple[int, int]]:
-    """Partition and offset of every record of `large_topic`."""
+    """Return partition and offset of every record of `large_topic`."""
     return [(partition, offset) for partition in range(2) for offset in range(COUNT)]
 
 
 def test_a_batch_continues_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path) -> None:
-    """broker killed and restarted in mid-query, in a batch: the tasks wait for it, and go on where they were"""
+    """broker killed and restarted in mid-query, in a batch: the tasks wait for it, and continue at their offsets"""
     reading = HeldRead(spark, large_topic(broker.bootstrap), tmp_path / "held")
 
     def restart() -> None:
@@ -97,10 +98,10 @@ def test_a_batch_continues_when_its_broker_is_killed(spark: Any, broker: BrokerP
     assert found == everything()
 
 
-def test_a_batch_whose_workers_are_killed_fails_and_is_whole_the_next_time(
+def test_a_batch_whose_workers_are_killed_fails_and_is_complete_the_next_time(
     spark: Any, bootstrap: str, tmp_path: Path
 ) -> None:
-    """executor's Python worker killed, in a batch: never a short result. (In local mode Spark tries no task again.)"""
+    """executor's Python worker killed, in a batch: never a short result. (In local mode Spark does not retry tasks.)"""
     reading = HeldRead(spark, large_topic(bootstrap), tmp_path / "held")
     killing = reading.in_the_middle(lambda: [os.kill(pid, signal.SIGKILL) for pid in workers_of(spark)].clear())  # type: ignore[func-returns-value]
     with pytest.raises(Exception, match="Python worker"):
@@ -111,12 +112,12 @@ def test_a_batch_whose_workers_are_killed_fails_and_is_whole_the_next_time(
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize("change", ["cut", "made anew"])
-def test_a_topic_that_changes_under_a_batch_is_an_error_or_passed_over(
+def test_a_topic_changed_during_a_batch_is_an_error_or_skipped(
     spark: Any, bootstrap: str, tmp_path: Path, change: str, fails: str
 ) -> None:
     """topic truncated or recreated under a batch, in the middle of its tasks"""
     topic = large_topic(bootstrap)
-    # A task that begins after that finds a log that has nothing yet, and waits for it.
+    # A task that starts after that finds an empty log, and waits for records.
     patience = {"kafkaConsumer.pollTimeoutMs": "10000"}
     reading = HeldRead(spark, topic, tmp_path / "held", failOnDataLoss=fails, **patience)
 
@@ -146,7 +147,7 @@ def test_a_topic_that_changes_under_a_batch_is_an_error_or_passed_over(
 
 
 @pytest.mark.parametrize("change", ["cut", "made anew", "made anew with more"])
-def test_a_topic_that_changes_under_a_query_is_an_error_or_passed_over(
+def test_a_topic_changed_during_a_query_is_an_error_or_skipped(
     spark: Any, bootstrap: str, tmp_path: Path, change: str
 ) -> None:
     """topic truncated or recreated under a running query; its checkpoint resumed with failOnDataLoss=false, and true"""
@@ -175,7 +176,7 @@ def test_a_topic_that_changes_under_a_query_is_an_error_or_passed_over(
     topic.add([200, 201])
     asked.process_all()
     asked.stop()
-    # What a topic made anew has before the offset that was reached is not read.
+    # Records of a recreated topic below the offset already reached are not read.
     left = {"cut": range(13, 20), "made anew": (), "made anew with more": range(110, 130)}[change]
     assert values(asked) == [*range(10), *left, 200, 201]
 
@@ -204,8 +205,8 @@ def test_a_query_continues_when_its_broker_is_killed(spark: Any, broker: BrokerP
     assert values(asked) == list(range(6_000))
 
 
-def test_a_python_worker_that_is_killed_costs_and_doubles_no_row(spark: Any, bootstrap: str, tmp_path: Path) -> None:
-    """executor's Python worker killed: the query fails, or Spark tries the task again; then it is started again"""
+def test_a_killed_python_worker_loses_and_repeats_no_row(spark: Any, bootstrap: str, tmp_path: Path) -> None:
+    """executor's Python worker killed: the query fails, or Spark retries the task; then it is restarted"""
     topic = Topic(bootstrap, 2)
     topic.add(range(1_000))
     given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, **QUICK}
@@ -232,10 +233,10 @@ def test_a_python_worker_that_is_killed_costs_and_doubles_no_row(spark: Any, boo
     assert values(asked) == list(range(2_000))
 
 
-def test_a_planning_process_that_is_killed_ends_the_query_and_costs_no_row(
-    spark: Any, bootstrap: str, tmp_path: Path
-) -> None:
-    """the driver's Python process killed, which asks for offsets and plans batches: started again, the query goes on"""
+def test_a_killed_planning_process_ends_the_query_and_loses_no_row(spark: Any, bootstrap: str, tmp_path: Path) -> None:
+    """the driver's Python process killed, which requests offsets and plans batches: after a restart, the query
+    continues
+    """
     topic = Topic(bootstrap, 2)
     topic.add(range(1_000))
     given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, **QUICK}
@@ -260,8 +261,8 @@ def test_a_planning_process_that_is_killed_ends_the_query_and_costs_no_row(
     assert values(asked) == list(range(2_000))
 
 
-def test_a_query_that_is_stopped_in_mid_read_reads_its_batch_again(spark: Any, bootstrap: str, tmp_path: Path) -> None:
-    """Spark kills the workers under the reads; the batch is in the log of offsets, and not in that of commits."""
+def test_a_query_stopped_in_mid_read_reads_its_batch_again(spark: Any, bootstrap: str, tmp_path: Path) -> None:
+    """Spark kills the workers during the reads; the batch is in the log of offsets, and not in that of commits."""
     topic = large_topic(bootstrap)
     there, go, patience = str(tmp_path / "there"), str(tmp_path / "go"), _PATIENCE
     found: dict[int, list[tuple[int, int]]] = {}
@@ -295,13 +296,13 @@ def test_a_query_that_is_stopped_in_mid_read_reads_its_batch_again(spark: Any, b
 
 
 def workers_of(spark: Any) -> list[int]:
-    """Process numbers of the Python workers of this session: the children of its daemon."""
+    """Return the process ids of the Python workers of this session: the children of its daemon."""
     jvm = spark.sparkContext._gateway.proc.pid
     return [worker for daemon in children(jvm) for worker in children(daemon)]
 
 
 def planners_of(spark: Any) -> list[int]:
-    """Process numbers of the Pythons that plan the streaming queries of this session."""
+    """Return the process ids of the Python processes that plan the streaming queries of this session."""
     jvm = spark.sparkContext._gateway.proc.pid
     return [
         pid for pid in children(jvm) if b"python_streaming_source_runner" in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -309,7 +310,7 @@ def planners_of(spark: Any) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Process numbers of the children of a process."""
+    """Return the process ids of the children of a process."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the thread has just ended

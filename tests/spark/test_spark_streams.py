@@ -1,4 +1,7 @@
-"""Streaming queries in Spark itself: what only Spark can show. All in one file: one session serves them."""
+"""Streaming queries in Spark itself: the behaviour that only Spark can show.
+
+One session serves all tests of this file.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ from triokafka.spark.listener.offset_commit_listener import OffsetCommitListener
 from triokafka.spark.listener.query_lag import LogExporter, PrometheusExporter, lag
 from triokafka.structs import TopicPartition
 
-_PATIENCE = 180  # seconds, on a machine where all else is busy as well
+_PATIENCE = 180  # seconds, for a busy machine
 TELLS_START = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
-"""Before, Spark gave sources no start and no limit: `Trigger.AvailableNow` is one batch, and ends are not told."""
+"""Earlier versions pass sources no start and no limit: `Trigger.AvailableNow` is one batch, and ends are not
+reported.
+"""
 
 
 def stream(spark: Any, topic: Topic, **options: str) -> Any:
@@ -27,7 +32,7 @@ def stream(spark: Any, topic: Topic, **options: str) -> Any:
 
 
 def run_available(frame: Any, checkpoint: Path, name: str) -> Any:
-    """Run what is there into a table in memory, and return the query, which has ended."""
+    """Read the available data into a table in memory; return the query, which has ended."""
     query = (
         frame.writeStream.format("memory")
         .queryName(name)
@@ -39,15 +44,15 @@ def run_available(frame: Any, checkpoint: Path, name: str) -> Any:
     return query
 
 
-class Ended(OffsetCommitListener):
-    """A listener that says when it was told that the query has ended: after its last batch."""
+class SignallingListener(OffsetCommitListener):
+    """A listener that signals the end of the query, after its last batch."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.ended = threading.Event()
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Say so."""
+        """Signal the end."""
         super().onQueryTerminated(event)
         self.ended.set()
 
@@ -63,7 +68,7 @@ def test_available_now_in_batches_with_lag_and_commits_of_the_last_one(
     topic.add(range(15))
     lags: list[tuple[int, dict[str, str]]] = []
     page = PrometheusExporter()
-    listener = Ended(
+    listener = SignallingListener(
         "lag-tools",
         bootstrap_servers=bootstrap,
         topics=[topic.name],
@@ -102,10 +107,10 @@ _CONFS_2_4_3 = json.dumps(
 )
 
 
-@pytest.mark.parametrize("kept", ["{}", pytest.param(_CONFS_2_4_3, marks=pytest.mark.long)], ids=["4", "2.4.3"])
-def test_a_checkpoint_of_the_connector_is_resumed(spark: Any, bootstrap: str, tmp_path: Path, kept: str) -> None:
-    """Compact JSON and sources/0/0, as the connector leaves them after its first batch; and, by what Spark
-    keeps beside them, "Kafka connector should be able to resume from a checkpoint of Spark 2.4.3".
+@pytest.mark.parametrize("conf", ["{}", pytest.param(_CONFS_2_4_3, marks=pytest.mark.long)], ids=["4", "2.4.3"])
+def test_a_checkpoint_of_the_connector_is_resumed(spark: Any, bootstrap: str, tmp_path: Path, conf: str) -> None:
+    """Compact JSON and sources/0/0, as the connector writes them after its first batch; and, with Spark's other files
+    of that version, "Kafka connector should be able to resume from a checkpoint of Spark 2.4.3".
 
     Promised: resume the other's checkpoint
     """
@@ -113,7 +118,7 @@ def test_a_checkpoint_of_the_connector_is_resumed(spark: Any, bootstrap: str, tm
     topic.add(range(10))
     first = json.dumps({topic.name: {"0": 0, "1": 0}}, separators=(",", ":"))
     reached = json.dumps({topic.name: {"1": 2, "0": 3}}, separators=(",", ":"))
-    confs = f'{{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{kept}}}'
+    confs = f'{{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{conf}}}'
     for name, content in {
         "metadata": '{"id":"6f9ff5a5-7c6f-4b8e-a1b5-1f1f2a3b4c5d"}',
         "sources/0/0": f"\0v1\n{first}",
@@ -157,16 +162,16 @@ def test_windows_and_watermark_on_the_timestamp(spark: Any, bootstrap: str, tmp_
 
     run()
     if not TELLS_START:
-        # It was one batch, and the watermark is that of the one before.
+        # It was one batch, and the watermark is that of the previous one.
         topic.add([5], timestamp_ms=start + 40_000)
         run()
-    assert found == {(start, 2), (start + 10_000, 1)}, "the window of the last record is not over"
+    assert found == {(start, 2), (start + 10_000, 1)}, "the window of the last record is still open"
 
 
-def test_a_self_join_is_whole_in_every_batch(spark: Any, bootstrap: str, tmp_path: Path) -> None:
+def test_a_self_join_is_complete_in_every_batch(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """ensure stream-stream self-join generates only one offset in log and correct metrics
 
-    Spark 4.3 makes two sources of one frame that is joined with itself, of its own rate source as well; they have to
+    Spark 4.3 creates two sources from one frame that is joined with itself, even for its own rate source; they must
     agree on every batch.
     """
     topic = Topic(bootstrap, 2)
@@ -180,7 +185,7 @@ def test_a_self_join_is_whole_in_every_batch(spark: Any, bootstrap: str, tmp_pat
 
 
 def test_a_query_continues_from_where_it_was_stopped(spark: Any, bootstrap: str, tmp_path: Path) -> None:
-    """A continual query; data while it was stopped, and partitions that were added."""
+    """A continual query; data while it was stopped, and added partitions."""
     topic = Topic(bootstrap, 5)
     topic.add(range(5))
     given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, "startingOffsets": "earliest"}
@@ -200,11 +205,13 @@ def test_a_query_continues_from_where_it_was_stopped(spark: Any, bootstrap: str,
 @pytest.mark.parametrize(
     "trigger", [{"continuous": "1 second"}, {"realTime": "5 minutes"}], ids=lambda one: next(iter(one))
 )
-def test_continuous_and_real_time_triggers_are_closed_to_python_sources(
+def test_continuous_and_real_time_triggers_are_not_available_to_python_sources(
     spark: Any, bootstrap: str, tmp_path: Path, trigger: dict[str, str]
 ) -> None:
-    """Promised: continuous and real-time mode. When this fails, Spark has opened them, and docs/spark.md must state
-    how to use them."""
+    """Promised: continuous and real-time mode.
+
+    When this fails, Spark has made them available, and docs/spark.md must state how to use them.
+    """
     writer = stream(spark, Topic(bootstrap, 1)).writeStream.format("noop").option("checkpointLocation", str(tmp_path))
     with pytest.raises(Exception, match=r"(?i)continuous|real.?time|unexpected keyword"):
         writer.outputMode("update").trigger(**trigger).start().awaitTermination(_PATIENCE)
@@ -243,7 +250,7 @@ def test_two_sources_of_which_one_is_exhausted(spark: Any, bootstrap: str, tmp_p
 
 @pytest.mark.long
 def test_input_row_metrics(spark: Any, bootstrap: str, tmp_path: Path) -> None:
-    """input row metrics: what was there before the query began is not counted"""
+    """input row metrics: records from before the start of the query are not counted"""
     topic = Topic(bootstrap, 5)
     topic.add([-1])
     frame = stream(spark, topic, startingOffsets="latest").selectExpr("int(string(value)) + 1 AS value")
@@ -258,7 +265,7 @@ def test_input_row_metrics(spark: Any, bootstrap: str, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_metrics_without_a_rate_limit(spark: Any, bootstrap: str, tmp_path: Path) -> None:
-    """test custom metrics - no rate limit: nothing is behind"""
+    """test custom metrics - no rate limit: the lag is zero"""
     topic = Topic(bootstrap, 2)
     topic.add(range(10))
     query = run_available(stream(spark, topic), tmp_path, "unlimited")

@@ -24,7 +24,7 @@ def values(bootstrap: str, topic: str) -> list[bytes]:
 
 
 def lines(spark: Any, directory: Path, *written: str) -> Any:
-    """A streaming frame with a column ``value`` of these lines."""
+    """Return a streaming frame with a column ``value`` of these lines."""
     directory.mkdir(exist_ok=True)
     more_lines(directory, *written)
     return spark.readStream.format("text").load(str(directory))
@@ -35,7 +35,7 @@ def more_lines(directory: Path, *written: str) -> None:
 
 
 def run(writer: Any, checkpoint: Path, *, mode: str = "append") -> Any:
-    """Run a streaming write over what there is, and give its query."""
+    """Run a streaming write over the available data, and return its query."""
     query = writer.option("checkpointLocation", str(checkpoint)).outputMode(mode).trigger(availableNow=True).start()
     try:
         query.awaitTermination(60)
@@ -75,7 +75,7 @@ def test_batch_null_topic_field_value_and_no_topic_option(spark: Any, bootstrap:
 
 @pytest.mark.parametrize("mode", ["overwrite", "ignore", "errorifexists"])
 def test_batch_unsupported_save_modes(spark: Any, bootstrap: str, mode: str) -> None:
-    """Spark itself refuses its default mode for every Python source; the connector takes it."""
+    """Spark itself refuses its default mode for every Python source; the connector accepts it."""
     topic = make_topic(bootstrap)
     with pytest.raises(Exception) as refused:
         sink(spark.sql("SELECT '1' AS value"), bootstrap, topic).mode(mode).save()
@@ -115,7 +115,7 @@ def test_streaming_sink_progress_is_produced(spark: Any, bootstrap: str, tmp_pat
     assert values(bootstrap, topic) == [b"1", b"2", b"3"]
 
 
-def test_streaming_aggregates_are_written_whole_in_complete_mode(spark: Any, bootstrap: str, tmp_path: Path) -> None:
+def test_streaming_aggregates_are_written_fully_in_complete_mode(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     topic = make_topic(bootstrap)
     counts = lines(spark, tmp_path / "in", "a", "b", "a").groupBy("value").count()
     frame = counts.selectExpr("concat(value, count) AS value")
@@ -125,8 +125,8 @@ def test_streaming_aggregates_are_written_whole_in_complete_mode(spark: Any, boo
     assert values(bootstrap, topic) == [b"a2", b"a3", b"b1", b"b1"]
 
 
-def test_streaming_update_mode_is_closed_to_python_sinks(spark: Any, bootstrap: str, tmp_path: Path) -> None:
-    """The connector has it. When this fails, Spark has opened it, and the documentation has to say so."""
+def test_streaming_update_mode_is_not_available_to_python_sinks(spark: Any, bootstrap: str, tmp_path: Path) -> None:
+    """The connector has this mode. When this fails, Spark has made it available, and the documentation must say so."""
     counts = lines(spark, tmp_path / "in", "a").groupBy("value").count().select("value")
     with pytest.raises(Exception, match="does not support Update mode"):
         run(sink(counts, bootstrap, "t"), tmp_path / "checkpoint", mode="update")

@@ -1,4 +1,4 @@
-"""Streaming queries over transactions: control records count as offsets, and batches may show nothing."""
+"""Streaming queries over transactions: control records count as offsets, and batches may be empty."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def logs() -> Iterator[LogWriter]:
         yield writer
 
 
-def asked_of(topic: WrittenLog, place: Path, isolation: str) -> StandInQuery:
+def query_of(topic: WrittenLog, place: Path, isolation: str) -> StandInQuery:
     more = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "3", "kafka.isolation.level": isolation}
     return StandInQuery(place / "checkpoint", topic.options(**more))
 
@@ -28,51 +28,51 @@ def asked_of(topic: WrittenLog, place: Path, isolation: str) -> StandInQuery:
 def test_read_committed(logs: LogWriter, tmp_path: Path) -> None:
     """read Kafka transactional messages: read_committed"""
     topic = logs.topic()
-    asked = asked_of(topic, tmp_path, "read_committed")
-    asked.start()
-    asked.process_all()
+    query = query_of(topic, tmp_path, "read_committed")
+    query.start()
+    query.process_all()
     topic.write(range(5), producer=1)
-    asked.process_all()
-    assert values(asked) == [], "nobody sees what is not committed"
+    query.process_all()
+    assert values(query) == [], "uncommitted records are not read"
     topic.commit(1)  # at offset 5
-    asked.process_all()
-    assert sizes(asked) == [0, 3, 2], "the marker counts"
+    query.process_all()
+    assert sizes(query) == [0, 3, 2], "the marker counts as an offset"
     topic.write(range(5, 10), producer=1)
     topic.abort(1)  # offsets 6 to 11
-    asked.process_all()
-    assert sizes(asked) == [0, 3, 2, 0, 0], "batches with no record to be seen"
+    query.process_all()
+    assert sizes(query) == [0, 3, 2, 0, 0], "batches without a visible record"
     topic.write(range(10, 12), producer=1)
     topic.write(range(20, 22), producer=2)
     topic.commit(2)  # 12 to 16, and the first transaction is open
-    asked.process_all()
-    assert sizes(asked) == [0, 3, 2, 0, 0], "the last stable offset is before it"
+    query.process_all()
+    assert sizes(query) == [0, 3, 2, 0, 0], "the last stable offset is before these records"
     topic.abort(1)
     topic.write([30])
-    asked.process_all()
-    assert values(asked) == [*range(5), 20, 21, 30]
-    asked.stop()
-    asked.start()
-    asked.process_all()
-    assert values(asked) == [*range(5), 20, 21, 30]
+    query.process_all()
+    assert values(query) == [*range(5), 20, 21, 30]
+    query.stop()
+    query.start()
+    query.process_all()
+    assert values(query) == [*range(5), 20, 21, 30]
 
 
 def test_read_uncommitted(logs: LogWriter, tmp_path: Path) -> None:
     """read Kafka transactional messages: read_uncommitted"""
     topic = logs.topic()
-    asked = asked_of(topic, tmp_path, "read_uncommitted")
-    asked.start()
-    asked.process_all()
+    query = query_of(topic, tmp_path, "read_uncommitted")
+    query.start()
+    query.process_all()
     topic.write(range(5), producer=1)
-    asked.process_all()
-    assert sizes(asked) == [0, 3, 2], "what is not committed is seen"
+    query.process_all()
+    assert sizes(query) == [0, 3, 2], "uncommitted records are read"
     topic.commit(1)
-    asked.process_all()
-    assert sizes(asked) == [0, 3, 2, 0], "a batch of a marker alone"
+    query.process_all()
+    assert sizes(query) == [0, 3, 2, 0], "a batch with only a marker"
     topic.write(range(5, 10), producer=1)
     topic.abort(1)
-    asked.process_all()
-    assert values(asked) == list(range(10)), "what was aborted is seen too"
-    assert sizes(asked) == [0, 3, 2, 0, 3, 2]
+    query.process_all()
+    assert values(query) == list(range(10)), "aborted records are read, too"
+    assert sizes(query) == [0, 3, 2, 0, 3, 2]
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
@@ -80,13 +80,13 @@ def test_the_suites_offsets_batch_by_batch(logs: LogWriter, tmp_path: Path, isol
     """read Kafka transactional messages: read_committed, read_uncommitted: values are their offsets, three to a batch;
     whole batches without a record, and gaps first, in the middle and last"""
     topic = logs.topic()
-    asked = asked_of(topic, tmp_path, isolation)
-    asked.start()
+    query = query_of(topic, tmp_path, isolation)
+    query.start()
 
     def new(*batches: list[int]) -> None:
-        before = len(asked.batches)
-        asked.process_all()
-        found = [sorted(int(row["value"]) for row in asked.batches[number]) for number in sorted(asked.batches)]
+        before = len(query.batches)
+        query.process_all()
+        found = [sorted(int(row["value"]) for row in query.batches[number]) for number in sorted(query.batches)]
         assert found[before:] == list(batches)
 
     new([])  # the first batch always runs
@@ -105,27 +105,28 @@ def test_the_suites_offsets_batch_by_batch(logs: LogWriter, tmp_path: Path, isol
         topic.write(written, producer=1)
         topic.commit(1)  # 19, 21, 24
     new([18, 20], [22, 23], [])
-    asked.stop()
+    query.stop()
 
 
 def test_records_after_the_planned_range_are_not_mixed_into_the_next_batch(logs: LogWriter, tmp_path: Path) -> None:
-    """SPARK-25495: FetchedData.reset should reset all fields: the task of the first batch may fetch what is of the next
-    one, and drops it"""
+    """SPARK-25495: FetchedData.reset should reset all fields: the task of the first batch may fetch records of the next
+    one, and drops them
+    """
     topic = logs.topic()
     topic.write(range(4), producer=1)
     topic.commit(1)
     given = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
-    asked = StandInQuery(tmp_path / "checkpoint", topic.options(**given))
+    query = StandInQuery(tmp_path / "checkpoint", topic.options(**given))
 
     def write_more(number: int) -> None:
         if number == 0:
             topic.write(range(4, 8), producer=1)
             topic.commit(1)
 
-    asked.planned = write_more
-    asked.start()
-    asked.process_all()
-    assert [[int(row["value"]) for row in asked.batches[number]] for number in (0, 1)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    query.planned = write_more
+    query.start()
+    query.process_all()
+    assert [[int(row["value"]) for row in query.batches[number]] for number in (0, 1)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 @pytest.mark.parametrize("gap", ["first", "middle", "last"])
@@ -138,17 +139,17 @@ def test_gaps_in_a_range_are_no_loss(logs: LogWriter, tmp_path: Path, gap: str) 
     if gap == "last":
         topic.write([90], producer=1)
         topic.abort(1)
-    asked = StandInQuery(tmp_path / "checkpoint", topic.options(**{
+    query = StandInQuery(tmp_path / "checkpoint", topic.options(**{
         "startingOffsets": f'{{"{topic.name}": {{"0": 0}}}}', "kafka.isolation.level": "read_committed"
     }))  # fmt: skip
-    asked.start()
-    asked.process_all()
-    assert values(asked) == ([] if gap == "first" else [0, 1, 2]) + [9, 10, 11]
-    assert asked.batches.keys() == {0}
+    query.start()
+    query.process_all()
+    assert values(query) == ([] if gap == "first" else [0, 1, 2]) + [9, 10, 11]
+    assert query.batches.keys() == {0}
 
 
 def test_sizes_are_checked_behind_a_gap_of_compaction(logs: LogWriter) -> None:
-    """The first offsets have no record: what comes after them must not be taken for nothing."""
+    """The first offsets have no record: the records after them must not be overlooked."""
     log = logs.topic(3)
     for partition in range(2):
         log.write_at(50_000, ["x" * 1_000] * 20, partition=partition)

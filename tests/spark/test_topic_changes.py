@@ -1,7 +1,7 @@
-"""Topics that change under a read: every change, at every place, in a batch and in a query, where loss is an error and
-where it is let pass. No row comes twice, and none is lost that is there.
+"""Topics that change during a read: every change, at every place, in a batch and in a query, with loss as an error and
+with loss allowed. No row is read twice, and no existing record is lost.
 
-Read as Spark's workers do it; `test_spark_faults` does some of it in Spark.
+Reads are done as by Spark's workers; `test_spark_faults` repeats some of it in Spark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from triokafka.spark.reading.topic_reader import TopicReader
 
 QUICK = {"fetchOffset.retryIntervalMs": "10", "kafkaConsumer.pollTimeoutMs": "2000"}
 PATIENT = {"kafkaConsumer.pollTimeoutMs": "10000"}
-# Little is fetched ahead, so that most of a range comes after what happens in its middle.
+# The prefetch is small, so that most of a range is read after the change in its middle.
 LITTLE = {
     "kafka.prefetch.max.bytes": "20000", "kafka.max.partition.fetch.bytes": "10000",
     "batchRows": "20", "fetchAhead": "1",
@@ -32,15 +32,15 @@ COUNT = 1_000
 
 
 class Change(NamedTuple):
-    """What happens to a topic of two partitions with values 0 to 999 in partition 0."""
+    """A change of a topic of two partitions with values 0 to 999 in partition 0."""
 
     make: Callable[[Topic], None]
     kind: str = ""
     """The class of the loss; empty when nothing is lost."""
     first: int = 0
-    """Below it, what was not read before is gone."""
+    """Unread records below this offset are deleted."""
     end: int = COUNT
-    """From there on, what was not read before is gone."""
+    """Unread records from this offset on are deleted."""
     anew: bool = False
     """What comes is the new topic's, whose values are larger by a million."""
 
@@ -49,7 +49,7 @@ def write(topic: Topic, start: int, end: int) -> None:
     topic.write(Record(b"%0200d" % value) for value in range(start, end))
 
 
-def make_anew(topic: Topic, count: int) -> None:
+def recreate(topic: Topic, count: int) -> None:
     topic.delete()
     topic.create()
     write(topic, 1_000_000, 1_000_000 + count)
@@ -61,10 +61,10 @@ CHANGES = {
     "cut at its beginning": Change(lambda topic: topic.cut(900), "START_OFFSET_RESET|COULD_NOT_READ_OFFSET", 900),
     "cut whole": Change(lambda topic: topic.cut(COUNT), "COULD_NOT_READ_OFFSET_RANGE", COUNT),
     "deleted": Change(lambda topic: topic.delete(), "PARTITIONS_DELETED", end=0),
-    "made anew without records": Change(lambda topic: make_anew(topic, 0), "COULD_NOT_READ|PARTITIONS_DEL", end=0),
-    "made anew with fewer": Change(lambda topic: make_anew(topic, 600), "COULD_NOT_READ|PARTITIONS_DEL", 0, 600, True),
-    "made anew with as many": Change(lambda topic: make_anew(topic, COUNT), "PARTITIONS_DELETED", anew=True),
-    "made anew with more": Change(lambda topic: make_anew(topic, 2 * COUNT), "PARTITIONS_DELETED", anew=True),
+    "made anew without records": Change(lambda topic: recreate(topic, 0), "COULD_NOT_READ|PARTITIONS_DEL", end=0),
+    "made anew with fewer": Change(lambda topic: recreate(topic, 600), "COULD_NOT_READ|PARTITIONS_DEL", 0, 600, True),
+    "made anew with as many": Change(lambda topic: recreate(topic, COUNT), "PARTITIONS_DELETED", anew=True),
+    "made anew with more": Change(lambda topic: recreate(topic, 2 * COUNT), "PARTITIONS_DELETED", anew=True),
 }
 
 
@@ -84,7 +84,7 @@ def offsets_and_values(batches: Iterator[Any]) -> Iterator[list[tuple[int, int]]
 @pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.long)], ids=["batch", "micro-batch"])
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_topic_that_changes_while_a_task_reads(topic: Topic, name: str, streaming: bool, fails: str) -> None:
-    """In the middle of a range."""
+    """The change happens in the middle of a range."""
     change = CHANGES[name]
     given = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, "failOnDataLoss": fails}
     reader: Any
@@ -107,12 +107,12 @@ def test_a_topic_that_changes_while_a_task_reads(topic: Topic, name: str, stream
         for piece in pieces:
             found += piece
     offsets = [offset for offset, _ in found]
-    assert offsets == sorted(set(offsets)), "no row twice, and in order"
-    # What was fetched ahead comes all the same; behind it only what is there.
+    assert offsets == sorted(set(offsets)), "a row is read twice or out of order"
+    # Prefetched records are returned anyway; behind them only existing ones.
     ahead = next((at for at, (offset, value) in enumerate(found) if offset != at or value != offset), len(found))
     assert ahead < 300 or not change.kind
     if fails == "true" and change.kind:
-        assert len(found) == ahead, "nothing behind the loss"
+        assert len(found) == ahead, "a record behind the loss was read"
     elif not change.kind:
         assert offsets == list(range(COUNT))
     else:
@@ -126,8 +126,9 @@ def test_a_topic_that_changes_while_a_task_reads(topic: Topic, name: str, stream
 def test_a_topic_that_changes_between_the_plan_and_its_tasks(
     topic: Topic, name: str, streaming: bool, fails: str
 ) -> None:
-    """A task knows the id of the topic that was planned, so a topic made anew is a loss whatever offsets it has; where
-    loss is let pass, the task reads what the offsets are now, as the connector does, which looks at no id."""
+    """A task knows the id of the planned topic, so a recreated topic is a loss whatever offsets it has; if loss is
+    allowed, the task reads the present records at its offsets, as the connector does, which does not compare ids.
+    """
     change = CHANGES[name]
     given = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, "failOnDataLoss": fails, **QUICK}
     reader: Any
@@ -151,12 +152,12 @@ def test_a_topic_that_changes_between_the_plan_and_its_tasks(
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_topic_that_changes_between_micro_batches(topic: Topic, tmp_path: Path, name: str, fails: str) -> None:
-    """The query has read 300 of the first partition; then the checkpoint is resumed where loss is let pass."""
+    """The query has read 300 records of the first partition; then the checkpoint is resumed with loss allowed."""
     change = CHANGES[name]
-    # The time is waited for only where a topic is gone for good; one made anew takes some on a busy machine.
+    # The full time limit passes only if a topic is deleted permanently; recreating one takes a while on a busy machine.
     patience = QUICK if change.kind == "PARTITIONS_DELETED" and not change.end else {**QUICK, **PATIENT}
     given = {"kafka.bootstrap.servers": topic.bootstrap, "startingOffsets": "earliest", **patience}
-    pattern = f"{topic.name}|{topic.name}-more"  # so that a topic that is gone is no error of the options
+    pattern = f"{topic.name}|{topic.name}-more"  # so that a deleted topic is not an error of the options
     asked = StandInQuery(tmp_path, {**given, "subscribePattern": pattern, "maxOffsetsPerTrigger": "300"})
 
     def once(number: int) -> None:
@@ -178,7 +179,7 @@ def test_a_topic_that_changes_between_micro_batches(topic: Topic, tmp_path: Path
     write(topic, 2_000_000, 2_000_010)
     asked.process_all()
     found = values(asked)
-    assert len(found) == len(set(found)), "no row twice"
+    assert len(found) == len(set(found)), "a row was read twice"
     assert found[:300] == list(range(300))
     if not change.kind:
         more = range(COUNT, COUNT + 50) if name == "written to" else ()
@@ -186,14 +187,14 @@ def test_a_topic_that_changes_between_micro_batches(topic: Topic, tmp_path: Path
     elif not change.anew and change.end:
         assert found[300:] == [*range(max(300, change.first), COUNT), *range(2_000_000, 2_000_010)]
     else:
-        # From the old offset on, as far as the new topic has it.
+        # From the old offset on, as far as the new topic has records.
         assert found[300:301] == [1_000_300 if change.anew else 2_000_000]
         assert found[-10:] == list(range(2_000_000, 2_000_010))
 
 
 @pytest.fixture(scope="module")
 def ten(bootstrap: str) -> Topic:
-    """A log with the offsets 10 to 20."""
+    """Create a log with the offsets 10 to 20."""
     made = Topic(bootstrap, 1)
     made.add(range(20))
     made.cut(10)
@@ -202,8 +203,8 @@ def ten(bootstrap: str) -> Topic:
 
 @pytest.mark.parametrize("start", [0, 5, 9, 10, 11, 15, 16, 20, 30])
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_offsets_out_of_range_wherever_they_are(ten: Topic, start: int, fails: str) -> None:
-    """A range of five begins before the log, at its edges, in it, at its end, and behind."""
+def test_offsets_out_of_range_at_any_place(ten: Topic, start: int, fails: str) -> None:
+    """A range of five offsets starts before the log, at its edges, in it, at its end, and behind it."""
     topic = ten
     given = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, "failOnDataLoss": fails, **QUICK}
     source = pyspark_triokafka.DefaultSource(given)

@@ -1,4 +1,4 @@
-"""The worked example runs as it is: stopped, started again, equal to the batch."""
+"""The worked example runs unchanged: stopped, restarted, equal to the batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_picture_of_lag_is_drawn_from_the_output_of_the_example(tmp_path: Path) 
         save(draw(run), tmp_path / f"{number}.svg")
     drawn = (tmp_path / "0.svg").read_text()
     assert "stopped, and started again" in drawn
-    assert drawn == (tmp_path / "1.svg").read_text(), "the same figures are the same picture"
+    assert drawn == (tmp_path / "1.svg").read_text(), "the same figures must give the same picture"
     assert PICTURE.name in (ROOT / "docs" / "spark.md").read_text()
 
 

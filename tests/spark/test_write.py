@@ -1,4 +1,4 @@
-"""Writing as Spark's Python workers do it, against a real broker and without a JVM."""
+"""Writing as Spark's Python workers do, with a real broker and without a JVM."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read(bootstrap: str, topic: str, *columns: str) -> list[dict[str, Any]]:
 
 
 def test_every_column_arrives_as_it_was_given(bootstrap: str) -> None:
-    """KafkaSinkSuite: batch - write to kafka: headers repeat, keep their order, and may be null."""
+    """KafkaSinkSuite: batch - write to kafka: headers repeat, stay in order, and may be null."""
     topic = make_topic(bootstrap)
     written = [
         {"key": b"k", "value": b"1", "headers": [{"key": "a", "value": b"b"}]},
@@ -72,7 +72,7 @@ def test_records_go_to_the_topics_of_their_column_in_order(bootstrap: str) -> No
     assert found.written.records == 300
 
 
-def test_the_option_wins_over_the_column(bootstrap: str) -> None:
+def test_the_option_overrides_the_column(bootstrap: str) -> None:
     """KafkaSinkSuite: streaming - topic field and topic option"""
     topic = make_topic(bootstrap)
     write(options(bootstrap, topic), [rows({"topic": "foo", "value": b"1"}, {"topic": None, "value": b"2"})])
@@ -96,7 +96,7 @@ def test_strings_are_written_as_utf_8(bootstrap: str) -> None:
 
 
 class Zero(triokafka.Partitioner):
-    """All to partition 0."""
+    """Chooses partition 0 for all records."""
 
     def partition(self, topic: str, key: Any, value: Any, partitions: Any, available: Any) -> int:
         return 0
@@ -106,7 +106,7 @@ def partitions(bootstrap: str, topic: str) -> dict[bytes, int]:
     return {row["key"]: row["partition"] for row in read(bootstrap, topic, "key", "partition")}
 
 
-def test_a_partition_column_takes_precedence_over_a_partitioner_and_that_over_the_keys_hash(bootstrap: str) -> None:
+def test_a_partition_column_overrides_a_partitioner_and_that_the_keys_hash(bootstrap: str) -> None:
     """KafkaSinkSuite: batch - partition column and partitioner priorities"""
     given = [{"key": b"%d" % n, "value": b"v"} for n in range(5)]
     own = {"kafka.partitioner.class": f"{__name__}:Zero"}
@@ -122,7 +122,7 @@ def test_a_partition_column_takes_precedence_over_a_partitioner_and_that_over_th
     assert partitions(bootstrap, topics[3]) == by_key
 
 
-def test_a_partitioner_is_given_strings_as_the_bytes_that_are_sent(bootstrap: str) -> None:
+def test_a_partitioner_receives_strings_as_the_sent_bytes(bootstrap: str) -> None:
     """Its records are sent one by one, and a ``str`` without a serializer is refused."""
     topic = make_topic(bootstrap, partitions=4)
     batch = pa.record_batch({"value": ["é", None], "key": ["ключ", "k"]})
@@ -144,7 +144,7 @@ def test_a_partition_for_some_records_leaves_the_others_to_their_keys(bootstrap:
     assert partitions(bootstrap, topic) == expected
 
 
-def test_a_topic_that_is_not_there_fails_the_task_and_is_named(bootstrap: str) -> None:
+def test_a_missing_topic_fails_the_task_and_is_named(bootstrap: str) -> None:
     """KafkaSinkSuite: streaming - write to non-existing topic"""
     own = {"kafka.max.block.ms": "500", "kafka.allow.auto.create.topics": "false"}
     with pytest.raises(KafkaError, match="writing to topic 'nowhere' failed") as failed:
@@ -153,7 +153,7 @@ def test_a_topic_that_is_not_there_fails_the_task_and_is_named(bootstrap: str) -
 
 
 @pytest.mark.parametrize("partition", [7, -3])
-def test_a_partition_that_is_not_there_fails_the_task(bootstrap: str, partition: int) -> None:
+def test_a_missing_partition_fails_the_task(bootstrap: str, partition: int) -> None:
     topic = make_topic(bootstrap, partitions=2)
     with pytest.raises(KafkaError, match=f"writing to topic '{topic}' failed.*(partition|{partition})"):
         write(options(bootstrap, topic), [rows({"value": b"1", "partition": partition})])
@@ -203,7 +203,7 @@ def test_empty_headers_are_none(bootstrap: str) -> None:
 
 
 def test_too_large_record_is_reported_with_sparks_option(bootstrap: str) -> None:
-    """Not by the client's own ``max_request_size``, which is not an option here."""
+    """The error does not name the client's own ``max_request_size``, which is not an option here."""
     topic = make_topic(bootstrap)
     with pytest.raises(KafkaError, match="MessageSizeTooLargeError") as failed:
         write(options(bootstrap, topic, **{"kafka.max.request.size": "2000"}), [rows({"value": bytes(5_000)})])
@@ -212,7 +212,7 @@ def test_too_large_record_is_reported_with_sparks_option(bootstrap: str) -> None
     assert "max_request_size" not in "".join(traceback.format_exception(failed.value))
 
 
-def test_much_data_goes_through_a_small_buffer(bootstrap: str) -> None:
+def test_large_data_are_written_through_a_small_buffer(bootstrap: str) -> None:
     """KafkaSinkSuite: generic - write big data with small producer buffer"""
     topic = make_topic(bootstrap)
     own = {"kafka.buffer.memory": "16384", "kafka.batch.size": "16384"}
@@ -251,7 +251,7 @@ def test_rows_that_are_unavailable_end_the_write_with_their_error(bootstrap: str
 
 
 def test_spark_4_0_writes_streams_row_by_row(bootstrap: str) -> None:
-    """It has no Arrow writer for streams."""
+    """Spark 4.0 has no Arrow writer for streams."""
     topic = make_topic(bootstrap)
     writer = RowStreamWriter(options(bootstrap, topic), ALL)
     header = Row(key="h", value=bytearray(b"1"))
@@ -264,8 +264,8 @@ def test_spark_4_0_writes_streams_row_by_row(bootstrap: str) -> None:
     ]
 
 
-def test_row_by_row_other_columns_are_left_alone(bootstrap: str) -> None:
-    """They may be of types that Arrow has not, or has other objects for: rows within rows, say."""
+def test_row_by_row_writes_ignore_other_columns(bootstrap: str) -> None:
+    """They may have types that Arrow lacks, or for which it has other objects, such as nested rows."""
     topic = make_topic(bootstrap)
     schema = types.StructType([
         types.StructField("months", types.YearMonthIntervalType()),

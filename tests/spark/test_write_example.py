@@ -1,4 +1,4 @@
-"""``examples/spark_write.py`` as it is."""
+"""``examples/spark_write.py`` runs unchanged."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _numbers = itertools.count(1)
 
 
 class Record(NamedTuple):
-    """What is written; the record's place in its partition is its offset."""
+    """A record to write; its position in the partition is its offset."""
 
     value: bytes | None
     key: bytes | None = None
@@ -44,7 +44,7 @@ def make_topic(bootstrap: str, records: Iterable[Record] = (), *, partitions: in
 
 
 def write(bootstrap: str, topic: str, records: Iterable[Record]) -> None:
-    """Write records to a topic, and wait until they are there."""
+    """Write records to a topic, and wait for their acknowledgements."""
 
     async def produce() -> None:
         async with triokafka.Producer(
@@ -88,5 +88,5 @@ def delete_topic(bootstrap: str, topic: str) -> None:
 
 
 def options(bootstrap: str, topic: str, **more: str) -> dict[str, Any]:
-    """The options of a read."""
+    """Return the options of a read."""
     return {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **more}

@@ -1,7 +1,7 @@
 """Logs written batch by batch in a broker of this process: transactions with their markers, and gaps of compaction.
 
-The broker serves no transactions, but its logs know them: markers, the index of aborted transactions, the last stable
-offset. So batches and markers are made by hand, as a coordinator's and as replication would bring them.
+No coordinator takes part, but logs handle transactions: markers, the index of aborted transactions, the last stable
+offset. So the tests encode batches and markers directly, as a coordinator and replication would write them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WrittenLog:
     def write(
         self, values: Iterable[int | str], *, partition: int = 0, producer: int = -1, codec: str = "none"
     ) -> None:
-        """Append one batch; with a ``producer`` id it belongs to that one's open transaction."""
+        """Append one batch; with a ``producer`` id it belongs to that producer's open transaction."""
         records = [(NOW_MS, None, str(value).encode(), ()) for value in values]
         sequence = -1
         if producer >= 0:
@@ -54,25 +54,25 @@ class WrittenLog:
         )
 
     def write_at(self, offset: int, values: Iterable[int | str], *, partition: int = 0) -> None:
-        """Append one batch that begins at ``offset``: what was before was compacted away."""
+        """Append one batch that starts at ``offset``: earlier offsets were removed by compaction."""
         records = [(NOW_MS, None, str(value).encode(), ()) for value in values]
         data = encode_batch(records, base_offset=offset, leader_epoch=0)
         self.write_bytes(data, partition=partition)
 
     def write_bytes(self, data: bytes, *, partition: int = 0) -> None:
-        """Append batches as they are, in whatever format, as replication brings them."""
+        """Append batches unchanged, in any format, as replication does."""
         self._portal.call(self._follow, partition, data)
 
     def commit(self, producer: int, *, partition: int = 0) -> None:
-        """End the transaction of a producer: readers see what it wrote."""
+        """Commit the transaction of a producer: readers get its records."""
         self._end(producer, partition, committed=True)
 
     def abort(self, producer: int, *, partition: int = 0) -> None:
-        """End the transaction of a producer: readers of committed records do not see what it wrote."""
+        """Abort the transaction of a producer: readers of committed records do not get its records."""
         self._end(producer, partition, committed=False)
 
     def options(self, **more: str) -> dict[str, str]:
-        """Options of a read of it."""
+        """Return the options of a read of the topic."""
         return {"kafka.bootstrap.servers": self.bootstrap, "subscribe": self.name, **more}
 
     def _end(self, producer: int, partition: int, *, committed: bool) -> None:
@@ -99,20 +99,20 @@ class WrittenLog:
 
 
 class LogWriter:
-    """Makes topics in the broker."""
+    """Creates topics in the broker."""
 
     def __init__(self, portal: Portal[RunningBroker], broker: RunningBroker) -> None:
         self._portal = portal
         self._broker = broker
 
     def topic(self, partitions: int = 1) -> WrittenLog:
-        """A new topic without records."""
+        """Return a new topic without records."""
         return WrittenLog(self._portal, self._broker, f"written-{next(_names)}", partitions)
 
 
 @contextmanager
 def log_writer(**options: Any) -> Iterator[LogWriter]:
-    """A broker in a thread of this process, for the length of the block."""
+    """Run a broker in a thread of this process for the length of the block."""
     portal = Portal(lambda: running_broker(**options), name="broker of written logs")
     broker = portal.start()
     try:

@@ -9,7 +9,7 @@
   for (const one of document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']"))
     if (shown(one) && !named(one)) found.push(`no name: ${name(one)}`);
   for (const one of document.querySelectorAll("img:not([alt]), svg[role=img]:not([aria-label])")) found.push(`no text: ${name(one)}`);
-  for (const one of document.querySelectorAll("table")) if (shown(one) && !one.querySelector("th")) found.push(`table without headers: ${name(one)}`);
+  for (const one of document.querySelectorAll("table")) if (shown(one) && one.getAttribute("role") !== "presentation" && !one.querySelector("th")) found.push(`table without headers: ${name(one)}`);
   const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
   for (const id of new Set(ids)) if (ids.indexOf(id) !== ids.lastIndexOf(id)) found.push(`double id: ${id}`);
   let level = 0;
@@ -24,7 +24,15 @@
   const parts = (colour) => colour.match(/[\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((one) => one / 255).map((one) => (one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4))
     .reduce((sum, one, index) => sum + one * [0.2126, 0.7152, 0.0722][index], 0);
+  const lies_on = (one, shape) => {
+    const [inner, outer] = [one.getBoundingClientRect(), shape.getBoundingClientRect()];
+    const [x, y] = [inner.x + inner.width / 2, inner.y + inner.height / 2];
+    return x > outer.left && x < outer.right && y > outer.top && y < outer.bottom;
+  };
   const behind = (one) => {
+    const shapes = [...(one.closest("svg")?.querySelectorAll("rect") ?? [])].filter((shape) => lies_on(one, shape));
+    const opaque = shapes.map((shape) => getComputedStyle(shape)).filter((style) => /^rgb\(/.test(style.fill) && style.fillOpacity === "1");
+    if (opaque.length) return parts(opaque.at(-1).fill);
     for (let at = one; at; at = at.parentElement) {
       const colour = parts(getComputedStyle(at).backgroundColor);
       if (colour.length < 4 || colour[3] === 1) return colour;

@@ -11,7 +11,7 @@ _ASSIGNORS = "triokafka/assignors/"
 _T_ASSIGNORS = "tests/unit/assignors/test_assignors.py::"
 _T_STICKY_DATA = "tests/unit/assignors/test_sticky_data.py::"
 _T_PROPERTIES = "tests/property/test_assignors.py::"
-_T_BEST = _T_PROPERTIES + "test_no_assignment_is_more_even_or_nearer_or_moves_less_than_the_sticky_one"
+_T_BEST = _T_PROPERTIES + "test_no_assignment_is_better_than_the_sticky_one"
 
 ASSIGNOR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(

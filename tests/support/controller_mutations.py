@@ -8,7 +8,7 @@ from __future__ import annotations
 from tests.support.mutations import Mutation
 
 _C = "triokafka/broker_stub/controller/"
-_LIVES = "tests/property/test_cluster_decisions.py::test_clusters_survive_random_lives"
+_LIVES = "tests/property/test_cluster_decisions.py::test_invariants_hold_in_random_schedules_of_a_cluster"
 _UNIT = "tests/unit/broker_stub/controller/"
 _REFUSED = _UNIT + "test_in_sync.py::test_request_that_does_not_fit_is_refused_with_its_reason"
 _BEATS = _UNIT + "test_cluster_control.py::test_heartbeats_of_unknown_brokers_and_old_epochs_are_refused"

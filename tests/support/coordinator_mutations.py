@@ -8,11 +8,11 @@ from __future__ import annotations
 from tests.support.mutations import Mutation
 
 _C = "triokafka/coordinator/"
-_GROUPS = "tests/property/test_coordinator_groups.py::test_groups_survive_random_lives"
-_CONSUMERS = "tests/property/test_consumer_group.py::test_groups_survive_random_lives"
+_GROUPS = "tests/property/test_coordinator_groups.py::test_invariants_hold_in_random_schedules"
+_CONSUMERS = "tests/property/test_consumer_group.py::test_invariants_hold_in_random_schedules"
 _MIXED = "tests/property/test_mixed_groups.py::test_mixed_groups_survive_random_lives"
-_OFFSETS = "tests/property/test_coordinator_offsets.py::test_offsets_survive_random_lives"
-_TRANSACTIONS = "tests/property/test_transactional_offsets.py::test_transactional_positions_survive_random_lives"
+_OFFSETS = "tests/property/test_coordinator_offsets.py::test_offset_invariants_hold_in_random_schedules"
+_TRANSACTIONS = "tests/property/test_transactional_offsets.py::test_transactional_offsets_survive_random_schedules"
 _FAILURES = "tests/unit/coordinator/test_failures.py::"
 _MIGRATION = "tests/unit/coordinator/test_migration.py::"
 

@@ -235,7 +235,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         _LOG + "move_recovery.py",
         "                        storage.sync_dir(each.path)\n",
         "                        pass\n",
-        "tests/property/test_log_crashes.py::test_a_move_that_is_cut_twice_leaves_one_log",
+        "tests/property/test_log_crashes.py::test_a_move_interrupted_twice_leaves_one_log",
     ),
     Mutation(
         "moves that were found begin again whatever disk fails",

@@ -66,7 +66,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            try:\n                self._check_usable()\n            except BaseException:\n"
         "                self._pool.release(buffer, size)\n                raise\n",
         "",
-        _T_OPENER + "test_memory_that_came_too_late_goes_back",
+        _T_OPENER + "test_memory_allocated_too_late_is_released",
     ),
     Mutation(
         "a pause is only as long as the network needs",
@@ -103,14 +103,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            if queue.open is not None and queue.open.room >= record_bytes:\n"
         "                self._pool.release(buffer, size)\n                return\n",
         "",
-        _T_PRODUCER + "test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_rest",
+        _T_PRODUCER + "test_two_tasks_that_wait_for_memory_share_one_batch_and_release_the_rest",
     ),
     Mutation(
         "two tasks that wait for memory share one batch and give back the rest",
         _OPENER,
         "queue.open.room >= record_bytes:\n                self._pool.release(buffer, size)\n",
         "queue.open.room >= record_bytes:\n",
-        _T_PRODUCER + "test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_rest",
+        _T_PRODUCER + "test_two_tasks_that_wait_for_memory_share_one_batch_and_release_the_rest",
     ),
     Mutation(
         "two tasks that find the batch full share the next one",
@@ -125,21 +125,21 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ACCUMULATOR,
         "            self.pool.release(buffer, len(buffer))\n            raise\n",
         "            raise\n",
-        _T_ACCUMULATOR + "test_batch_that_cannot_be_made_gives_its_memory_back",
+        _T_ACCUMULATOR + "test_batch_that_cannot_be_created_releases_its_memory",
     ),
     Mutation(
         "small record does not slip into a batch that refused a larger one",
         _PRODUCER + "slow_path.py",
         "            queue.close_open()\n            queue = known.queue_for(record.partition, key, value)\n",
         "            return queue, None\n",
-        _T_OPENER + "test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one",
+        _T_OPENER + "test_small_record_does_not_enter_a_batch_that_refused_a_larger_one",
     ),
     Mutation(
         "small record does not slip into a batch that refused a larger one",
         _OPENER,
         "            full.close_open()\n            self._note_filled()\n",
         "            self._note_filled()\n",
-        _T_OPENER + "test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one",
+        _T_OPENER + "test_small_record_does_not_enter_a_batch_that_refused_a_larger_one",
     ),
     Mutation(
         "closed batch and a second batch make the partition ready",
@@ -161,7 +161,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ACCUMULATOR,
         "        if head.retry_at > now and self._back_off(head, cluster, now) > 0:\n            return False\n",
         "",
-        _T_ACCUMULATOR + "test_batch_that_backs_off_does_not_ride_along",
+        _T_ACCUMULATOR + "test_batch_that_backs_off_is_not_drained_with_a_ready_one",
     ),
     Mutation(
         "muted partition is neither ready nor drained",
@@ -182,21 +182,21 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ACCUMULATOR,
         "next_check = min(next_check, wait)",
         "next_check = wait",
-        _T_ACCUMULATOR + "test_next_look_is_when_the_first_of_all_waits_ends",
+        _T_ACCUMULATOR + "test_next_check_is_when_the_earliest_wait_ends",
     ),
     Mutation(
         "lingering batches ride along",
         _ACCUMULATOR,
         "                if not self._may_drain(queue, head, cluster, now):\n",
         "                if not self._may_drain(queue, head, cluster, now) or not (head.in_retry or head.full):\n",
-        _T_ACCUMULATOR + "test_lingering_batches_ride_along",
+        _T_ACCUMULATOR + "test_lingering_batches_are_drained_with_a_ready_one",
     ),
     Mutation(
         "lingering batches ride along",
         _ACCUMULATOR,
         "            if node in by_node:\n                by_node[node].append(queue)\n",
         "            for taken in by_node.values():\n                taken.append(queue)\n",
-        _T_ACCUMULATOR + "test_lingering_batches_ride_along",
+        _T_ACCUMULATOR + "test_lingering_batches_are_drained_with_a_ready_one",
     ),
     Mutation(
         "drain takes one batch per partition in order",
@@ -211,35 +211,35 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ACCUMULATOR,
         "if batches and size + head.size > self.settings.max_request_size:",
         "if size + head.size > self.settings.max_request_size:",
-        _T_ACCUMULATOR + "test_request_size_is_capped_but_one_batch_always_goes",
+        _T_ACCUMULATOR + "test_request_size_is_limited_but_one_batch_is_always_sent",
     ),
     Mutation(
         "request size is capped but one batch always goes",
         _ACCUMULATOR,
         "size + head.size > self.settings.max_request_size",
         "size > self.settings.max_request_size",
-        _T_ACCUMULATOR + "test_request_size_is_capped_but_one_batch_always_goes",
+        _T_ACCUMULATOR + "test_request_size_is_limited_but_one_batch_is_always_sent",
     ),
     Mutation(
         "next round goes on where the cap cut",
         _ACCUMULATOR,
         "                    self._start_at[node] = queue.topic_partition\n",
         "",
-        _T_ACCUMULATOR + "test_next_round_continues_where_the_cap_cut",
+        _T_ACCUMULATOR + "test_next_drain_continues_where_the_size_limit_stopped",
     ),
     Mutation(
         "rotation is kept per node",
         _ACCUMULATOR,
         "first = self._start_at.pop(node, None)",
         "first = self._start_at.popitem()[1] if self._start_at else None",
-        _T_ACCUMULATOR + "test_rotation_is_kept_per_node",
+        _T_ACCUMULATOR + "test_rotation_of_partitions_is_per_node",
     ),
     Mutation(
         "retried batches go back to their places",
         _QUEUE,
         "        self.batches.insert(position, batch)\n",
         "        self.batches.appendleft(batch)\n",
-        _T_ACCUMULATOR + "test_retried_batches_go_back_to_their_places",
+        _T_ACCUMULATOR + "test_retried_batches_return_to_their_positions",
     ),
     Mutation(
         "drained batch is closed and retried with the same bytes",
@@ -254,28 +254,28 @@ MUTATIONS: tuple[Mutation, ...] = (
         _LEDGER,
         "        buffer, reserved = batch.release()\n        if reserved:\n",
         "        buffer, reserved = batch.release()\n        if reserved and buffer is None:\n",
-        _T_ACCUMULATOR + "test_memory_is_held_until_the_batch_is_settled",
+        _T_ACCUMULATOR + "test_memory_is_reserved_until_the_batch_is_settled",
     ),
     Mutation(
         "expiry stops at the first batch that is young",
         _LEDGER,
         "            if batch.created_at + self.settings.delivery_timeout > now:\n                break",
         "            if batch.created_at + self.settings.delivery_timeout > now:\n                continue",
-        _T_ACCUMULATOR + "test_expiry_stops_at_the_first_batch_that_is_young",
+        _T_ACCUMULATOR + "test_expiry_stops_at_the_first_batch_within_its_time",
     ),
     Mutation(
         "expired batches fail in the order of their making and the others stay",
         _LEDGER,
         "explain(batch))) for batch in expired]:\n",
         "explain(batch))) for batch in reversed(expired)]:\n",
-        _T_ACCUMULATOR + "test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay",
+        _T_ACCUMULATOR + "test_expired_batches_fail_in_order_of_creation_and_the_others_stay",
     ),
     Mutation(
         "batch that expires on the wire keeps its memory until the answer",
         _LEDGER,
         "        if not batch.on_wire:\n            if self.idempotent:\n",
         "        if True:\n            if self.idempotent:\n",
-        _T_ACCUMULATOR + "test_batch_that_expires_on_the_wire_keeps_its_memory_until_the_answer",
+        _T_ACCUMULATOR + "test_batch_that_expires_in_flight_releases_its_memory_with_the_response",
     ),
     # ---------------------------------------------------------------- memory
     Mutation(
@@ -284,7 +284,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "                head.buffer = self._free.pop()\n                head.reserved = head.size\n",
         "                head.buffer = self._free.pop()\n                head.reserved = head.size\n"
         "                self.available -= head.size\n",
-        _T_POOL + "test_waiter_for_one_buffer_gets_the_one_that_is_given_back",
+        _T_POOL + "test_waiter_for_one_buffer_gets_the_released_one",
     ),
     Mutation(
         "waiters are served in order and small ones do not overtake",
@@ -328,14 +328,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         _POOL,
         "        self._waiters.remove(waiter)\n",
         "",
-        _T_POOL + "test_allocation_cancelled_at_any_checkpoint_leaves_the_pool_whole",
+        _T_POOL + "test_allocation_cancelled_at_any_checkpoint_leaves_the_pool_complete",
     ),
     Mutation(
         "grown buffer is credited with what was lent",
         _POOL,
         "size == self.pooled_size == len(buffer)",
         "size == self.pooled_size",
-        _T_POOL + "test_grown_buffer_is_credited_with_its_lent_size",
+        _T_POOL + "test_grown_buffer_releases_its_allocated_size",
     ),
     Mutation(
         "flush closing and waiters make everything ready",
@@ -364,7 +364,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _OPENER,
         "            self._wake_by(now + accumulator.settings.linger, now)",
         "            pass",
-        _UNIT + "test_send_path.py::test_batch_goes_out_when_its_linger_ends_also_while_others_wait_longer",
+        _UNIT + "test_send_path.py::test_batch_is_sent_when_its_linger_ends_even_while_others_wait_longer",
     ),
     Mutation(
         "full batch wakes the sender",
@@ -378,7 +378,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _OPENER,
         "            or self._filled >= self._max_in_flight\n",
         "",
-        _T_OPENER + "test_no_more_batches_are_filled_between_two_turns_than_may_be_in_flight",
+        _T_OPENER + "test_no_more_batches_are_filled_without_yielding_than_may_be_in_flight",
     ),
     Mutation(
         "right behind another",
@@ -413,28 +413,28 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ACCUMULATOR,
         "            if compressor.hand_over() or head.in_thread:\n",
         "            if compressor.hand_over():\n",
-        _UNIT + "test_lz4_compressor.py::test_batch_that_the_thread_gets_at_the_last_moment_is_not_compressed_twice",
+        _UNIT + "test_lz4_compressor.py::test_batch_handed_over_at_the_last_moment_is_not_compressed_twice",
     ),
     Mutation(
         "what the thread did not do comes back",
         _PRODUCER + "lz4_compressor.py",
         "                self._let_go(self._given.popleft()[0])\n",
         "                self._given.popleft()\n",
-        _UNIT + "test_lz4_compressor.py::test_cancelled_compressor_takes_back_its_batches",
+        _UNIT + "test_lz4_compressor.py::test_cancelled_compressor_returns_its_batches",
     ),
     Mutation(
         "others get their turn",
         _OPENER,
         "            self._begun_bytes >= _BYTES_BETWEEN_YIELDS\n            or self._filled",
         "            self._filled",
-        _T_OPENER + "test_full_batch_is_followed_by_another_without_yielding_until_others_must_have_their_turn",
+        _T_OPENER + "test_full_batch_is_followed_by_another_without_yielding_until_other_tasks_must_run",
     ),
     Mutation(
         "muted partition does not ride along",
         _ACCUMULATOR,
         "        if head.in_thread or (self.settings.one_in_flight and queue.on_wire):\n",
         "        if head.in_thread:\n",
-        _T_ACCUMULATOR + "test_muted_partition_does_not_ride_along",
+        _T_ACCUMULATOR + "test_muted_partition_is_not_drained_with_a_ready_one",
     ),
     Mutation(
         "muted partition is neither ready nor drained",
@@ -448,7 +448,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ANSWERS,
         "error.invalid_metadata:\n",
         "error.invalid_metadata and False:\n",
-        _T_PRODUCER + "test_stale_metadata_error_has_the_metadata_refreshed_and_the_new_leader_used",
+        _T_PRODUCER + "test_stale_metadata_error_triggers_a_metadata_refresh_and_the_new_leader_is_used",
     ),
     Mutation(
         "unanswered batch is sent again unless nobody would know it for a repeat",
@@ -462,7 +462,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ANSWERS,
         "            batch.attempts -= 1\n",
         "",
-        _T_SENDER + "test_connection_that_takes_nothing_costs_no_attempt",
+        _T_SENDER + "test_request_refused_by_the_connection_costs_no_attempt",
     ),
     Mutation(
         "retries are counted and bounded",
@@ -477,14 +477,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if wait > 0 and cluster.leader_epoch_for(head.topic_partition) > head.leader_epoch:\n"
         "            return 0.0\n",
         "",
-        _T_SENDER + "test_leader_that_moved_is_tried_at_once_by_every_batch_that_waits",
+        _T_SENDER + "test_new_leader_is_tried_at_once_by_every_waiting_batch",
     ),
     Mutation(
         "fatal after the other answers",
         _ANSWERS,
         "                self._fatal = error\n",
         "                self._on_fatal(error)\n",
-        _T_SENDER + "test_fatal_error_leaves_the_other_answers_of_its_request_as_they_are",
+        _T_SENDER + "test_fatal_error_leaves_the_other_results_of_its_response_unchanged",
     ),
     # ---------------------------------------------------------------- sequence numbers
     Mutation(
@@ -492,14 +492,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         _SEQUENCES,
         "        if batch.base_sequence >= 0:\n            return\n        if self.identity",
         "        if self.identity",
-        _T_SEQUENCES + "test_numbers_count_records_and_are_kept_through_retries",
+        _T_SEQUENCES + "test_sequence_numbers_count_records_and_do_not_change_in_retries",
     ),
     Mutation(
         "numbers begin again",
         _SEQUENCES,
         "    return (sequence + count) % _SEQUENCES",
         "    return sequence + count",
-        _T_SEQUENCES + "test_numbers_start_again_after_the_greatest",
+        _T_SEQUENCES + "test_sequence_numbers_wrap_to_zero_after_the_greatest",
     ),
     Mutation(
         "first unanswered one first",
@@ -520,7 +520,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _SEQUENCES,
         "in_flight[0].attempts <= 1 and ",
         "",
-        _T_SEQUENCES + "test_nothing_new_follows_a_batch_that_is_sent_again",
+        _T_SEQUENCES + "test_no_new_batch_follows_a_retried_one",
     ),
     Mutation(
         "five in flight",
@@ -534,21 +534,21 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ANSWERS,
         "fate_known = answer is not None and batch.attempts == 1",
         "fate_known = answer is not None",
-        _UNIT + "test_doubt.py::test_refusal_after_an_attempt_in_doubt_repeats_nothing_behind_it",
+        _UNIT + "test_doubt.py::test_refusal_after_an_attempt_with_unknown_outcome_repeats_no_later_batch",
     ),
     Mutation(
         "unknown producer without a log start is asked again under the same number",
         _SEQUENCES,
         "            if log_start_offset >= 0 and not batch.renumbered:\n",
         "            if not batch.renumbered:\n",
-        _T_SEQUENCES + "test_unknown_producer_without_a_log_start_is_asked_again_under_the_same_number",
+        _T_SEQUENCES + "test_unknown_producer_id_error_without_a_log_start_is_retried_with_the_same_sequence_number",
     ),
     Mutation(
         "unknown fate of the last batch needs a new epoch",
         _SEQUENCES,
         "            if self.next != add_sequence(self.last_acked, 1):\n                self.bump_wanted = True\n",
         "",
-        _T_SEQUENCES + "test_unknown_fate_of_the_last_batch_needs_a_new_epoch",
+        _T_SEQUENCES + "test_unknown_outcome_of_the_last_batch_needs_a_new_epoch",
     ),
     Mutation(
         "doubt before a refusal",
@@ -562,21 +562,21 @@ MUTATIONS: tuple[Mutation, ...] = (
         _SEQUENCES,
         "                behind.renumbered = False",
         "                pass",
-        _T_SEQUENCES + "test_second_loss_begins_another_epoch_once_the_first_one_was_good",
+        _T_SEQUENCES + "test_second_loss_starts_another_epoch_once_the_first_epoch_has_worked",
     ),
     Mutation(
         "no new numbers while old ones are on the wire",
         _SEQUENCES,
         "return self.bump_wanted and not any(batch.on_wire for batch in self.in_flight)",
         "return self.bump_wanted",
-        _T_SEQUENCES + "test_lost_state_starts_a_new_epoch_once_nothing_is_on_the_wire",
+        _T_SEQUENCES + "test_lost_producer_state_starts_a_new_epoch_once_nothing_is_in_flight",
     ),
     Mutation(
         "topic used again after it was forgotten counts on under a new epoch",
         _SENDER,
         "        if lost and self.identity.known and not",
         "        if False and not",
-        _T_SENDER + "test_topic_used_again_after_it_was_forgotten_counts_on_under_a_new_epoch",
+        _T_SENDER + "test_topic_used_again_after_it_was_forgotten_starts_a_new_epoch",
     ),
     Mutation(
         "not when leaving",
@@ -597,7 +597,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _LEDGER,
         "        self.unreleased[batch] = queue\n        if self._on_admitted",
         "        import weakref\n\n        self.unreleased[batch] = weakref.proxy(queue)\n        if self._on_admitted",
-        _T_QUEUE + "test_queue_with_batches_in_it_or_on_the_wire_is_kept",
+        _T_QUEUE + "test_queue_with_waiting_or_in_flight_batches_is_not_dropped",
     ),
     Mutation(
         "order of the pieces",
@@ -611,7 +611,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _LEDGER,
         "        line[place : place + 1] = pieces\n",
         "        del line[place]\n        line += pieces\n",
-        _T_ACCUMULATOR + "test_pieces_of_a_split_batch_take_its_place_its_age_and_its_memory",
+        _T_ACCUMULATOR + "test_pieces_of_a_split_batch_inherit_its_position_age_and_memory",
     ),
     # ---------------------------------------------------------------- partitions
     Mutation(
@@ -619,7 +619,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _PARTITIONER,
         "        if produced > limit // 2:\n",
         "        if produced:\n",
-        _T_TOPIC + "test_linger_that_ends_batches_early_does_not_end_the_turn",
+        _T_TOPIC + "test_early_linger_does_not_change_the_sticky_partition",
     ),
     Mutation(
         "what was too much or too little counts in the next turn",
@@ -633,7 +633,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         _PARTITIONER,
         "        if accumulator.slow_nodes:\n",
         "        if False:\n",
-        _T_TOPIC + "test_node_that_takes_nothing_for_long_is_avoided_until_it_does",
+        _T_TOPIC + "test_node_that_accepts_nothing_for_long_is_avoided_until_it_does",
     ),
     # ---------------------------------------------------------------- connections
     Mutation(

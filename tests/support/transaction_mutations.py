@@ -9,7 +9,7 @@ from tests.support.mutations import Mutation
 
 _C = "triokafka/coordinator/transaction/"
 _LOG = "triokafka/broker_stub/log/"
-_LIVES = "tests/property/test_transaction_coordinator.py::test_transactions_survive_random_lives"
+_LIVES = "tests/property/test_transaction_coordinator.py::test_transaction_invariants_hold_in_random_schedules"
 _API = "tests/unit/broker_stub/api/test_transactions.py::"
 _UNIT = "tests/unit/coordinator/test_transactions.py::"
 _SIMULATED = "tests/simulation/test_transactions.py::"
@@ -38,7 +38,7 @@ _MUTATIONS: tuple[Mutation, ...] = tuple(
             _C + "ending.py",
             "(TransactionState.ONGOING, TransactionState.EMPTY):\n        valid = is_current\n",
             "(TransactionState.ONGOING, TransactionState.EMPTY):\n        valid = True\n",
-            _SIMULATED + "test_late_end_does_not_touch_the_next_transaction_under_version_2",
+            _SIMULATED + "test_late_end_does_not_affect_the_next_transaction_under_version_2",
         ),
         (
             "markers follow committed decisions",
@@ -103,7 +103,7 @@ _MUTATIONS: tuple[Mutation, ...] = tuple(
             _C + "transaction_shard.py",
             "        self.completions.forget(self.partition)\n        self.commit(self._committed_below)\n",
             "        self.completions.forget(self.partition)\n        self._uncommitted.clear()\n",
-            _UNIT + "test_loaded_decision_is_handed_over_again_under_the_new_epoch",
+            _UNIT + "test_loaded_decision_reaches_the_marker_writer_again_under_the_new_epoch",
         ),
         (
             "a transaction that is open for too long is aborted",
@@ -153,7 +153,7 @@ _FOUND_BY_SIMULATION = (
 """Rules that the random simulation of zombies and moving coordinators notices, too, within its quick seeds."""
 
 TRANSACTION_MUTATIONS: tuple[Mutation, ...] = _MUTATIONS + tuple(
-    mutation._replace(test=_ZOMBIES + "test_transactions_are_whole_through_zombies_and_moving_coordinators")
+    mutation._replace(test=_ZOMBIES + "test_transactions_are_atomic_despite_zombies_and_moving_coordinators")
     for mutation in _MUTATIONS
     if mutation.rule in _FOUND_BY_SIMULATION
 )

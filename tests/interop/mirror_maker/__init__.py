@@ -36,7 +36,7 @@ def _run(*command: object) -> None:
 
 
 def mirror_records(*arguments: str) -> str:
-    """Run the Java program that reads a flow's records with MirrorMaker's classes; return what it printed."""
+    """Run the Java program that reads a flow's records with MirrorMaker's classes; return its output."""
     done = subprocess.run(
         ["java", *QUICK_START, "-Xmx256m", "-cp", class_path(), "MirrorRecords", *arguments],
         capture_output=True,

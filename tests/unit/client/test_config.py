@@ -1,4 +1,4 @@
-"""Options of the clients: defaults, bounds, and sentences about wrong ones."""
+"""Options of the clients: defaults, bounds, and error messages about wrong ones."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class _First(triokafka.Partitioner):
         ("::1", [("::1", 9092)]),
     ],
 )
-def test_bootstrap_servers_are_texts_lists_and_pairs(given: Any, expected: list[tuple[str, int]]) -> None:
+def test_bootstrap_servers_may_be_strings_lists_and_pairs(given: Any, expected: list[tuple[str, int]]) -> None:
     assert list(bootstrap_addresses("bootstrap_servers", given)) == expected
 
 
 @pytest.mark.parametrize("given", ["", [], "h:port", "h:0", "h:70000", ":1", "kafka://h:1", 7, [None], [("h", "1")]])
-def test_bootstrap_servers_that_make_no_sense_are_refused(given: Any) -> None:
+def test_invalid_bootstrap_servers_are_refused(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="bootstrap_servers="):
         ProducerOptions.parse({"bootstrap_servers": given})
 
@@ -74,7 +74,7 @@ def test_option_of_another_client_is_named_as_such() -> None:
         ConsumerOptions.parse({"queue.buffering.max.ms": 5})
 
 
-def test_option_that_resembles_none_gets_the_list() -> None:
+def test_error_about_an_unrecognizable_option_lists_all_options() -> None:
     with pytest.raises(ConfigurationError, match="known options are acks, allow_auto_create_topics, batch_size"):
         ProducerOptions.parse({"xyzzy": 1})
 
@@ -115,9 +115,7 @@ def test_option_that_resembles_none_gets_the_list() -> None:
         ({"security_protocol": "SASL_SSL"}, "needs sasl_mechanism"),
     ],
 )
-def test_impossible_values_and_combinations_are_refused_when_the_producer_is_made(
-    options: dict[str, Any], message: str
-) -> None:
+def test_invalid_values_and_combinations_are_refused_at_construction(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         triokafka.Producer(**options)
 
@@ -137,7 +135,7 @@ def test_impossible_values_and_combinations_are_refused_when_the_producer_is_mad
         ("request.required.acks", "acks"),
     ],
 )
-def test_names_of_old_kafka_and_of_other_clients_are_refused_with_the_name_here(old: str, new: str) -> None:
+def test_option_names_of_old_kafka_and_of_other_clients_are_refused_with_our_name(old: str, new: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{old!r} is not an option of the producer: use {new!r} instead"):
         ProducerOptions.parse({old: 1})
 
@@ -150,7 +148,7 @@ def test_names_of_old_kafka_and_of_other_clients_are_refused_with_the_name_here(
         ("enable.metrics.push", "did you mean 'enable_metrics_push'"),
     ],
 )
-def test_kafkas_options_that_are_not_here_say_why(name: str, why: str) -> None:
+def test_refused_kafka_options_give_the_reason(name: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         ProducerOptions.parse({name: "x"})
 
@@ -172,7 +170,7 @@ KAFKA_4_PRODUCER = """
 
 
 @pytest.mark.parametrize("name", KAFKA_4_PRODUCER.split())
-def test_every_producer_option_of_kafka_4_is_here_or_is_refused_with_a_reason(name: str) -> None:
+def test_every_producer_option_of_kafka_4_exists_or_is_refused_with_a_reason(name: str) -> None:
     known = {option for option, _, _ in ProducerOptions.describe()}
     with pytest.raises(ConfigurationError) as caught:
         ProducerOptions.parse({name if "." in name else name.upper(): None})
@@ -183,7 +181,7 @@ def test_every_producer_option_of_kafka_4_is_here_or_is_refused_with_a_reason(na
         assert any(words in reason for words in ("use '", "supported yet", "not push", "hooks=", "begin with ssl_"))
 
 
-def test_every_renamed_option_leads_to_one_that_exists() -> None:
+def test_every_renamed_option_names_an_existing_one() -> None:
     known = {name for table in TABLES for name, _, _ in table.describe()}  # type: ignore[attr-defined]
     known |= {"send_buffer_bytes", "receive_buffer_bytes"}
     assert set(RENAMED.values()) <= known
@@ -204,7 +202,7 @@ def test_options_keep_the_given_values() -> None:
     assert (options.acks, options.bootstrap_servers) == (-1, (("h", 9092),))
 
 
-def test_the_books_defaults_are_one_option_away_and_give_way_to_others() -> None:
+def test_the_profile_of_the_books_defaults_is_overridden_by_options() -> None:
     book = ProducerOptions.parse({"defaults": "kafka-0.10"})
     assert (book.acks, book.retries, book.linger_ms, book.idempotent) == (1, 0, 0, False)
     assert (book.batch_size, book.buffer_memory, book.max_request_size) == (16_384, 33_554_432, 1_048_576)
@@ -230,7 +228,7 @@ def test_profiles_hold_only_options_that_exist_with_values_that_pass() -> None:
             table.parse(values)
 
 
-def test_idempotence_is_on_unless_other_options_rule_it_out() -> None:
+def test_idempotence_is_on_unless_other_options_exclude_it() -> None:
     assert ProducerOptions.parse({}).idempotent
     assert not ProducerOptions.parse({"enable_idempotence": False}).idempotent
     assert not ProducerOptions.parse({"acks": 1}).idempotent
@@ -252,15 +250,15 @@ def test_every_option_is_described_and_its_default_is_valid(table: Any) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_type_checkers_know_every_option_and_no_other(table: Any) -> None:
+def test_the_typed_options_are_exactly_the_options(table: Any) -> None:
     keywords = KEYWORDS[table]
     assert {*keywords.__optional_keys__} == {name for name, _, _ in table.describe()}  # type: ignore[attr-defined]
     assert not keywords.__required_keys__  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("call", [triokafka.read_topic, triokafka.RangeReader.__init__, RangeSession.__init__])
-def test_readers_of_ranges_have_the_names_and_types_of_the_consumers_options(call: Any) -> None:
-    """So that a type checker finds a misspelt one."""
+def test_range_readers_have_the_names_and_types_of_the_consumers_options(call: Any) -> None:
+    """So a type checker finds a misspelt option."""
     given = inspect.signature(call).parameters
     assert given["options"].annotation == "Unpack[ConsumerKeywords]"
     assert not ConsumerKeywords.__optional_keys__ & set(given)
@@ -291,7 +289,7 @@ JUNK: list[Any] = [
 
 
 @pytest.mark.parametrize("option", [name for name, _, _ in ProducerOptions.describe()])
-def test_no_value_of_an_option_is_worse_than_a_configuration_error_that_names_it(option: str) -> None:
+def test_any_bad_value_of_an_option_is_a_configuration_error_that_names_it(option: str) -> None:
     for value in JUNK:
         try:
             triokafka.Producer(**{option: value})
@@ -299,18 +297,18 @@ def test_no_value_of_an_option_is_worse_than_a_configuration_error_that_names_it
             assert option in str(refused), f"{option}={value!r}: {refused}"
 
 
-def test_heartbeats_must_come_within_the_session_timeout() -> None:
+def test_heartbeat_interval_must_be_shorter_than_the_session_timeout() -> None:
     with pytest.raises(ConfigurationError, match="must be less than"):
         ConsumerOptions.parse({"heartbeat_interval_ms": 50_000})
 
 
 def test_share_groups_are_refused_with_the_supported_protocols() -> None:
-    """They are optional, and not there"""
+    """Share groups (KIP-932) are not implemented."""
     with pytest.raises(ConfigurationError, match="one of 'classic', 'consumer'"):
         ConsumerOptions.parse({"group_protocol": "share"})
 
 
-def test_javas_names_of_tls_become_the_options_here() -> None:
+def test_javas_tls_properties_become_our_options() -> None:
     given = {
         "ssl_truststore_location": "/ca.pem",
         "ssl_truststore_type": "PEM",

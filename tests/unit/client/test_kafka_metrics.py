@@ -1,4 +1,4 @@
-"""The clients' metrics under Kafka's names: complete as declared, and right after known traffic."""
+"""The clients' metrics under Kafka's names: all are declared, and the values after known traffic are right."""
 
 from __future__ import annotations
 

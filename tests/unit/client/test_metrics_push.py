@@ -1,4 +1,4 @@
-"""Clients push the metrics that a cluster's subscriptions ask for (KIP-714)."""
+"""Clients push the metrics that a cluster's subscriptions request (KIP-714)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def state(*metrics: str, delta: bool = True) -> TelemetryState:
     return made
 
 
-def test_name_in_telemetry_is_kafkas() -> None:
+def test_telemetry_uses_kafkas_metric_names() -> None:
     name = MetricName("rebalance-latency-avg", "consumer-coordinator-metrics")
     assert telemetry_name(name) == "org.apache.kafka.consumer.coordinator.rebalance.latency.avg"
 
 
-def test_prefixes_choose_metrics_and_sums_are_deltas() -> None:
+def test_prefixes_select_metrics_and_sums_are_deltas() -> None:
     found = state("org.apache.kafka.producer.record", "org.apache.kafka.producer.node")
     total = MetricName("record-send-total", "producer-metrics", tags={"client-id": "c"})
     latency = MetricName("request-latency-avg", "producer-node-metrics", tags={"client-id": "c", "node-id": "node-1"})
@@ -92,7 +92,7 @@ async def test_broker_exports_pushed_metrics_and_the_last_push() -> None:
         assert (instance.facts.client_software_name, pushed(broker, "consumer.request.total")) == ("triokafka", [])
 
 
-async def test_cluster_without_subscriptions_is_not_asked() -> None:
+async def test_cluster_without_telemetry_gets_no_requests() -> None:
     async with running_broker() as broker, triokafka.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         await (await producer.send("orders", b"x"))
         assert not broker.broker.dispatcher.services.telemetry.instances

@@ -1,4 +1,4 @@
-"""A consumer's metrics are made when they are needed, with everything that happened before."""
+"""A consumer's metrics are built on demand, and include everything that happened before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = MetricName("requests", "test", "", {})
 
 
 class Counting:
-    """Metrics with the number of requests."""
+    """Metrics that count the requests."""
 
     def __init__(self, traffic: Traffic) -> None:
         self.traffic = traffic
@@ -45,7 +45,7 @@ def counting() -> tuple[OnDemandMetrics, Traffic, list[Counting]]:
     return OnDemandMetrics(build, traffic, quiet_seconds=5.0), traffic, built
 
 
-def test_metrics_that_nobody_reads_are_not_built_at_the_end() -> None:
+def test_metrics_without_readers_are_not_built_at_close() -> None:
     metrics, traffic, built = counting()
     traffic.node(1, "").sent(100, 1.0)
     metrics.close()
@@ -53,7 +53,7 @@ def test_metrics_that_nobody_reads_are_not_built_at_the_end() -> None:
     assert metrics.values() == {NAME: 1.0}, "they can still be read"
 
 
-def test_caller_reads_what_happened_before() -> None:
+def test_metrics_built_late_include_earlier_traffic() -> None:
     metrics, traffic, built = counting()
     for now in (1.0, 1.5, 2.5):
         traffic.node(1, "").sent(100, now)
@@ -62,7 +62,7 @@ def test_caller_reads_what_happened_before() -> None:
     assert built[0].is_closed and len(built) == 1
 
 
-def test_values_that_are_due_are_taken_in() -> None:
+def test_due_values_are_drained_into_built_metrics() -> None:
     _, traffic, built = counting()
     for now in (1.0, 2.0, 7.0):
         traffic.node(1, "").sent(100, now)
@@ -70,7 +70,7 @@ def test_values_that_are_due_are_taken_in() -> None:
 
 
 @simulated
-async def test_reporters_hear_of_the_metrics_at_construction() -> None:
+async def test_reporters_receive_the_metrics_at_construction() -> None:
     class Reporter:
         def __init__(self) -> None:
             self.names: list[str] = []

@@ -26,7 +26,7 @@ SENT = "org.apache.kafka.producer.record.send.total"
 
 
 def collected(reader: InMemoryMetricReader) -> dict[str, Any]:
-    """The metrics of one collection by name."""
+    """Return the metrics of one collection by name."""
     found = reader.get_metrics_data()
     assert found is not None
     return {
@@ -47,7 +47,7 @@ async def test_producer_is_observed_with_kafkas_metrics_until_it_is_closed() -> 
         ) as producer,
     ):
         await (await producer.send("orders", b"x"))
-        producer.kafka_metrics()  # sensors pass on what they recorded
+        producer.kafka_metrics()  # sensors publish their recorded values
         found = await trio.to_thread.run_sync(collected, reader)
     sent, size = found[SENT], found["org.apache.kafka.producer.batch.size.avg"]
     assert isinstance(sent.data, Sum)
@@ -84,7 +84,7 @@ async def test_failing_metric_does_not_hide_the_others() -> None:
 
 
 class HastyWorld(RealWorld):
-    """Its wall clock is a minute later at each look, so that no reading serves twice."""
+    """A world whose wall clock advances a minute per reading, so that no value is cached."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class HastyWorld(RealWorld):
 
 
 async def test_reader_gets_the_last_values_when_the_loop_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here the collection runs in a thread while the event loop waits for it, as at the shutdown of a provider."""
+    """The collection runs in a thread while the event loop waits for it, as at the shutdown of a provider."""
     monkeypatch.setattr("triokafka.client.otel_metrics._WAIT_SECONDS", 0.01)
     values = {"good": 1.0}
     _, reader = registry(values, HastyWorld())

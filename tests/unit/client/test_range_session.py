@@ -1,4 +1,4 @@
-"""What outlives a bounded read, and what such a read does about records that are gone. In virtual time."""
+"""Sessions of bounded reads: shared connections, cleanup between reads, and lost records. In virtual time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_readers_one_after_the_other_share_connections() -> None:
 
 
 @simulated
-async def test_a_read_given_up_in_the_middle_leaves_nothing_to_the_next() -> None:
+async def test_an_abandoned_read_leaves_no_data_to_the_next() -> None:
     cluster, _, options = await started(2)
     for batch in range(20):
         cluster.write("t", 0, numbers(batch * 10, batch * 10 + 10))
@@ -79,8 +79,8 @@ async def test_a_session_serves_one_reader_at_a_time_and_has_the_options() -> No
 
 
 @simulated
-async def test_empty_answers_end_nothing_however_far_the_log_goes() -> None:
-    """Slow storage has brokers send nothing although there is something: it may come, or is an error."""
+async def test_empty_responses_do_not_end_a_range() -> None:
+    """Slow storage may return an empty response although records exist: they arrive later, or the read fails."""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     cluster.ends[T0] = 8
@@ -101,8 +101,8 @@ async def test_empty_answers_end_nothing_however_far_the_log_goes() -> None:
 
 
 @simulated
-async def test_an_answer_that_ends_within_a_batch_ends_no_range() -> None:
-    """Its records are fetched again."""
+async def test_a_response_that_ends_within_a_batch_does_not_end_the_range() -> None:
+    """The records of the batch are fetched again."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 5))
 
@@ -120,7 +120,7 @@ async def test_an_answer_that_ends_within_a_batch_ends_no_range() -> None:
 
 
 @simulated
-async def test_lost_records_are_an_error_and_can_be_passed_over() -> None:
+async def test_lost_records_are_an_error_and_can_be_skipped() -> None:
     cluster, _, options = await started(2)
     cluster.write("t", 0, numbers(0, 5))
     cluster.write("t", 0, numbers(5, 10))
@@ -146,7 +146,7 @@ async def test_lost_records_are_an_error_and_can_be_passed_over() -> None:
 
 
 @simulated
-async def test_a_range_that_is_lost_whole_ends_where_it_is_skipped() -> None:
+async def test_skipping_a_wholly_lost_range_ends_the_read() -> None:
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     cluster.starts[T0] = 8

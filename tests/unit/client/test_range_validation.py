@@ -1,5 +1,7 @@
-"""Logs that are not what a range was chosen from any more: topics made anew (KIP-516), leaders that cut what was read
-(KIP-320). In virtual time."""
+"""Logs that changed after a range was planned: recreated topics (KIP-516) and truncation by a new leader (KIP-320).
+
+In virtual time.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ from triokafka.structs import TopicPartition
 
 T0 = TopicPartition("t", 0)
 OLD, NEW = UUID(int=100), UUID(int=200)
-# Little is fetched ahead, so that most of a range comes after what happens in its middle.
+# The prefetch is small, so that most of a range is fetched after the events in its middle.
 LITTLE: dict[str, Any] = {"max_partition_fetch_bytes": 200, "prefetch_max_bytes": 400, "batch_rows": 10}
 
 
 async def started(nodes: int = 1) -> tuple[ReadableCluster, list[ReadableBroker], dict[str, Any]]:
-    """A log of a hundred records in ten batches, whose first leader is broker 1."""
+    """Return a cluster with a log of a hundred records in ten batches, led by broker 1."""
     cluster = ReadableCluster(t=1)
     options = await client_of(cluster, nodes=nodes)
     write(cluster, b"old", 0)
@@ -41,7 +43,7 @@ def write(cluster: ReadableCluster, prefix: bytes, start: int) -> None:
 
 
 def cut_and_rewrite(cluster: ReadableCluster, offset: int) -> None:
-    """Broker 2 leads, which lacks what is behind the offset, and others write there."""
+    """Make broker 2 the leader: its log ends at the offset, and other records are written there."""
     cluster.epoch_ends[T0, 0] = (0, offset)
     cluster.move("t", 0, 2)
     del cluster.batches[T0][offset // 10 :]
@@ -72,7 +74,7 @@ async def read(reader: RangeReader, most: int = 1_000) -> list[bytes]:
     return found
 
 
-async def learns_of_it(session: RangeSession) -> None:
+async def wait_for_new_leader(session: RangeSession) -> None:
     session.network.request_metadata_update()
     await trio.sleep(5)
 
@@ -81,7 +83,7 @@ async def learns_of_it(session: RangeSession) -> None:
 
 
 @simulated
-async def test_records_that_were_read_and_cut_off_are_a_loss_and_none_of_others_comes_unsaid() -> None:
+async def test_truncation_of_read_records_is_a_loss_and_no_replacement_is_returned_silently() -> None:
     cluster, (_, second), options = await started(2)
     async with RangeReader({T0: (0, 100)}, **LITTLE, **options) as reader:
         found = await read(reader, 50)
@@ -89,7 +91,7 @@ async def test_records_that_were_read_and_cut_off_are_a_loss_and_none_of_others_
         with pytest.raises(RangeLostError, match="from offset 40 on the new leader has other records") as lost:
             while True:
                 found += (await anext(reader)).column("value").to_pylist()
-        assert found == values(b"old", 0, len(found)), "what was fetched before, and no other"
+        assert found == values(b"old", 0, len(found)), "only records fetched before"
         assert (lost.value.partition, lost.value.position) == (T0, len(found))
         assert (lost.value.is_truncated, lost.value.is_recreated) == (True, False)
         with pytest.raises(RangeLostError):
@@ -102,20 +104,20 @@ async def test_records_that_were_read_and_cut_off_are_a_loss_and_none_of_others_
 
 @simulated
 async def test_data_prefetched_from_a_former_leader_is_fetched_again() -> None:
-    """It may be truncated, although all returned records are there."""
+    """It may be truncated, although all returned records still exist."""
     cluster, _, options = await started(2)
     async with RangeReader({T0: (0, 100)}, **LITTLE, **options) as reader:
         assert await read(reader, 20) == values(b"old", 0, 20)
         await trio.sleep(5)
         state = reader.session.subscription.state(T0)
-        assert (reader.session.fetcher.buffer.fetch_offset(T0, state) or 0) > 20, "it waits"
+        assert (reader.session.fetcher.buffer.fetch_offset(T0, state) or 0) > 20, "the fetched data waits in the buffer"
         cut_and_rewrite(cluster, 20)
-        await learns_of_it(reader.session)
+        await wait_for_new_leader(reader.session)
         assert await read(reader) == values(b"new", 20, 100)
 
 
 @simulated
-async def test_a_leader_that_has_followed_costs_no_record_and_one_question() -> None:
+async def test_a_new_leader_with_the_same_log_costs_no_record_and_one_request() -> None:
     cluster, (_, second), options = await started(2)
     async with RangeReader({T0: (0, 100)}, **LITTLE, **options) as reader:
         found = await read(reader, 50)
@@ -126,7 +128,7 @@ async def test_a_leader_that_has_followed_costs_no_record_and_one_question() -> 
 
 @pytest.mark.parametrize("answer", [(-1, -1), (-1, 100)], ids=["knows nothing", "has only epochs before"])
 @simulated
-async def test_a_leader_that_does_not_have_the_epoch_has_other_records(answer: tuple[int, int]) -> None:
+async def test_a_leader_without_the_epoch_counts_as_truncated(answer: tuple[int, int]) -> None:
     cluster, _, options = await started(2)
     cluster.epoch_ends[T0, 0] = answer
     async with RangeReader({T0: (0, 100)}, **LITTLE, **options) as reader:
@@ -137,8 +139,8 @@ async def test_a_leader_that_does_not_have_the_epoch_has_other_records(answer: t
 
 
 @simulated
-async def test_brokers_that_know_no_epochs_are_read_as_they_are() -> None:
-    """Before Kafka 2.1 this is unknown."""
+async def test_brokers_without_leader_epochs_are_read_without_validation() -> None:
+    """Brokers before Kafka 2.1 do not report them."""
     cluster, brokers, options = await started(2)
     for broker in brokers:
         del broker.api_versions[23]
@@ -149,7 +151,7 @@ async def test_brokers_that_know_no_epochs_are_read_as_they_are() -> None:
 
 
 @simulated
-async def test_a_request_to_a_leader_that_does_not_answer_at_once_is_repeated() -> None:
+async def test_an_epoch_lookup_that_fails_is_repeated() -> None:
     cluster, (_, second), options = await started(2)
     second.script(OffsetForLeaderEpochRequest, CLOSE, CLOSE)
     async with RangeReader({T0: (0, 100)}, **LITTLE, **options) as reader:
@@ -162,7 +164,7 @@ async def test_a_request_to_a_leader_that_does_not_answer_at_once_is_repeated() 
 
 
 @simulated
-async def test_a_reader_given_up_while_epochs_are_compared_leaves_nothing_to_the_next() -> None:
+async def test_a_reader_abandoned_during_validation_leaves_no_data_to_the_next() -> None:
     cluster, (_, second), options = await started(2)
 
     async def never(request: OffsetForLeaderEpochRequest) -> None:
@@ -174,17 +176,17 @@ async def test_a_reader_given_up_while_epochs_are_compared_leaves_nothing_to_the
         async with RangeReader({T0: (0, 100)}, session=session, batch_rows=10) as reader:
             await read(reader, 20)
             cut_and_rewrite(cluster, 10)
-            await learns_of_it(session)
+            await wait_for_new_leader(session)
             assert session.subscription.state(T0).validating
         async with RangeReader({T0: (0, 100)}, session=session) as reader:
             assert await read(reader) == values(b"old", 0, 10) + values(b"new", 10, 100)
 
 
-# -------------------------------------------------------------------- topics made anew
+# -------------------------------------------------------------------- recreated topics
 
 
 @simulated
-async def test_topic_recreated_before_the_reader_begins_is_a_loss_when_its_id_is_known() -> None:
+async def test_topic_recreated_before_the_read_is_a_loss_if_its_id_is_known() -> None:
     cluster, (broker,), options = await started()
     recreated(cluster)
     async with RangeReader({T0: (0, 100)}, topic_ids={"t": OLD}, **options) as reader:
@@ -195,16 +197,16 @@ async def test_topic_recreated_before_the_reader_begins_is_a_loss_when_its_id_is
         fetched = len(broker.seen(FetchRequest))
         reader.go_on_at(T0, 0)
         assert await read(reader) == values(b"new", 0, 100)
-        assert len(broker.seen(FetchRequest)) == fetched, "it was fetched already, and is not fetched twice"
+        assert len(broker.seen(FetchRequest)) == fetched, "the log is not fetched twice"
     async with RangeReader({T0: (0, 100)}, topic_ids={"t": NEW}, **options) as reader:
         assert await read(reader) == values(b"new", 0, 100)
     async with RangeReader({T0: (0, 100)}, **options) as reader:
-        assert await read(reader) == values(b"new", 0, 100), "without an id it is the topic that there is"
+        assert await read(reader) == values(b"new", 0, 100), "without an id, the present topic is read"
 
 
 @simulated
-async def test_an_open_session_notices_it_too_and_requests_nothing_before_it_is_sure() -> None:
-    """A Spark worker reads for many tasks, and what it knows is old."""
+async def test_an_open_session_detects_a_recreated_topic_before_it_fetches() -> None:
+    """A Spark worker reads for many tasks, and its metadata may be old."""
     cluster, (broker,), options = await started()
     async with RangeSession(**options) as session:
         for known, expected in ((OLD, OLD), (OLD, NEW), (NEW, OLD)):
@@ -223,8 +225,8 @@ async def test_an_open_session_notices_it_too_and_requests_nothing_before_it_is_
 
 @pytest.mark.parametrize("answers", [1, 2])
 @simulated
-async def test_one_broker_that_is_behind_is_not_believed(answers: int) -> None:
-    """It describes the topic before the planned one; two equal answers are accepted."""
+async def test_stale_metadata_of_one_broker_is_not_a_recreated_topic(answers: int) -> None:
+    """The broker describes the topic before the planned one; only two equal responses are accepted."""
     _, (broker,), options = await started()
 
     def behind(request: MetadataRequest) -> MetadataResponse:
@@ -243,8 +245,10 @@ async def test_one_broker_that_is_behind_is_not_believed(answers: int) -> None:
 
 
 @simulated
-async def test_news_of_a_leader_say_nothing_of_the_topic() -> None:
-    """What brokers say with a refusal (KIP-951) is put beside what was known, and is no second answer about its id."""
+async def test_leader_in_an_error_response_does_not_confirm_the_topic_id() -> None:
+    """A leader from an error response (KIP-951) is merged into the known metadata; it is not a second response about
+    the topic id.
+    """
     _, (broker,), options = await started()
     asked = trio.Event()
 
@@ -266,9 +270,10 @@ async def test_news_of_a_leader_say_nothing_of_the_topic() -> None:
 
 
 @simulated
-async def test_answers_by_name_are_not_used_before_the_topic_ids_were_checked_again() -> None:
-    """Before Fetch 13 (Kafka 3.1) an open session gives what the topic of that name has now: here all of the range
-    comes before any metadata. The reader does not end as if it were what was wanted."""
+async def test_fetches_by_name_are_not_returned_before_the_topic_ids_were_checked_again() -> None:
+    """Before Fetch 13 (Kafka 3.1) an open session fetches by topic name: here the whole range of the new topic arrives
+    before any metadata. The reader must not end as if these were the planned records.
+    """
     cluster, (broker,), options = await started()
     broker.api_versions[1] = (4, 12)
     async with RangeSession(**options) as session:
@@ -280,7 +285,7 @@ async def test_answers_by_name_are_not_used_before_the_topic_ids_were_checked_ag
             with pytest.raises(RangeLostError, match="recreated after the range 0 to 50 was chosen") as lost:
                 while True:
                     found += (await anext(reader)).column("value").to_pylist()
-            assert found == values(b"new", 0, 50), "that it is another topic shows only then"
+            assert found == values(b"new", 0, 50), "the recreated topic is detected only then"
             assert (lost.value.is_recreated, lost.value.position) == (True, 50)
             with pytest.raises(RangeLostError):
                 await anext(reader)
@@ -292,8 +297,8 @@ async def test_answers_by_name_are_not_used_before_the_topic_ids_were_checked_ag
 
 
 @simulated
-async def test_a_reader_that_cannot_learn_which_topic_it_has_read_ends_with_its_time() -> None:
-    """The topic is another one, and deleted before a second answer confirms it."""
+async def test_a_reader_that_cannot_confirm_its_topic_times_out() -> None:
+    """The topic was recreated, and is deleted before a second response confirms that."""
     cluster, (broker,), options = await started()
     broker.api_versions[1] = (4, 12)
     async with RangeSession(**options, default_api_timeout_ms=20_000) as session:
@@ -317,7 +322,7 @@ async def test_a_reader_that_cannot_learn_which_topic_it_has_read_ends_with_its_
 
 @pytest.mark.parametrize(("fetch", "has_ids", "asks"), [(12, True, True), (12, False, False), (17, True, False)])
 @simulated
-async def test_ids_are_checked_again_only_where_it_says_something(fetch: int, has_ids: bool, asks: bool) -> None:
+async def test_ids_are_checked_again_only_where_necessary(fetch: int, has_ids: bool, asks: bool) -> None:
     cluster, (broker,), options = await started()
     broker.api_versions[1] = (4, fetch)
     if not has_ids:
@@ -331,8 +336,8 @@ async def test_ids_are_checked_again_only_where_it_says_something(fetch: int, ha
 
 
 @simulated
-async def test_brokers_that_give_no_ids_are_read_as_they_are() -> None:
-    """Before Kafka 2.8; also when a reader gets an id from before their downgrade."""
+async def test_brokers_without_topic_ids_are_read_without_validation() -> None:
+    """These are brokers before Kafka 2.8, also if a reader got an id before their downgrade."""
     cluster, _, options = await started()
     cluster.topic_ids.clear()
     async with RangeReader({T0: (0, 100)}, topic_ids={"t": OLD}, **options) as reader:

@@ -1,4 +1,4 @@
-"""Bounded reads against a scripted broker, in virtual time: all of a range, or an error."""
+"""Bounded reads against a scripted broker, in virtual time: the whole range, or an error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def offsets(reader: RangeReader) -> list[tuple[int, int]]:
 
 
 @simulated
-async def test_exactly_the_range_is_read_of_every_partition() -> None:
+async def test_exactly_the_range_of_every_partition_is_read() -> None:
     cluster, broker, options = await started(2)
     for partition in (0, 1):
         for batch in range(5):
@@ -56,11 +56,11 @@ async def test_exactly_the_range_is_read_of_every_partition() -> None:
     assert sorted(found) == [(0, n) for n in range(7, 33)] + [(1, n) for n in range(50)]
     assert [n for partition, n in found if partition == 0] == list(range(7, 33))
     asked = [p.fetch_offset for r in broker.seen(FetchRequest) for p in r.topics[0].partitions if p.partition == 0]
-    assert max(asked) < 33, "nothing is fetched behind the end"
+    assert max(asked) < 33, "no offset behind the end is fetched"
 
 
 @simulated
-async def test_batches_have_at_most_so_many_rows() -> None:
+async def test_batches_have_at_most_the_requested_rows() -> None:
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 25))
     cluster.write("t", 0, numbers(25, 50))
@@ -73,8 +73,8 @@ async def test_batches_have_at_most_so_many_rows() -> None:
 
 
 @simulated
-async def test_a_batch_ends_with_many_bytes_however_few_rows_they_are() -> None:
-    """What is fetched is bounded while it is compressed, and may be a hundred times as much then."""
+async def test_a_batch_ends_at_its_byte_limit_however_few_rows_it_has() -> None:
+    """Fetches are bounded by compressed size; decompressed records may be a hundred times as large."""
     cluster, _, options = await started()
     for _ in range(10):
         cluster.write("t", 0, [bytes(10_000)] * 2, compression="lz4")
@@ -82,11 +82,11 @@ async def test_a_batch_ends_with_many_bytes_however_few_rows_they_are() -> None:
     async with RangeReader({T0: (1, 20)}, batch_bytes=30_000, **options) as reader:
         async for batch in reader:
             rows.append(batch.num_rows)
-    assert rows == [3, 4, 4, 4, 4], "two batches of the broker each: of the first one record lies before the range"
+    assert rows == [3, 4, 4, 4, 4], "two batches of the broker each; one record of the first is before the range"
 
 
 @simulated
-async def test_records_come_as_lists_too() -> None:
+async def test_records_may_be_returned_as_lists() -> None:
     cluster, _, options = await started(2)
     cluster.write("t", 0, numbers(0, 25))
     cluster.write("t", 1, numbers(0, 5))
@@ -99,8 +99,8 @@ async def test_records_come_as_lists_too() -> None:
 
 
 @simulated
-async def test_a_range_whose_last_offsets_hold_nothing_ends_nevertheless() -> None:
-    """Compaction gaps and control batches end by the next offset."""
+async def test_a_range_that_ends_with_offsets_without_records_ends() -> None:
+    """Compaction gaps and control batches are passed by their next offset."""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     cluster.write("t", 0, [b"\0\0\0\0\0\0"], control=True, transactional=True, producer_id=1, producer_epoch=0)
@@ -147,7 +147,7 @@ async def test_an_end_that_is_never_reached_is_an_error_with_the_position() -> N
 
 
 @simulated
-async def test_a_broker_that_hangs_up_only_delays_the_read() -> None:
+async def test_a_lost_connection_only_delays_the_read() -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     broker.script(FetchRequest, CLOSE, CLOSE, broker.fetch_with(p0=6))
@@ -170,7 +170,9 @@ async def test_corrupt_bytes_end_the_read_after_the_batches_before_them() -> Non
 
 
 async def corrupt_between(marker: bool = False) -> dict[str, Any]:
-    """Three batches of five records in one answer; that from offset 5, or with a marker before it 6, on is damaged."""
+    """Return three batches of five records in one response; the one from offset 5 (with a marker before it, 6) on is
+    corrupt.
+    """
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     if marker:
@@ -185,7 +187,7 @@ async def corrupt_between(marker: bool = False) -> dict[str, Any]:
 
 @simulated
 async def test_corrupt_batch_after_the_range_is_not_read() -> None:
-    """Whoever goes around a damaged batch reads up to it, with it in what was fetched."""
+    """A reader that skips a corrupt batch reads up to it, and fetches it with the others."""
     options = await corrupt_between()
     for end in (3, 5):
         assert await offsets(RangeReader({T0: (0, end)}, **options)) == [(0, n) for n in range(end)]
@@ -220,7 +222,7 @@ async def test_records_before_corrupt_bytes_are_returned_even_if_the_range_ends_
 
 @simulated
 @pytest.mark.parametrize("rows", [1, 5])
-async def test_rows_come_once_when_a_batch_of_them_ends_just_before_corrupt_bytes(rows: int) -> None:
+async def test_rows_are_returned_once_when_their_batch_ends_just_before_corrupt_bytes(rows: int) -> None:
     options = await corrupt_between()
     async with RangeReader({T0: (0, 15)}, batch_rows=rows, **options) as reader:
         for read in range(rows, 6, rows):
@@ -259,7 +261,7 @@ async def test_a_cancelled_read_loses_nothing() -> None:
 
 
 @simulated
-async def test_bounds_are_ends_times_or_offsets() -> None:
+async def test_bounds_may_be_ends_times_or_offsets() -> None:
     cluster, _, options = await started(2)
 
     async def ranges(start: Bound, end: Bound) -> dict[TopicPartition, OffsetRange]:
@@ -295,8 +297,8 @@ async def test_bounds_are_ends_times_or_offsets() -> None:
 
 
 @simulated
-async def test_bounds_are_of_the_topic_that_there_was_before_they_were_requested() -> None:
-    """KIP-516: a topic recreated between the requests for its metadata and its offsets is another one, too."""
+async def test_bounds_belong_to_the_topic_that_existed_before_the_request() -> None:
+    """KIP-516: a topic recreated between the metadata request and the offset request is another topic."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     before = cluster.topic_ids["t"]
@@ -313,7 +315,7 @@ async def test_bounds_are_of_the_topic_that_there_was_before_they_were_requested
 
 
 @simulated
-async def test_topics_of_brokers_that_give_no_ids_are_read_by_name() -> None:
+async def test_topics_of_brokers_without_topic_ids_are_read_by_name() -> None:
     """Before Kafka 2.8."""
     cluster, _, options = await started()
     cluster.topic_ids.clear()

@@ -1,4 +1,4 @@
-"""Serializers: Java's bytes, and sentences about what they do not take."""
+"""Serializers: the same bytes as Java's, and clear errors about refused values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PAIRS: list[tuple[Any, Any, Any, bytes]] = [
 
 
 @pytest.mark.parametrize(("serializer", "deserializer", "value", "data"), PAIRS, ids=lambda given: repr(given)[:40])
-def test_built_in_types_have_javas_bytes_and_decode_again(
+def test_built_in_types_are_encoded_as_in_java_and_decode_again(
     serializer: Serializer[Any], deserializer: Deserializer[Any], value: Any, data: bytes
 ) -> None:
     assert serializer.serialize("t", value) == data
@@ -64,7 +64,7 @@ def test_built_in_types_have_javas_bytes_and_decode_again(
 
 
 @pytest.mark.parametrize("value", [b"a", bytearray(b"a"), memoryview(b"a")])
-def test_every_kind_of_bytes_is_bytes(value: Any) -> None:
+def test_every_bytes_like_value_is_accepted(value: Any) -> None:
     assert BytesSerializer().serialize("t", value) == b"a"
 
 
@@ -122,7 +122,7 @@ def test_json_has_no_nan_and_no_infinity(value: float) -> None:
         ({"value_serializer_encoding": "cp1252"}, "utf-8"),
     ],
 )
-def test_text_takes_its_encoding_when_it_is_configured(config: dict[str, str], encoding: str) -> None:
+def test_string_serializer_takes_its_encoding_from_the_configuration(config: dict[str, str], encoding: str) -> None:
     serializer = StringSerializer()
     serializer.configure(config, is_key=True)
     assert serializer.encoding == encoding
@@ -133,7 +133,7 @@ def test_an_encoding_that_does_not_exist_is_refused() -> None:
         StringSerializer("utf-9")
 
 
-def test_serialization_errors_are_kafkas_and_pythons() -> None:
+def test_serialization_errors_are_kafka_errors_and_python_errors() -> None:
     assert issubclass(SerializationError, KafkaError)
     assert issubclass(SerializationError, TypeError)
 

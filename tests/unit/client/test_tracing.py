@@ -1,4 +1,4 @@
-"""Traces reach from the sender's span through record headers to the consumer's."""
+"""Traces lead from the sender's span through record headers to the consumer's."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from triokafka.errors import ConfigurationError
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.schema import arrow_schema, check_schema, spark_schema
 
-# What ``spark.read.format("kafka").load().schema`` prints with the connector's jar.
+# The output of ``spark.read.format("kafka").load().schema`` with the connector's jar.
 CONNECTOR = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
 )
@@ -24,7 +24,7 @@ def options(headers: bool = False) -> ReadOptions:
 
 
 @pytest.mark.parametrize(("headers", "expected"), [(False, CONNECTOR), (True, CONNECTOR_WITH_HEADERS)])
-def test_columns_and_types_are_the_connectors(headers: bool, expected: str) -> None:
+def test_columns_and_types_equal_the_connectors(headers: bool, expected: str) -> None:
     schema = spark_schema(options(headers))
     assert schema.simpleString() == expected
     assert all(field.nullable for field in schema)
@@ -32,7 +32,7 @@ def test_columns_and_types_are_the_connectors(headers: bool, expected: str) -> N
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_arrow_types_equal_those_that_spark_expects(headers: bool) -> None:
-    """4.2 and later compare the first batch's schema to the letter, nested names included."""
+    """Spark 4.2 and later compare the first batch's schema exactly, including nested names."""
     schema = arrow_schema(options(headers))
     assert tuple(schema.names) == options(headers).columns
     assert schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
@@ -44,7 +44,7 @@ def test_arrow_types_equal_those_that_spark_expects(headers: bool) -> None:
         assert [(inner.name, inner.type) for inner in element.type] == [("key", pa.string()), ("value", pa.binary())]
 
 
-def test_a_schema_of_the_users_is_refused() -> None:
+def test_a_user_defined_schema_is_refused() -> None:
     check_schema(spark_schema(options()), options())
     with pytest.raises(ConfigurationError, match="fixed schema and cannot be set with a custom one"):
         check_schema(StructType().add("value", "string"), options())

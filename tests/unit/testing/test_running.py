@@ -480,7 +480,7 @@ async def test_partitions_are_reassigned_at_once_with_their_records() -> None:
         assert await produce(cluster.bootstrap_servers, "t", b"2") == [1]
 
 
-async def test_each_broker_answers_for_its_own_configuration() -> None:
+async def test_configuration_of_each_broker_is_requested_from_that_broker() -> None:
     async with (
         running_cluster(nodes=2) as cluster,
         triokafka.AdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,

@@ -11,6 +11,7 @@ from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.metadata.delegation_tokens import tokens_of
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
@@ -43,9 +44,11 @@ async def describe_delegation_token(
     if request.owners is not None:
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
     response = DescribeDelegationTokenResponse()
+    budget = WorkBudget()
     for token in () if owners == set() else tokens_of(context.metadata.image):
         if (owners is None or _concerns(token, owners)) and _may_see(token, context):
             response.tokens.append(_described(token, secret_key, context.version))
+        await budget.spend(1 + len(token.renewers))
     context.items = len(response.tokens)
     return response
 

@@ -59,6 +59,14 @@ _AT_ONCE: Final = 500
 _NO_EPOCH: Final = EpochEndOffset()
 _NO_LEADER: Final = LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = SnapshotId()
+_UNRESOLVED: Final = frozenset(
+    {
+        errors.UnknownTopicOrPartitionError.code,
+        errors.TopicAuthorizationFailedError.code,
+        errors.UnknownTopicIdError.code,
+    }
+)
+"""Errors of partitions that were not read. Kafka's list of aborted transactions is empty for them, and else null."""
 
 
 def _failed(request: FetchRequest, context: RequestContext, code: int, message: str) -> FetchResponse:
@@ -352,7 +360,7 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
         diverging_epoch=_NO_EPOCH,
         current_leader=_NO_LEADER,
         snapshot_id=_NO_SNAPSHOT,
-        aborted_transactions=_aborted(outcome) if read_committed else None,
+        aborted_transactions=_aborted(outcome, read_committed=read_committed),
         records=outcome.records,  # type: ignore[arg-type]  # the encoder passes file slices on unread
     )
     if outcome.preferred_read_replica >= 0 and version >= _FOLLOWER_READS_SINCE:
@@ -366,5 +374,9 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
     return data
 
 
-def _aborted(outcome: ReadOutcome) -> list[AbortedTransaction]:
+def _aborted(outcome: ReadOutcome, *, read_committed: bool) -> list[AbortedTransaction] | None:
+    if outcome.error_code in _UNRESOLVED:
+        return []
+    if outcome.error_code or not read_committed:
+        return None
     return [AbortedTransaction(producer_id=number, first_offset=offset) for number, offset in outcome.aborted]

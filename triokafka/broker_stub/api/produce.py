@@ -348,16 +348,19 @@ async def _admit(
         guards.update(admission.guards)
         for key, code in admission.errors.items():
             del entries[key]
-            refused[first[key]] = _not_admitted(code, key, adds=producer.adds)
+            refused[first[key]] = _not_admitted(code, adds=producer.adds)
     return guards
 
 
-def _not_admitted(code: int, key: TopicPartition, *, adds: bool) -> AppendOutcome:
+def _not_admitted(code: int, *, adds: bool) -> AppendOutcome:
     """Return the outcome of a batch that is not admitted. Producers repeat it after a passing error."""
-    reason = errors.for_code(code).__name__
     if code in _PASSING or (code == errors.ConcurrentTransactionsError.code and not adds):
-        code = errors.NotEnoughReplicasError.code
-    return AppendOutcome(code, error_message=f"{key} does not take part in the transaction: {reason}")
+        unverified = "Unable to verify the partition has been added to the transaction. Underlying error:"
+        message = f"{unverified} {errors.for_code(code).message}"
+        return AppendOutcome(errors.NotEnoughReplicasError.code, error_message=message)
+    if code == errors.InvalidTxnStateError.code:
+        return AppendOutcome(code, error_message="Partition was not added to the transaction")
+    return AppendOutcome(code)
 
 
 def _injected(outcome: AppendOutcome, fault: Fault) -> AppendOutcome:

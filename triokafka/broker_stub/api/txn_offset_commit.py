@@ -18,6 +18,7 @@ from triokafka.coordinator.group.append_errors import coordinator_error
 from triokafka.coordinator.group.transaction_requests import commit_failed
 from triokafka.errors import (
     CoordinatorLoadInProgressError,
+    InvalidGroupIdError,
     NetworkExceptionError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -62,6 +63,8 @@ def _refused(request: TxnOffsetCommitRequest, context: RequestContext) -> dict[s
 )
 async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     """Let the group's partition join the transaction if necessary, and write the offsets to it."""
+    if not request.group_id:
+        return commit_failed(request, InvalidGroupIdError.code, _refused(request, context))
     partition = TopicPartition(GROUP_METADATA_TOPIC, context.groups.runtime.partition_for(request.group_id))
     context.groups.check_coordinates(request.group_id)
     producer = AppendingProducer(

@@ -217,7 +217,7 @@ def _unsupported(image: MetadataImage, name: str, level: int, support: FeatureSu
         if not low <= level <= high:
             if high == 0:
                 return f"{what} does not support this feature."
-            return f"{what} only supports versions {low}-{high}."
+            return f"{what} only supports versions {low}-{high}"
     if registers_controllers(image):
         for node_id in support.quorum_ids or ():
             if node_id != support.node_id and node_id not in image.controllers:

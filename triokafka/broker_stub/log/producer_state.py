@@ -143,6 +143,12 @@ class ProducerStates:
         """
         self._refused.refuse(batch, leader_epoch)
 
+    def expect(self, batch: BatchInfo, *, leader_epoch: int) -> None:
+        """Note that this broker refused a client's ``batch`` before it led, unless the batch has been written since."""
+        state = self._states.get(batch.producer_id)
+        if state is None or (batch.producer_epoch, batch.base_sequence) > (state.epoch, state.last_sequence):
+            self._refused.refuse(batch, leader_epoch)
+
     def check(self, batch: BatchInfo, *, leader_epoch: int = -1, led_since: int = 0) -> None:
         """Raise unless a client's ``batch`` may follow the producer's batches in the log.
 

@@ -13,6 +13,7 @@ from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, Verificat
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.replica.delayed_produce import committed, flushed
+from triokafka.broker_stub.replica.early_refusals import EarlyRefusals
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partitions_operation import PartitionsOperation
@@ -46,6 +47,7 @@ class ReplicaAppender:
         self._partition = partition
         self._purgatory = purgatory
         self._traffic = traffic
+        self._early = EarlyRefusals()
 
     def batches_to_prevalidate(
         self, entries: Mapping[TopicPartition, Buffer | PrevalidatedBatch]
@@ -97,9 +99,14 @@ class ReplicaAppender:
                 raise errors.InvalidTopicError(f"{topic_partition.topic} is internal: clients may not write to it")
             if partition is None:
                 partition = self._partition(topic_partition)
+            if self._early and partition.is_leader:
+                for refused in self._early.take(topic_partition):
+                    partition.log.producers.expect(refused, leader_epoch=partition.leader_epoch)
             info = partition.append(batches, required_acks=required_acks, now_ms=now_ms, guard=guard)
         except errors.BrokerResponseError as error:
             self._hosted.append_failed(topic_partition, error)
+            if isinstance(error, (errors.NotLeaderForPartitionError, errors.UnknownTopicOrPartitionError)):
+                self._early.note(topic_partition, _data(batches))
             self._traffic.refused(hosted, _size(batches), error_code=error.code)
             log_start_offset = partition.log.log_start_offset if partition is not None else -1
             return AppendOutcome(
@@ -183,5 +190,9 @@ class ReplicaAppender:
         )
 
 
+def _data(batches: Buffer | PrevalidatedBatch) -> Buffer:
+    return batches.data if isinstance(batches, PrevalidatedBatch) else batches
+
+
 def _size(batches: Buffer | PrevalidatedBatch) -> int:
-    return len(batches.data if isinstance(batches, PrevalidatedBatch) else batches)
+    return len(_data(batches))

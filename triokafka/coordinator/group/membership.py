@@ -76,7 +76,20 @@ def leave(
     if consumer_group is not None:
         effects.answer(reply, classic_members.leave(shard, consumer_group, leavers, effects))
         return
-    effects.answer(reply, liveness.leave(_group(shard, group_id), leavers, shard.config, effects))
+    group = shard.groups.get(group_id)
+    if group is None:
+        unknown = UnknownMemberIdError.code
+        effects.answer(
+            reply,
+            [
+                MemberResponse(
+                    member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=unknown
+                )
+                for leaver in leavers
+            ],
+        )
+        return
+    effects.answer(reply, liveness.leave(group, leavers, shard.config, effects))
 
 
 def _group(shard: GroupShard, group_id: str) -> ClassicGroup:

@@ -26,7 +26,7 @@ class ListedTransaction(NamedTuple):
 class TransactionFilter:
     """The filters of ListTransactions; an empty filter lets everything pass.
 
-    ``duration_ms``: only transactions that have been open for longer; negative for all.
+    ``duration_ms``: only transactions that have been open for longer, and ids without one; negative for all.
     """
 
     states: Collection[str] = ()
@@ -40,7 +40,7 @@ class TransactionFilter:
             return False
         if self.states and value.state.title not in self.states:
             return False
-        if self.duration_ms >= 0 and (value.start_ms < 0 or now_ms - value.start_ms <= self.duration_ms):
+        if self.duration_ms >= 0 and now_ms - value.start_ms <= self.duration_ms:
             return False
         return self.pattern is None or self.pattern.fullmatch(transactional_id) is not None
 

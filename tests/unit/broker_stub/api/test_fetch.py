@@ -73,6 +73,19 @@ async def test_read_committed_names_no_aborted_transactions_rather_than_null(ver
         assert partition.aborted_transactions == []
 
 
+async def test_list_of_aborted_transactions_of_a_failure_is_null_or_empty_as_by_apache_kafka() -> None:
+    async with running_node() as node:
+        await node.create("t")
+        for isolation_level in (0, 1):
+            (beyond,) = await node.fetch("t", 99, version=12, isolation_level=isolation_level)
+            assert (beyond.error_code, beyond.aborted_transactions) == (errors.OffsetOutOfRangeError.code, None)
+            (unknown,) = await node.fetch("u", 0, version=12, isolation_level=isolation_level)
+            assert (unknown.error_code, unknown.aborted_transactions) == (
+                errors.UnknownTopicOrPartitionError.code,
+                [],
+            )
+
+
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
 async def test_errors_are_per_partition_and_answer_at_once(version: int) -> None:
     async with running_node() as node:

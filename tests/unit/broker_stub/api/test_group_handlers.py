@@ -128,6 +128,11 @@ async def test_join_sync_heartbeat_and_leave_in_every_version(version: int) -> N
             leave = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
         left = await node.call(leave, leave_version)
         assert (left.error_code, [m.error_code for m in left.members]) == (0, [0] if leave_version >= 3 else [])
+        leave.group_id = "absent"
+        left = await node.call(leave, leave_version)
+        unknown = UnknownMemberIdError.code
+        expected = (0, [unknown]) if leave_version >= 3 else (unknown, [])
+        assert (left.error_code, [m.error_code for m in left.members]) == expected
         assert (await node.call(beat, 0)).error_code == UnknownMemberIdError.code
 
 

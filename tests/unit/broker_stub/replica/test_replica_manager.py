@@ -27,6 +27,7 @@ from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.replica.replica_reader import FetchParameters
 from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 from triokafka.protocol.configuration import ConfigResourceType
+from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault, MemoryStorage
 from triokafka.world.system import RealWorld
@@ -215,6 +216,39 @@ async def test_nothing_is_committed_on_fewer_replicas_than_the_topic_requires() 
     bench.become(topic("a", replicas=(NODE, 2)), configs=config)
     await bench.follower_fetches(A, 1)
     assert operation.completed and not outcomes[A].error_code
+
+
+def produce(bench: Bench, sequence: int, *, producer_id: int = 7) -> int:
+    """Append one record of an idempotent producer; the error code."""
+    data = encode_batch([(NOW_MS, None, b"v", ())], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    return bench.replicas.append({A: bytearray(data)}, required_acks=1)[A].error_code
+
+
+@pytest.mark.parametrize("leader", [None, 2])
+async def test_batches_wait_for_one_that_was_refused_before_this_broker_knew_that_it_leads(leader: int | None) -> None:
+    """The client had newer metadata. A producer that is new to the partition could begin with any batch."""
+    bench = Bench()
+    if leader is not None:
+        bench.become(topic("a", replicas=(NODE, 2), leader=leader))
+    expected = errors.UnknownTopicOrPartitionError if leader is None else errors.NotLeaderForPartitionError
+    assert produce(bench, 0) == expected.code
+    bench.become(topic("a", epoch=1))
+    assert [produce(bench, sequence) for sequence in (1, 2)] == [errors.NotEnoughReplicasError.code] * 2
+    assert [produce(bench, sequence) for sequence in (0, 1, 2)] == [0, 0, 0]
+    assert produce(bench, 5, producer_id=8) == 0
+
+
+async def test_batches_do_not_wait_for_a_refused_one_that_another_leader_took() -> None:
+    bench = Bench()
+    bench.become(topic("a", epoch=1))
+    assert produce(bench, 0) == 0
+    bench.become(topic("a", replicas=(NODE, 2), leader=2, epoch=2))
+    assert produce(bench, 1) == errors.NotLeaderForPartitionError.code
+    log = bench.replicas.partition(A).log
+    copy = encode_batch([(NOW_MS, None, b"v", ())], producer_id=7, producer_epoch=0, base_sequence=1, base_offset=1)
+    log.append_as_follower(copy)
+    bench.become(topic("a", replicas=(NODE, 2), epoch=3))
+    assert produce(bench, 2) == 0
 
 
 async def test_append_answers_a_waiting_follower_and_its_next_fetch_a_waiting_consumer() -> None:

@@ -1,4 +1,4 @@
-"""The admin client against scripted brokers: where requests go, what is tried again, and what is raised."""
+"""The admin client against scripted brokers: which broker gets a request, what is retried, which errors are raised."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def created(**codes: int) -> CreateTopicsResponse:
 
 
 @simulated
-async def test_topics_are_created_by_the_controller_also_after_it_moved() -> None:
+async def test_topics_are_created_by_the_controller_even_after_it_moved() -> None:
     async with admin_of(nodes=2) as (cluster, admin):
         first, second = cluster.brokers[1], cluster.brokers[2]
         first.script(CreateTopicsRequest, created(a=41))
@@ -138,7 +138,7 @@ async def test_leaders_of_many_topics_are_found_with_one_request() -> None:
 
 
 @simulated
-async def test_broker_that_is_not_there_is_an_error_at_once_which_names_those_that_are() -> None:
+async def test_unknown_broker_is_an_error_at_once_that_names_the_known_brokers() -> None:
     async with admin_of(nodes=2) as (_, admin):
         started = trio.current_time()
         resource = ConfigResource.broker(99)
@@ -153,7 +153,7 @@ async def test_broker_that_is_not_there_is_an_error_at_once_which_names_those_th
 
 
 @simulated
-async def test_coordinator_that_was_assumed_is_not_looked_up_unless_it_is_not_the_one() -> None:
+async def test_assumed_coordinator_is_looked_up_only_if_it_is_wrong() -> None:
     async with admin_of(nodes=2) as (cluster, admin):
         done = DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g", error_code=0)])
         moved = DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g", error_code=16)])
@@ -169,7 +169,7 @@ async def test_coordinator_that_was_assumed_is_not_looked_up_unless_it_is_not_th
 
 
 @simulated
-async def test_item_that_the_answer_leaves_out_is_an_error() -> None:
+async def test_item_missing_from_the_response_is_an_error() -> None:
     async with admin_of() as (cluster, admin):
         cluster.brokers[1].script(CreateTopicsRequest, created(a=0))
         with pytest.raises(UnansweredItemError, match="does not mention") as caught:
@@ -178,7 +178,7 @@ async def test_item_that_the_answer_leaves_out_is_an_error() -> None:
 
 
 @simulated
-async def test_leader_that_the_caller_names_is_asked_and_its_refusal_is_the_answer() -> None:
+async def test_request_goes_to_the_leader_that_the_caller_names_and_its_refusal_is_raised() -> None:
     async with admin_of(nodes=2) as (cluster, admin):
         partition = TopicPartition("orders", 1)
 
@@ -204,7 +204,7 @@ async def test_lost_connection_is_retried() -> None:
 
 
 @simulated
-async def test_call_ends_after_its_time_with_the_last_reason() -> None:
+async def test_call_times_out_with_the_last_error() -> None:
     async with admin_of() as (cluster, admin):
         cluster.brokers[1].script(CreateTopicsRequest, *[created(a=7)] * 1000)
         started = trio.current_time()
@@ -227,7 +227,7 @@ async def test_groups_of_all_brokers_are_listed() -> None:
 
 
 @simulated
-async def test_filter_that_the_broker_does_not_know_is_refused_not_ignored() -> None:
+async def test_filter_unknown_to_the_broker_is_refused_not_ignored() -> None:
     async with admin_of() as (cluster, admin):
         cluster.brokers[1].api_versions[16] = (0, 3)
         with pytest.raises(UnsupportedVersionError, match="ListGroups in versions 0 to 3, this call needs 4 to 5"):
@@ -246,7 +246,7 @@ async def test_coordinator_that_moved_is_looked_up_again() -> None:
 
 
 @simulated
-async def test_reading_a_result_that_failed_raises_its_error_and_the_others_are_there() -> None:
+async def test_reading_a_failed_result_raises_its_error_and_the_others_are_available() -> None:
     async with admin_of() as (cluster, admin):
 
         def answer(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
@@ -266,7 +266,7 @@ async def test_reading_a_result_that_failed_raises_its_error_and_the_others_are_
 
 
 @simulated
-async def test_each_broker_answers_for_its_own_configuration() -> None:
+async def test_configuration_of_each_broker_is_requested_from_that_broker() -> None:
     async with admin_of(nodes=2) as (cluster, admin):
 
         def answer(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -288,7 +288,7 @@ async def test_each_broker_answers_for_its_own_configuration() -> None:
 
 
 @simulated
-async def test_offsets_are_asked_of_the_leader_also_after_it_moved() -> None:
+async def test_offsets_are_requested_from_the_leader_even_after_it_moved() -> None:
     async with admin_of(nodes=2) as (cluster, admin):
 
         def answer(code: int) -> ListOffsetsResponse:
@@ -318,7 +318,7 @@ async def test_offsets_of_other_leaders_are_found_while_one_leader_is_silent() -
 
 
 @simulated
-async def test_topic_that_does_not_exist_is_final_here() -> None:
+async def test_unknown_topic_is_not_retried() -> None:
     async with admin_of() as (_, admin):
         partition = TopicPartition("nope", 0)
         started = trio.current_time()

@@ -21,7 +21,7 @@ TOPIC = ConfigResource(ConfigResourceType.TOPIC, "t")
 
 
 def admin() -> Any:
-    """A client that is not open: what is wrong with arguments is said before anything else."""
+    """Return a client that is not open: arguments are checked before anything else."""
     return AdminClient(bootstrap_servers="127.0.0.1:1")
 
 
@@ -127,7 +127,7 @@ async def test_iterators_are_read_once_and_reach_the_call() -> None:
         assert {topic.name for topic in await client.list_topics()} == {"a", "b"}
 
 
-async def test_value_that_no_request_can_carry_is_raised_instead_of_reported_per_item() -> None:
+async def test_value_that_no_request_can_encode_is_raised_instead_of_reported_per_item() -> None:
     async with running_broker() as broker, AdminClient(bootstrap_servers=broker.bootstrap_servers) as client:
         with pytest.raises(UnencodableValueError, match="num_partitions"):
             await client.create_topics([NewTopic("t", 2**40, 1)])

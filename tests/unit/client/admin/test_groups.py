@@ -1,4 +1,4 @@
-"""Groups in the admin client, against scripted brokers: which brokers get requests, how often, and which."""
+"""Groups in the admin client, against scripted brokers: the requests, their number, and the brokers that get them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def coordinated_by(**nodes: Any) -> Callable[[FindCoordinatorRequest], FindCoordinatorResponse]:
-    """Answers where groups are, by broker; a number is an error."""
+    """Return a scripted lookup of coordinators: group to broker; a number is an error code."""
 
     def answer(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         found = []
@@ -73,7 +73,7 @@ def classic(*groups: str, **more: Any) -> DescribeGroupsResponse:
 
 
 def offsets_of(**positions: int) -> OffsetFetchResponse:
-    """One position of each group in ``orders-0``."""
+    """Return one committed offset of each group in ``orders-0``."""
     return OffsetFetchResponse(
         groups=[
             OffsetFetchResponseGroup(
@@ -105,7 +105,7 @@ async def test_broker_that_fails_does_not_hide_the_groups_of_the_others() -> Non
 
 
 @simulated
-async def test_listing_everything_raises_when_a_broker_cannot_say() -> None:
+async def test_listing_all_groups_raises_when_a_broker_fails() -> None:
     async with admin_of(nodes=2) as (cluster, admin):
         cluster.brokers[1].script(ListGroupsRequest, ListGroupsResponse())
         cluster.brokers[2].script(ListGroupsRequest, ListGroupsResponse(error_code=31))
@@ -114,7 +114,7 @@ async def test_listing_everything_raises_when_a_broker_cannot_say() -> None:
 
 
 @simulated
-async def test_broker_that_was_only_busy_is_asked_again_and_the_others_are_not() -> None:
+async def test_only_the_busy_broker_is_asked_again() -> None:
     async with admin_of(nodes=2) as (cluster, admin):
         one, two = cluster.brokers[1], cluster.brokers[2]
         one.script(ListGroupsRequest, ListGroupsResponse(groups=[ListedGroup(group_id="a", protocol_type="")]))
@@ -123,7 +123,7 @@ async def test_broker_that_was_only_busy_is_asked_again_and_the_others_are_not()
         assert (len(one.seen(ListGroupsRequest)), len(two.seen(ListGroupsRequest))) == (1, 3)
 
 
-def test_group_of_another_protocol_is_no_consumer_group() -> None:
+def test_group_of_another_protocol_is_not_a_consumer_group() -> None:
     assert GroupListing("g", "consumer", "", "").is_consumer_group
     assert GroupListing("simple", "", "Empty", "classic").is_consumer_group
     assert not GroupListing("connect", "connect", "Stable", "classic").is_consumer_group
@@ -131,7 +131,7 @@ def test_group_of_another_protocol_is_no_consumer_group() -> None:
 
 @simulated
 async def test_many_groups_take_one_lookup_and_one_request_to_each_coordinator() -> None:
-    """(KIP-699)"""
+    """KIP-699."""
     async with admin_of(nodes=2) as (cluster, admin):
         one, two = cluster.brokers[1], cluster.brokers[2]
         where = coordinated_by(a=one, b=two, c=one, d=30)
@@ -148,8 +148,8 @@ async def test_many_groups_take_one_lookup_and_one_request_to_each_coordinator()
 
 
 @simulated
-async def test_coordinators_are_looked_up_one_by_one_where_the_broker_knows_no_other_way() -> None:
-    """(KIP-699: brokers before 3.0)"""
+async def test_coordinators_are_looked_up_one_by_one_with_an_old_broker() -> None:
+    """KIP-699: brokers before 3.0."""
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
         broker.api_versions[FIND_COORDINATOR] = (0, 3)
@@ -159,7 +159,7 @@ async def test_coordinators_are_looked_up_one_by_one_where_the_broker_knows_no_o
 
 
 @simulated
-async def test_only_the_group_whose_coordinator_moved_is_done_again() -> None:
+async def test_only_the_group_whose_coordinator_moved_is_retried() -> None:
     async with admin_of(nodes=2) as (cluster, admin):
         one, two = cluster.brokers[1], cluster.brokers[2]
         for broker in (one, two):
@@ -214,8 +214,8 @@ async def test_groups_of_a_lost_coordinator_fail_and_the_others_are_deleted() ->
 
 
 @simulated
-async def test_groups_are_described_by_the_protocol_that_they_have() -> None:
-    """(KIP-848) First as new groups, what is none of those as classic ones."""
+async def test_groups_are_described_by_their_own_protocol() -> None:
+    """KIP-848. All groups are described as new groups first; the others then as classic ones."""
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
         broker.api_versions[CONSUMER_GROUP_DESCRIBE] = (0, 1)
@@ -255,8 +255,8 @@ async def test_groups_are_described_by_the_protocol_that_they_have() -> None:
 
 
 @simulated
-async def test_broker_that_has_not_switched_the_new_protocol_on_describes_classic_groups() -> None:
-    """(KIP-848: ``group.version`` 0)"""
+async def test_broker_without_the_new_protocol_describes_classic_groups() -> None:
+    """KIP-848: ``group.version`` 0."""
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
         broker.api_versions[CONSUMER_GROUP_DESCRIBE] = (0, 1)
@@ -267,7 +267,7 @@ async def test_broker_that_has_not_switched_the_new_protocol_on_describes_classi
 
 
 @simulated
-async def test_assignment_that_is_not_a_consumers_stays_bytes() -> None:
+async def test_assignment_of_another_protocol_type_stays_bytes() -> None:
     async with admin_of() as (cluster, admin):
         member = DescribedGroupMember(member_id="m", client_id="c", client_host="/h", member_assignment=b"\xff")
         cluster.brokers[1].script(DescribeGroupsRequest, classic("g", members=[member]))
@@ -277,7 +277,7 @@ async def test_assignment_that_is_not_a_consumers_stays_bytes() -> None:
 
 @simulated
 async def test_offsets_of_many_groups_take_one_request_to_each_coordinator() -> None:
-    """(KIP-709)"""
+    """KIP-709."""
     async with admin_of(nodes=2) as (cluster, admin):
         one, two = cluster.brokers[1], cluster.brokers[2]
         for broker in (one, two):
@@ -297,8 +297,8 @@ async def test_offsets_of_many_groups_take_one_request_to_each_coordinator() -> 
 
 
 @simulated
-async def test_offsets_are_asked_group_by_group_where_the_broker_knows_no_other_way() -> None:
-    """(KIP-709: brokers before 3.0)"""
+async def test_offsets_are_requested_group_by_group_from_an_old_broker() -> None:
+    """KIP-709: brokers before 3.0."""
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
         broker.api_versions[OFFSET_FETCH] = (1, 7)
@@ -317,8 +317,8 @@ async def test_offsets_are_asked_group_by_group_where_the_broker_knows_no_other_
 
 
 @simulated
-async def test_every_member_is_removed_static_ones_by_their_name() -> None:
-    """(KIP-345)"""
+async def test_every_member_is_removed_static_ones_by_instance_id() -> None:
+    """KIP-345."""
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
         broker.api_versions[LEAVE_GROUP] = (0, 5)
@@ -345,7 +345,7 @@ async def test_failure_of_the_whole_request_is_one_descriptive_error() -> None:
 
 
 @simulated
-async def test_silent_coordinator_takes_no_longer_than_the_call_may() -> None:
+async def test_silent_coordinator_does_not_delay_the_timeout() -> None:
     async with admin_of(nodes=2) as (cluster, admin):
         one, two = cluster.brokers[1], cluster.brokers[2]
         for broker in (one, two):

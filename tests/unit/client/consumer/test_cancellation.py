@@ -92,7 +92,7 @@ async def test_taking_records_cancelled_anywhere_loses_none_and_repeats_none(
 
 @pytest.mark.parametrize("name", CALLS)
 @simulated
-async def test_questions_and_commits_cancelled_anywhere_leave_the_consumer_as_it_was(name: str) -> None:
+async def test_lookups_and_commits_cancelled_anywhere_leave_the_consumer_unchanged(name: str) -> None:
     call = CALLS[name]
     cluster, _, options = await started(5)
     async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
@@ -114,7 +114,7 @@ async def test_questions_and_commits_cancelled_anywhere_leave_the_consumer_as_it
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @simulated
-async def test_poll_cancelled_anywhere_in_a_rebalance_calls_the_listener_for_all_of_it(strategy: str) -> None:
+async def test_poll_cancelled_anywhere_in_a_rebalance_calls_the_listener_for_every_change(strategy: str) -> None:
     cluster, broker, options = await started()
     held: set[TopicPartition] = set()
     got: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A classic group member as a state machine: every answer of the coordinator, without one."""
+"""A member under the classic protocol as a state machine: its reaction to every response of the coordinator."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_static_leader_that_returned_does_not_assign() -> None:
         (16, JoinStep.FIND_COORDINATOR, "me"),
     ],
 )
-def test_join_errors_that_pass(code: int, step: JoinStep, member_id: str) -> None:
+def test_transient_join_errors(code: int, step: JoinStep, member_id: str) -> None:
     me = stable()
     me.request_rejoin("test")
     me.join(["t"], [])
@@ -116,7 +116,7 @@ def test_join_errors_that_pass(code: int, step: JoinStep, member_id: str) -> Non
 
 
 @pytest.mark.parametrize("code", [23, 24, 26, 30, 81, 82])
-def test_join_errors_that_stay(code: int) -> None:
+def test_permanent_join_errors(code: int) -> None:
     me = member()
     me.join(["t"], [])
     with pytest.raises(KafkaError, match="group 'g' refused this member"):
@@ -159,14 +159,20 @@ def test_a_forbidden_sync_is_raised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "kept", "lost", "rejoins"),
+    ("code", "keeps_id", "loses_partitions", "rejoins"),
     [(0, True, False, False), (27, True, False, True), (22, True, True, True), (25, False, True, True)],
 )
-def test_heartbeat_error_codes_change_the_member(code: int, kept: bool, lost: bool, rejoins: bool) -> None:
+def test_heartbeat_error_codes_change_the_member(
+    code: int, keeps_id: bool, loses_partitions: bool, rejoins: bool
+) -> None:
     me = stable()
     assert me.heartbeat_answered(code, me.identity)
-    assert (me.member_id == "me", me.lost, me.needs_rejoin is not None) == (kept, lost, rejoins)
-    assert me.heartbeats is (not lost)
+    assert (me.member_id == "me", me.lost, me.needs_rejoin is not None) == (
+        keeps_id,
+        loses_partitions,
+        rejoins,
+    )
+    assert me.heartbeats is (not loses_partitions)
 
 
 def test_a_coordinator_that_moved_is_looked_up_and_the_membership_continues() -> None:
@@ -175,20 +181,20 @@ def test_a_coordinator_that_moved_is_looked_up_and_the_membership_continues() ->
     assert (me.state, me.needs_rejoin) == (ClassicState.STABLE, None)
 
 
-def test_an_answer_to_an_earlier_generation_is_not_about_this_one() -> None:
+def test_a_response_to_an_earlier_generation_is_ignored() -> None:
     me = stable()
     before = me.identity
     me.request_rejoin("test")
     me.join(["t"], [])
     assert me.heartbeat_answered(27, before)
-    assert me.needs_rejoin is None, "an answer that was on its way while joining is no news"
+    assert me.needs_rejoin is None, "a response that was in flight while joining is ignored"
     me.joined(accepted("other", generation=2))
     assert me.heartbeat_answered(25, before)
     assert (me.member_id, me.state) == ("me", ClassicState.SYNCING)
 
 
-def test_a_sync_answer_after_the_membership_has_ended_leads_to_another_join() -> None:
-    """A heartbeat or a commit of the new generation can be refused while the sync is under way."""
+def test_a_sync_response_after_the_membership_has_ended_leads_to_another_join() -> None:
+    """A heartbeat or a commit of the new generation can be refused while the sync is in flight."""
     me = member()
     me.join(["t"], [])
     me.joined(accepted("other"))
@@ -199,7 +205,7 @@ def test_a_sync_answer_after_the_membership_has_ended_leads_to_another_join() ->
 
 
 def test_member_removed_while_it_waits_for_its_assignment_joins_again() -> None:
-    """The answer of the sync, whatever it is, is about a membership that is over."""
+    """The sync response, whatever it is, belongs to a membership that has ended."""
     me = member()
     me.join(["t"], [])
     me.joined(accepted())
@@ -248,11 +254,11 @@ def test_owned_partitions_are_sent_only_when_all_assignors_are_cooperative() -> 
     both = member(strategies="range,cooperative-sticky")
     only = member(strategies="cooperative-sticky")
     assert (both.cooperative, only.cooperative) == (False, True)
-    told = [decode_subscription(p.metadata) for m in (both, only) for p in m.join(["t"], [T0]).protocols]
-    assert [list(subscription.owned_partitions) for subscription in told] == [[], [], [T0]]
+    subscriptions = [decode_subscription(p.metadata) for m in (both, only) for p in m.join(["t"], [T0]).protocols]
+    assert [list(subscription.owned_partitions) for subscription in subscriptions] == [[], [], [T0]]
 
 
-def test_answers_out_of_turn_are_programming_errors() -> None:
+def test_responses_in_the_wrong_state_are_programming_errors() -> None:
     with pytest.raises(IllegalStateError):
         member().joined(accepted())
     with pytest.raises(IllegalStateError):

@@ -1,4 +1,4 @@
-"""What was fetched and waits: how much of it is decoded when."""
+"""Fetched data that waits for the caller: how much is decoded, and when."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class CountingDecompressor(Decompressor):
 
 
 def test_a_full_builder_leaves_the_next_batch_compressed() -> None:
-    """To look whether more follows was to decompress it, away from the kernel that takes whole batches."""
+    """To check for more records, the builder must not decompress the next batch outside of the kernel for whole
+    batches.
+    """
     rows: list[Record] = [(1, b"key", bytes(97), [])] * 50
     records = b"".join(encode_batch(rows, base_offset=50 * number, compression="zstd") for number in range(3))
     decompressor = CountingDecompressor()

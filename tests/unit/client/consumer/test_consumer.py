@@ -71,7 +71,7 @@ async def take(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 async def test_a_poll_without_time_left_lets_other_tasks_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise a consumer with so many partitions that the look takes as long as the wait would never fetch."""
+    """Otherwise a consumer whose many partitions take as long to check as the timeout would never fetch."""
     _, _, options = await started_for_consumer()
     world = options["world"]
     now = world.now
@@ -144,7 +144,7 @@ async def test_compaction_gaps_and_control_batches_are_skipped() -> None:
 
 
 @simulated
-async def test_batches_are_decoded_when_asked() -> None:
+async def test_batches_are_decoded_on_request() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options) as consumer:
@@ -203,7 +203,7 @@ async def test_deserializers_apply_and_a_poison_record_stays_until_it_is_skipped
 
 @simulated
 @pytest.mark.parametrize("how", ["poll", "iterate"])
-async def test_poison_records_may_be_passed_over(how: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_poison_records_may_be_skipped(how: str, caplog: pytest.LogCaptureFixture) -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"x", b"x"])
     cluster.write("t", 0, [b"1", b"x", b"4", b"x"])
@@ -237,7 +237,7 @@ async def test_skipped_offsets_are_committed() -> None:
 
 
 @simulated
-async def test_poison_records_may_be_handed_out_as_they_are() -> None:
+async def test_poison_records_may_be_returned_undecoded() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, [b"1", b"x", b"3"])
     async with triokafka.Consumer(**options, value_deserializer=int, deserialization_error_policy="raw") as consumer:
@@ -249,7 +249,7 @@ async def test_poison_records_may_be_handed_out_as_they_are() -> None:
 
 
 class Topical(triokafka.Deserializer[str]):
-    """A deserializer that notes what happens to it."""
+    """A deserializer that records its calls."""
 
     events: ClassVar[list[Any]] = []
 
@@ -373,7 +373,7 @@ async def test_a_position_outside_the_log_is_reset_or_raised() -> None:
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
 @simulated
 async def test_position_beyond_a_truncated_log_is_reset_by_the_policy(policy: str, shape: str) -> None:
-    """Records that were fetched before are handed out first, whatever the shape."""
+    """Records fetched before are returned first, whatever the call."""
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     shown: list[bytes] = []
@@ -394,7 +394,7 @@ async def test_position_beyond_a_truncated_log_is_reset_by_the_policy(policy: st
         consumer.seek(T0, 0)
         while len(shown) < 3:
             await read()
-        # Retention takes what is next, and more than that, before it was read.
+        # Retention deletes the next records, and more, before they are read.
         cluster.ends[T0] = cluster.starts[T0] = 10
         cluster.write("t", 0, numbers(10, 12))
         if policy == "none":
@@ -413,8 +413,8 @@ async def test_position_beyond_a_truncated_log_is_reset_by_the_policy(policy: st
 
 
 @simulated
-async def test_offsets_that_lead_out_of_range_again_are_asked_for_with_pauses() -> None:
-    """A broker may claim that a log starts behind its end."""
+async def test_offset_resets_that_lead_out_of_range_again_are_repeated_with_pauses() -> None:
+    """A broker may report a log start behind the log end."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     cluster.starts[T0] = 10
@@ -439,7 +439,7 @@ async def test_new_leader_validates_the_position() -> None:
 
 
 @simulated
-async def test_a_truncated_log_sends_the_position_back_to_where_it_still_agrees() -> None:
+async def test_a_truncated_log_moves_the_position_back_to_the_truncation_point() -> None:
     cluster, _, options = await started_for_consumer(nodes=2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 5))
@@ -457,7 +457,7 @@ async def test_a_truncated_log_sends_the_position_back_to_where_it_still_agrees(
 @pytest.mark.parametrize("known", [True, False])
 @simulated
 async def test_without_a_policy_a_truncated_log_is_an_error_until_one_seeks(known: bool) -> None:
-    """Nothing is read of what has taken the place of what was read."""
+    """No record is read that replaced a truncated one."""
     cluster, _, options = await started_for_consumer(nodes=2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 5))
@@ -479,7 +479,7 @@ async def test_without_a_policy_a_truncated_log_is_an_error_until_one_seeks(know
 
 
 def cut_and_rewrite(cluster: ReadableCluster, at: int) -> None:
-    """Broker 2 leads, whose log of ten records in batches of one is another one from ``at`` on."""
+    """Make broker 2 the leader; its log of ten one-record batches differs from offset ``at`` on."""
     cluster.move("t", 0, 2)
     cluster.epoch_ends[T0, 0] = (0, at)
     del cluster.batches[T0][at:]
@@ -489,7 +489,7 @@ def cut_and_rewrite(cluster: ReadableCluster, at: int) -> None:
 
 
 async def learns_of_the_leader(consumer: triokafka.Consumer) -> None:
-    """No other fetch is sent in between."""
+    """Wait until the consumer knows the new leader; it sends no other fetch in between."""
     network = consumer._engine.network
     network.request_metadata_update()
     while network.cluster.leader_for(T0) != 2:
@@ -499,7 +499,7 @@ async def learns_of_the_leader(consumer: triokafka.Consumer) -> None:
 @pytest.mark.parametrize("how", ["poll", "iteration", "columns", "batches"])
 @simulated
 async def test_records_prefetched_from_a_former_leader_are_fetched_again(how: str) -> None:
-    """The new leader has all up to the position, and may not have what waits."""
+    """The new leader has all records up to the position, but perhaps not the prefetched ones."""
     cluster, _, options = await started_for_consumer(nodes=2)
     for number in range(10):
         cluster.write("t", 0, [b"old %d" % number])
@@ -523,7 +523,7 @@ async def test_records_prefetched_from_a_former_leader_are_fetched_again(how: st
             got += await read(2 - len(got))
         await trio.sleep(5)
         state = consumer._engine.subscription.state(T0)
-        assert (consumer._engine.fetcher.buffer.fetch_offset(T0, state) or 0) > 2, "more was fetched"
+        assert (consumer._engine.fetcher.buffer.fetch_offset(T0, state) or 0) > 2, "more was prefetched"
         cut_and_rewrite(cluster, 2)
         await learns_of_the_leader(consumer)
         while len(got) < 10:
@@ -532,8 +532,8 @@ async def test_records_prefetched_from_a_former_leader_are_fetched_again(how: st
 
 
 @simulated
-async def test_batches_tell_of_the_leader_epoch_up_to_which_they_were_read() -> None:
-    """Nothing of them is decoded, and a new leader is to be asked for it all the same."""
+async def test_batches_carry_the_leader_epoch_up_to_which_they_were_read() -> None:
+    """The batches are not decoded, but the position must still be validated with a new leader."""
     cluster, _, options = await started_for_consumer(nodes=2)
     for number in range(10):
         cluster.write("t", 0, [b"old %d" % number])
@@ -547,7 +547,7 @@ async def test_batches_tell_of_the_leader_epoch_up_to_which_they_were_read() -> 
 
 
 @simulated
-async def test_leaders_tell_where_epochs_end() -> None:
+async def test_leaders_report_where_epochs_end() -> None:
     cluster, _, options = await started_for_consumer(nodes=2)
     for epoch in (1, 1, 3):
         cluster.write("t", 0, [b"value"], leader_epoch=epoch)
@@ -581,15 +581,15 @@ async def test_late_response_of_a_former_leader_is_ignored() -> None:
         await asked.wait()
         cut_and_rewrite(cluster, 0)
         metadata = consumer._engine.network.metadata
-        metadata.update_leader(T0, 2, 1, None)  # as another broker would tell
+        metadata.update_leader(T0, 2, 1, None)  # as another broker would report
         go_on.set()
         assert await take(consumer, 10) == [b"new %d" % number for number in range(10)]
 
 
 @pytest.mark.parametrize("policy", ["earliest", "none"])
 @simulated
-async def test_a_leader_without_the_epoch_that_was_read_has_other_records_though_its_log_is_longer(policy: str) -> None:
-    """All of an epoch was cut off, and the one before is longer there."""
+async def test_a_longer_log_without_the_epoch_that_was_read_counts_as_truncated(policy: str) -> None:
+    """The whole epoch was truncated, and the epoch before it is longer there."""
     cluster, _, options = await started_for_consumer(nodes=2)
     for number in range(6):
         cluster.write("t", 0, [b"old %d" % number], leader_epoch=number // 3)
@@ -614,8 +614,8 @@ async def test_a_leader_without_the_epoch_that_was_read_has_other_records_though
 
 
 @simulated
-async def test_an_epoch_that_came_with_the_position_need_not_be_in_other_logs() -> None:
-    """ListOffsets tells the leader's own epoch, in which nothing may have been written."""
+async def test_an_epoch_from_list_offsets_need_not_exist_in_other_logs() -> None:
+    """ListOffsets returns the leader's own epoch, in which no record may have been written."""
     cluster, _, options = await started_for_consumer(nodes=2)
     for number in range(5):
         cluster.write("t", 0, [b"%d" % number])
@@ -659,7 +659,7 @@ async def test_corrupt_batch_is_named_and_the_records_before_it_are_returned() -
 
 @pytest.mark.parametrize("most", [1, 3])
 @simulated
-async def test_rows_come_once_when_as_many_as_asked_for_end_just_before_a_corrupt_batch(most: int) -> None:
+async def test_rows_are_returned_once_when_the_limit_ends_just_before_a_corrupt_batch(most: int) -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 6))
@@ -703,7 +703,7 @@ async def test_batch_with_a_missing_codec_does_not_hide_earlier_records(
 
 @pytest.mark.parametrize("how", ["records", "arrow", "iteration", "batches"])
 @simulated
-async def test_corrupt_batches_may_be_passed_over(how: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_corrupt_batches_may_be_skipped(how: str, caplog: pytest.LogCaptureFixture) -> None:
     cluster, _, options = await started_for_consumer()
     for first in range(0, 15, 3):
         cluster.write("t", 0, numbers(first, first + 3))
@@ -772,8 +772,8 @@ async def test_an_error_of_one_partition_waits_for_the_records_of_another() -> N
 
 
 @simulated
-async def test_damage_that_the_broker_reports_is_raised_with_partition_and_offset() -> None:
-    """CORRUPT_MESSAGE: the same bytes would come again, however often they are fetched. `seek` goes past them."""
+async def test_corruption_reported_by_the_broker_is_raised_with_partition_and_offset() -> None:
+    """CORRUPT_MESSAGE: every further fetch would get the same bytes. `seek` goes past them."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     broker.script(FetchRequest, broker.fetch_with(p0=CorruptRecordError.code))
@@ -787,7 +787,7 @@ async def test_damage_that_the_broker_reports_is_raised_with_partition_and_offse
 
 @simulated
 async def test_a_lookup_that_keeps_failing_surfaces_with_its_cause() -> None:
-    """No silent stall: after ``default_api_timeout_ms`` the wait ends with a sentence."""
+    """After ``default_api_timeout_ms`` the wait ends with an error that gives the cause."""
     cluster, broker, options = await started_for_consumer()
     broker.script(ListOffsetsRequest, *[CLOSE] * 1_000)
     async with triokafka.Consumer(**options, default_api_timeout_ms=5_000) as consumer:
@@ -859,8 +859,8 @@ async def test_a_member_joins_reads_commits_and_leaves() -> None:
 
 
 @simulated
-async def test_auto_commit_never_passes_the_record_in_hand() -> None:
-    """A record is finished when the next is requested."""
+async def test_auto_commit_never_passes_the_current_record() -> None:
+    """A record is finished once the next one is requested."""
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
@@ -947,27 +947,27 @@ async def test_commits_are_retried_when_the_coordinator_moves() -> None:
 
 class Listener(triokafka.ConsumerRebalanceListener):
     def __init__(self) -> None:
-        self.heard: list[tuple[str, list[str]]] = []
+        self.calls: list[tuple[str, list[str]]] = []
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        self.heard.append(("revoked", [str(one) for one in revoked]))
+        self.calls.append(("revoked", [str(one) for one in revoked]))
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         await trio.sleep(0.5)
-        self.heard.append(("assigned", [str(one) for one in assigned]))
+        self.calls.append(("assigned", [str(one) for one in assigned]))
 
     async def on_partitions_lost(self, lost: Any) -> None:
-        self.heard.append(("lost", [str(one) for one in lost]))
+        self.calls.append(("lost", [str(one) for one in lost]))
 
 
 @simulated
 async def test_commits_in_the_background_keep_their_order_and_go_together() -> None:
     cluster, broker, options = await started_for_consumer(2)
     cluster.write("t", 0, numbers(0, 30))
-    told: list[tuple[dict[int, int], Any]] = []
+    results: list[tuple[dict[int, int], Any]] = []
 
     def on_done(offsets: Any, error: Any) -> None:
-        told.append(({partition.partition: offset.offset for partition, offset in offsets.items()}, error))
+        results.append(({partition.partition: offset.offset for partition, offset in offsets.items()}, error))
 
     async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
         for _ in range(30):
@@ -977,7 +977,7 @@ async def test_commits_in_the_background_keep_their_order_and_go_together() -> N
         await consumer.commit({T0: 12})
         assert cluster.committed == {T0: 12, T1: 0}
         assert len(broker.seen(OffsetCommitRequest)) <= 4
-        assert told[-1] == ({0: 30, 1: 0}, None)
+        assert results[-1] == ({0: 30, 1: 0}, None)
         consumer.commit_nowait({T0: 20})
     assert cluster.committed[T0] == 20
     assert [commit[T0] for commit in cluster.commits if T0 in commit][-3:] == [30, 12, 20]
@@ -987,7 +987,7 @@ async def test_commits_in_the_background_keep_their_order_and_go_together() -> N
 async def test_failed_background_commit_is_reported_to_its_callback_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
-    told: list[Any] = []
+    results: list[Any] = []
     async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
         with pytest.raises(IllegalStateError, match=r"commit_nowait\(\) needs a group_id"):
             async with triokafka.Consumer(**options) as alone:
@@ -995,24 +995,24 @@ async def test_failed_background_commit_is_reported_to_its_callback_or_logged(ca
         await take(consumer, 3)
         broker.script(HeartbeatRequest, HeartbeatResponse(error_code=25))
         await trio.sleep(4)
-        consumer.commit_nowait(on_done=lambda offsets, error: told.append(type(error)))
+        consumer.commit_nowait(on_done=lambda offsets, error: results.append(type(error)))
         await trio.sleep(1)
         consumer.commit_nowait()
         await trio.sleep(1)
-    assert told == [CommitFailedError]
+    assert results == [CommitFailedError]
     assert "commit_nowait of 1 partitions failed" in caplog.text
 
 
 @simulated
 async def test_open_commits_fail_when_the_consumer_is_closed() -> None:
-    """And the coordinator hears of the end, though it takes no commits."""
+    """The coordinator still gets the leave request, although it does not answer commits."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
-    told: list[tuple[dict[int, int], Any]] = []
+    results: list[tuple[dict[int, int], Any]] = []
     listened: list[str] = []
 
     def on_done(offsets: Any, error: Any) -> None:
-        told.append(({partition.partition: offset.offset for partition, offset in offsets.items()}, error))
+        results.append(({partition.partition: offset.offset for partition, offset in offsets.items()}, error))
 
     class Listener(triokafka.ConsumerRebalanceListener):
         async def on_partitions_revoked(self, revoked: Any) -> None:
@@ -1031,8 +1031,8 @@ async def test_open_commits_fail_when_the_consumer_is_closed() -> None:
         consumer.commit_nowait({T0: 2}, on_done=on_done)
         before = trio.current_time()
     assert trio.current_time() - before <= 20
-    assert [offsets for offsets, _ in told] == [{0: 2}]
-    assert isinstance(told[0][1], KafkaTimeoutError) and "closed" in str(told[0][1])
+    assert [offsets for offsets, _ in results] == [{0: 2}]
+    assert isinstance(results[0][1], KafkaTimeoutError) and "closed" in str(results[0][1])
     assert listened == ["begun", "done"]
     assert len(broker.seen(LeaveGroupRequest)) == 1
 
@@ -1041,12 +1041,12 @@ async def test_open_commits_fail_when_the_consumer_is_closed() -> None:
 async def test_commit_from_the_callback_of_a_failed_last_commit_is_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nobody waits for an answer that cannot come."""
+    """No caller waits for a response that cannot arrive."""
     _, broker, options = await started_for_consumer()
-    told: list[Any] = []
+    results: list[Any] = []
 
     def again(offsets: Any, error: Any) -> None:
-        told.append(type(error))
+        results.append(type(error))
         consumer.commit_nowait({T0: 3}, on_done=again)
 
     async with triokafka.Consumer(**options, group_id="g", close_timeout_ms=2_000) as consumer:
@@ -1054,14 +1054,14 @@ async def test_commit_from_the_callback_of_a_failed_last_commit_is_refused(
         broker.script(OffsetCommitRequest, *[OffsetCommitResponse(topics=[committed(T0, 14)])] * 1_000)
         consumer.commit_nowait({T0: 2}, on_done=again)
         await trio.sleep(0.1)
-    assert told == [KafkaTimeoutError]
+    assert results == [KafkaTimeoutError]
     assert "ClosedError: the consumer is closed" in caplog.text
 
 
 @pytest.mark.parametrize(("partitions", "threads"), [(10, 0), (1_000, 1)])
 @simulated
-async def test_a_leader_that_has_much_to_assign_does_it_in_a_thread(partitions: int, threads: int) -> None:
-    """Heartbeats and the application go on meanwhile."""
+async def test_a_leader_computes_a_large_assignment_in_a_thread(partitions: int, threads: int) -> None:
+    """Heartbeats and the application continue meanwhile."""
     _, _, options = await started_for_consumer(partitions)
     world = options["world"]
     run_in_thread = world.run_in_thread
@@ -1081,8 +1081,9 @@ async def test_a_leader_that_has_much_to_assign_does_it_in_a_thread(partitions: 
 @pytest.mark.parametrize("fails", [False, True])
 @simulated
 async def test_assignment_computed_in_a_thread_does_not_affect_the_next_membership(fails: bool) -> None:
-    """The thread is not stopped when the consumer leaves: neither its outcome nor its error counts then, and no other
-    uses the assignor beside it."""
+    """The thread is not stopped when the consumer leaves: its result and its error are ignored, and no other thread
+    uses the assignor meanwhile.
+    """
     _, broker, options = await started_for_consumer(1_000)
     began, goes_on = trio.Event(), trio.Event()
     inside: list[Any] = []
@@ -1120,7 +1121,7 @@ async def test_assignment_computed_in_a_thread_does_not_affect_the_next_membersh
 
 
 @simulated
-async def test_heartbeats_bring_the_news_of_a_rebalance() -> None:
+async def test_heartbeat_responses_announce_a_rebalance() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()
@@ -1129,14 +1130,14 @@ async def test_heartbeats_bring_the_news_of_a_rebalance() -> None:
         await take(consumer, 3)
         broker.script(HeartbeatRequest, HeartbeatResponse(error_code=27))
         await trio.sleep(4)
-        assert listener.heard == [("revoked", []), ("assigned", ["t-0"])]
+        assert listener.calls == [("revoked", []), ("assigned", ["t-0"])]
         consumer.pause(T0)
         got = await consumer.poll(timeout_ms=5_000)
-        assert listener.heard[2:] == [("revoked", ["t-0"]), ("assigned", ["t-0"])]
+        assert listener.calls[2:] == [("revoked", ["t-0"]), ("assigned", ["t-0"])]
         assert cluster.committed[T0] == 3
         assert consumer.paused() == set()
         assert [record.value for record in got[T0]] == numbers(3, 10)
-    assert listener.heard[-1] == ("revoked", ["t-0"])
+    assert listener.calls[-1] == ("revoked", ["t-0"])
 
 
 @simulated
@@ -1152,7 +1153,7 @@ async def test_a_removed_member_loses_its_partitions_and_joins_as_a_new_one() ->
         with pytest.raises(CommitFailedError, match="not a member"):
             await consumer.commit()
         assert await consumer.poll(timeout_ms=5_000)
-        assert ("lost", ["t-0"]) in listener.heard
+        assert ("lost", ["t-0"]) in listener.calls
         assert broker.seen(JoinGroupRequest)[-2].member_id == ""
     assert not [commit for commit in cluster.commits if commit[T0] == 3 and commit is cluster.commits[0]]
 
@@ -1174,7 +1175,7 @@ async def test_stuck_loop_loses_its_partitions_and_gets_the_reason() -> None:
 
 
 @simulated
-async def test_waiting_for_records_is_not_being_stuck() -> None:
+async def test_waiting_for_records_does_not_count_as_a_stuck_loop() -> None:
     _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g", max_poll_interval_ms=10_000) as consumer:
         assert await consumer.poll(timeout_ms=60_000) == {}
@@ -1183,7 +1184,7 @@ async def test_waiting_for_records_is_not_being_stuck() -> None:
 
 
 @simulated
-async def test_a_short_poll_does_not_hold_up_the_join() -> None:
+async def test_a_short_poll_does_not_delay_the_join() -> None:
     """Joining continues in the background, between calls that do not wait."""
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
@@ -1269,8 +1270,8 @@ async def test_a_pattern_follows_topics_that_appear() -> None:
 
 @pytest.mark.parametrize("code", [27, 25], ids=["the group rebalances", "the member was put out"])
 @simulated
-async def test_a_rebalance_of_others_begins_with_the_present_topics_of_a_pattern(code: int) -> None:
-    """Another member has seen a new topic. With its old list this one would join twice: now, and much later."""
+async def test_a_rebalance_started_by_another_member_uses_the_present_topics_of_a_pattern(code: int) -> None:
+    """Another member has seen a new topic. With an old topic list, this member would join now, and again much later."""
     cluster, broker, options = await started_for_consumer()
     async with triokafka.Consumer(**options, group_id="g", metadata_max_age_ms=3_000_000) as consumer:
         consumer.subscribe(pattern="t|u")
@@ -1327,7 +1328,7 @@ async def test_another_task_can_end_a_wait_and_no_record_is_lost() -> None:
         cluster.write("t", 0, numbers(0, 5))
         await trio.sleep(1)
         consumer.wakeup()
-        consumer.wakeup()  # once is as good
+        consumer.wakeup()  # a second call changes nothing
         with pytest.raises(WakeupError):
             await consumer.poll(timeout_ms=1_000)
         assert await take(consumer, 5) == numbers(0, 5)
@@ -1337,14 +1338,14 @@ async def test_another_task_can_end_a_wait_and_no_record_is_lost() -> None:
 async def test_a_listener_is_not_ended_by_a_wakeup() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
-    told: list[int] = []
+    results: list[int] = []
 
     class Listener(triokafka.ConsumerRebalanceListener):
         async def on_partitions_assigned(self, assigned: Any) -> None:
             consumer.wakeup()
-            told.append(await consumer.position(T0))
+            results.append(await consumer.position(T0))
             await trio.sleep(1)
-            told.append(-1)
+            results.append(-1)
 
     async with triokafka.Consumer(**options, group_id="g") as consumer:
         consumer.subscribe("t", listener=Listener())
@@ -1352,7 +1353,7 @@ async def test_a_listener_is_not_ended_by_a_wakeup() -> None:
         with pytest.raises(WakeupError):
             while True:
                 got += [r.value for r in (await consumer.poll(timeout_ms=30_000)).get(T0, [])]
-        assert told == [0, -1]
+        assert results == [0, -1]
         assert got + await take(consumer, 5 - len(got)) == numbers(0, 5)
 
 
@@ -1411,11 +1412,11 @@ async def test_a_cancelled_listener_is_called_again() -> None:
         with trio.move_on_after(0.3):
             await anext(consumer)
         assert await take(consumer, 1) == [b"here"]
-        assert listener.heard == [("revoked", []), ("assigned", ["t-0"])]
+        assert listener.calls == [("revoked", []), ("assigned", ["t-0"])]
 
 
 @simulated
-async def test_nothing_is_handed_out_between_the_last_commit_and_the_rebalance() -> None:
+async def test_no_record_is_returned_between_the_last_commit_and_the_rebalance() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=60_000) as consumer:
@@ -1439,7 +1440,7 @@ async def test_problems_of_moved_partitions_disappear_from_the_health() -> None:
         await consumer.poll(timeout_ms=1_000)
         other.stop()
         await consumer.poll(timeout_ms=2_000)
-        assert any("broker 2" in trouble for trouble in consumer.health().troubles)
+        assert any("broker 2" in problem for problem in consumer.health().troubles)
         cluster.move("t", 0, 1)
         for _ in range(3):
             await consumer.poll(timeout_ms=5_000)
@@ -1470,7 +1471,7 @@ async def test_failing_auto_commit_shows_in_the_health_and_stops_no_poll() -> No
         broker.script(OffsetCommitRequest, *[CLOSE] * 10_000)
         await consumer.poll(timeout_ms=60_000, max_records=1)
         await trio.sleep(40)
-        assert any("auto-commit" in trouble for trouble in consumer.health().troubles)
+        assert any("auto-commit" in problem for problem in consumer.health().troubles)
         await consumer.poll(timeout_ms=1_000)
         broker._scripts.clear()
         await trio.sleep(40)
@@ -1479,7 +1480,7 @@ async def test_failing_auto_commit_shows_in_the_health_and_stops_no_poll() -> No
 
 @simulated
 async def test_an_auto_commit_that_is_forbidden_shows_in_the_health_as_long_as_there_is_something_to_commit() -> None:
-    """A retry may not help, and the log alone would hide it."""
+    """A retry may not help, and the log alone would hide the problem."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
@@ -1487,7 +1488,7 @@ async def test_an_auto_commit_that_is_forbidden_shows_in_the_health_as_long_as_t
         await take(consumer, 3)
         broker.script(OffsetCommitRequest, *[OffsetCommitResponse(topics=[committed(T0, 29)])] * 100)
         await trio.sleep(5)
-        assert ["not allowed to commit" in trouble for trouble in consumer.health().troubles] == [True]
+        assert ["not allowed to commit" in problem for problem in consumer.health().troubles] == [True]
         assert await take(consumer, 1) == [b"3"]
         consumer.unsubscribe()
         await trio.sleep(5)
@@ -1516,7 +1517,7 @@ async def test_a_missing_topic_beside_others_only_shows_in_the_health() -> None:
     cluster, _, options = await started_for_consumer()
     async with triokafka.Consumer("t", "nope", **options, group_id="g", default_api_timeout_ms=5_000) as consumer:
         assert await consumer.poll(timeout_ms=20_000) == {}
-        assert any("'nope'" in trouble for trouble in consumer.health().troubles)
+        assert any("'nope'" in problem for problem in consumer.health().troubles)
         cluster.write("t", 0, [b"here"])
         assert await take(consumer, 1) == [b"here"]
 
@@ -1532,7 +1533,7 @@ async def test_a_forbidden_topic_is_an_error_at_once() -> None:
 
 @simulated
 async def test_blocked_event_loop_is_distinguished_from_a_silent_coordinator(caplog: pytest.LogCaptureFixture) -> None:
-    """A loop that blocks keeps heartbeats from being sent; that is said, once, and the coordinator is not blamed."""
+    """A blocked event loop sends no heartbeats; one log line names the loop as the cause, not the coordinator."""
     _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         await consumer.poll(timeout_ms=1_000)

@@ -45,7 +45,7 @@ FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_
 
 
 async def started(**topics: int) -> tuple[GroupCluster, GroupBroker, dict[str, Any]]:
-    """A cluster with topic ``t`` of two partitions, its broker, and what a consumer needs to know."""
+    """Return a cluster with topic ``t`` of two partitions, its broker, and the options of a consumer."""
     cluster = GroupCluster(**(topics or {"t": 2}))
     options = await client_of(cluster, auto_offset_reset="earliest", group_id="g", group_protocol="consumer")
     broker = cluster.brokers[1]
@@ -69,7 +69,7 @@ async def take(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 
 
 async def until(consumer: triokafka.Consumer, condition: Callable[[], object]) -> list[bytes]:
-    """Poll until something holds; returns what was read meanwhile."""
+    """Poll until the condition holds; return the values read meanwhile."""
     got: list[bytes] = []
     with trio.fail_after(120):
         while not condition():
@@ -79,24 +79,24 @@ async def until(consumer: triokafka.Consumer, condition: Callable[[], object]) -
 
 
 class Listener(triokafka.ConsumerRebalanceListener):
-    """Notes what it hears; ``seconds`` is how long each call takes."""
+    """Records its calls; each call takes ``seconds``."""
 
     def __init__(self, seconds: float = 0) -> None:
-        self.heard: list[tuple[str, list[str]]] = []
+        self.calls: list[tuple[str, list[str]]] = []
         self.seconds = seconds
 
-    async def _hear(self, what: str, partitions: Any) -> None:
+    async def _record(self, event: str, partitions: Any) -> None:
         await trio.sleep(self.seconds)
-        self.heard.append((what, [str(partition) for partition in partitions]))
+        self.calls.append((event, [str(partition) for partition in partitions]))
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        await self._hear("revoked", revoked)
+        await self._record("revoked", revoked)
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        await self._hear("assigned", assigned)
+        await self._record("assigned", assigned)
 
     async def on_partitions_lost(self, lost: Any) -> None:
-        await self._hear("lost", lost)
+        await self._record("lost", lost)
 
 
 # ---------------------------------------------------------------- joining, reading, leaving
@@ -122,7 +122,7 @@ async def test_a_member_joins_reads_commits_and_leaves() -> None:
         assert 0 <= metrics["last_heartbeat_seconds_ago"] <= metrics["assignment_age_seconds"] < 1
         await trio.sleep(10)
     assert cluster.committed == {T0: 4, T1: 0}
-    assert listener.heard == [("assigned", ["t-0", "t-1"]), ("revoked", ["t-0", "t-1"])]
+    assert listener.calls == [("assigned", ["t-0", "t-1"]), ("revoked", ["t-0", "t-1"])]
     first, second, *steady, last = broker.beats
     assert (first.member_epoch, first.server_assignor, first.topic_partitions) == (0, "range", [])
     assert second.topic_partitions
@@ -137,7 +137,7 @@ async def test_a_member_joins_reads_commits_and_leaves() -> None:
 
 
 @simulated
-async def test_a_static_member_leaves_only_for_now() -> None:
+async def test_a_static_member_leaves_temporarily() -> None:
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options, group_instance_id="i") as consumer:
         await until(consumer, consumer.assignment)
@@ -152,7 +152,7 @@ async def test_a_new_subscription_is_sent_at_once_and_an_ended_one_leaves() -> N
     async with triokafka.Consumer(**options) as consumer:
         consumer.subscribe("t", listener=listener)
         await until(consumer, consumer.assignment)
-        assert consumer.assignment() == {T0}  # of `u` it was told too soon
+        assert consumer.assignment() == {T0}  # the assignment of `u` arrived too early
         consumer.subscribe(["t", "u"], listener=listener)
         await until(consumer, lambda: len(consumer.assignment()) == 2)
         assert sorted(broker.beats[-1].subscribed_topic_names or broker.beats[-2].subscribed_topic_names or ()) == [
@@ -169,7 +169,7 @@ async def test_a_new_subscription_is_sent_at_once_and_an_ended_one_leaves() -> N
         consumer.subscribe("u")
         await until(consumer, consumer.assignment)
         assert broker.beats[beats].member_epoch == 0
-    assert listener.heard[-1] == ("revoked", ["t-0", "u-0"])
+    assert listener.calls[-1] == ("revoked", ["t-0", "u-0"])
 
 
 @simulated
@@ -202,7 +202,7 @@ async def test_a_remote_pattern_goes_to_the_coordinator_and_names_are_requested_
 
 @simulated
 async def test_unknown_topic_id_waits_for_its_name() -> None:
-    """What is known is read meanwhile, and the coordinator hears of that part."""
+    """Known topics are read meanwhile, and only they are acknowledged to the coordinator."""
     cluster, _, options = await started(t=2, u=1)
     late = TopicPartition("u", 0)
     hidden = cluster.topic_ids["u"]
@@ -257,11 +257,11 @@ async def test_the_old_partition_goes_when_the_same_name_comes_with_another_id()
         await until(consumer, consumer.assignment)
         cluster.topic_ids["t"] = uuid.UUID(int=777)
         cluster._sent_assignment = None
-        await until(consumer, lambda: len(listener.heard) == 3)
-    assert listener.heard[:3] == [("assigned", ["t-0"]), ("revoked", ["t-0"]), ("assigned", ["t-0"])]
+        await until(consumer, lambda: len(listener.calls) == 3)
+    assert listener.calls[:3] == [("assigned", ["t-0"]), ("revoked", ["t-0"]), ("assigned", ["t-0"])]
 
 
-# ---------------------------------------------------------------- giving up and taking over
+# ---------------------------------------------------------------- revocation and assignment
 
 
 @simulated
@@ -277,16 +277,16 @@ async def test_revoked_partitions_are_committed_revoked_and_acknowledged_while_o
         events.append("committed")
         return plain(request)
 
-    class Told(Listener):
+    class SlowCommitListener(Listener):
         async def on_partitions_revoked(self, revoked: Any) -> None:
             await super().on_partitions_revoked(revoked)
             events.append("revoked")
 
-    listener = Told()
+    listener = SlowCommitListener()
     async with triokafka.Consumer(**options, auto_commit_interval_ms=600_000) as consumer:
         consumer.subscribe("t", listener=listener)
         got = await consumer.poll(timeout_ms=5_000, max_records=2)
-        while len(got) < 2:  # two of each partition, wherever it began
+        while len(got) < 2:  # two of each partition, whatever the start
             for partition, records in (await consumer.poll(timeout_ms=100, max_records=2)).items():
                 got.setdefault(partition, []).extend(records)
         read = {partition: len(records) for partition, records in got.items()}
@@ -300,13 +300,13 @@ async def test_revoked_partitions_are_committed_revoked_and_acknowledged_while_o
             assert T0 not in polled
             rest += [record.value for record in polled.get(T1, ())]
             await trio.sleep(0.1)
-        assert rest  # while the commit was on its way
+        assert rest  # read while the commit was in flight
         await until(consumer, lambda: consumer.assignment() == {T1})
         await broker.beats_until(lambda beat: True)
         assert cluster.commits[0][T0] == read[T0]
         assert cluster.acknowledged[-1] == {T1}
         assert events == ["committed", "revoked"]
-    assert listener.heard[:3] == [("assigned", ["t-0", "t-1"]), ("revoked", ["t-0"]), ("assigned", [])]
+    assert listener.calls[:3] == [("assigned", ["t-0", "t-1"]), ("revoked", ["t-0"]), ("assigned", [])]
 
 
 @simulated
@@ -322,17 +322,17 @@ async def test_owned_partitions_are_reported_before_a_slow_listener_ends() -> No
         cluster.assign(T1)
         with trio.move_on_after(245):
             await consumer.poll(timeout_ms=1_000_000)
-        assert cluster.acknowledged[-1] == {T0}  # it has not given up anything yet
+        assert cluster.acknowledged[-1] == {T0}  # it has not revoked anything yet
         beats = len(broker.beats)
         with trio.move_on_after(260):
             await consumer.poll(timeout_ms=1_000_000)
         assert cluster.acknowledged[-1] == {T1}
-        assert len(broker.beats) - beats > 230  # it was alive all along
+        assert len(broker.beats) - beats > 230  # it sent heartbeats all the time
         listener.seconds = 0
 
 
 @simulated
-async def test_partitions_that_are_given_back_in_time_stay() -> None:
+async def test_partitions_assigned_again_before_their_revocation_stay() -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 2))
     listener = Listener()
@@ -346,11 +346,11 @@ async def test_partitions_that_are_given_back_in_time_stay() -> None:
         assert cluster.acknowledged[-1] == {T0, T1}
         cluster.write("t", 0, numbers(2, 4))
         assert await take(consumer, 2) == numbers(2, 4)
-    assert [what for what, _ in listener.heard] == ["assigned", "revoked"]
+    assert [event for event, _ in listener.calls] == ["assigned", "revoked"]
 
 
 @simulated
-async def test_partitions_that_are_given_back_during_the_commit_are_read_on() -> None:
+async def test_partitions_assigned_again_during_the_commit_continue() -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 2))
     listener = Listener()
@@ -370,7 +370,7 @@ async def test_partitions_that_are_given_back_during_the_commit_are_read_on() ->
         await trio.sleep(8)
         cluster.write("t", 0, numbers(2, 4))
         assert await take(consumer, 2) == numbers(2, 4)
-    assert [what for what, _ in listener.heard] == ["assigned", "revoked"]
+    assert [event for event, _ in listener.calls] == ["assigned", "revoked"]
 
 
 @simulated
@@ -391,7 +391,7 @@ async def test_a_cancelled_listener_is_called_again() -> None:
         assert consumer.assignment() == {T0, T1}
         await until(consumer, lambda: consumer.assignment() == {T1})
         listener.seconds = 0
-    assert listener.heard[:3] == [("assigned", ["t-0", "t-1"]), ("revoked", ["t-0"]), ("assigned", [])]
+    assert listener.calls[:3] == [("assigned", ["t-0", "t-1"]), ("revoked", ["t-0"]), ("assigned", [])]
 
 
 @simulated
@@ -429,7 +429,7 @@ async def test_a_removed_member_loses_its_partitions_and_joins_again(code: int) 
         with pytest.raises(CommitFailedError, match="not a member"):
             await consumer.commit()
         assert await consumer.poll(timeout_ms=5_000)
-    assert listener.heard[:3] == [("assigned", ["t-0", "t-1"]), ("lost", ["t-0", "t-1"]), ("assigned", ["t-0", "t-1"])]
+    assert listener.calls[:3] == [("assigned", ["t-0", "t-1"]), ("lost", ["t-0", "t-1"]), ("assigned", ["t-0", "t-1"])]
     joins = [beat for beat in broker.beats if beat.member_epoch == 0]
     assert len(joins) == 2
     assert joins[0].member_id == joins[1].member_id
@@ -451,8 +451,8 @@ async def test_a_fenced_instance_stays_out() -> None:
 
 
 @simulated
-async def test_an_instance_that_is_not_free_yet_is_waited_for_and_says_so() -> None:
-    """The process before crashed; its session is not over."""
+async def test_member_waits_for_an_unreleased_instance_id_and_reports_it() -> None:
+    """The previous process crashed, and its session has not expired."""
     _, broker, options = await started()
     broker.script(ConsumerGroupHeartbeatRequest, *[refusal(UNRELEASED_INSTANCE_ID)] * 25)
     async with triokafka.Consumer("t", **options, group_instance_id="i", default_api_timeout_ms=15_000) as consumer:
@@ -505,13 +505,13 @@ async def test_coordinator_without_patterns_raises_an_error_with_a_remedy() -> N
 
 @simulated
 @pytest.mark.parametrize(
-    "what",
+    "response",
     [CLOSE, CLOSE_AFTER, SILENCE, refusal(16), refusal(14), refusal(15)],
     ids=["closed", "closed after", "silence", "not coordinator", "loading", "not available"],
 )
 @pytest.mark.parametrize("when", ["joining", "in the group"])
-async def test_a_heartbeat_that_fails_is_sent_again_and_says_everything(what: object, when: str) -> None:
-    """Lost before or after it was handled, or refused for now."""
+async def test_a_failed_heartbeat_is_repeated_in_full(response: object, when: str) -> None:
+    """The heartbeat is lost before or after it was handled, or refused temporarily."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 2))
     listener = Listener()
@@ -521,7 +521,7 @@ async def test_a_heartbeat_that_fails_is_sent_again_and_says_everything(what: ob
             await take(consumer, 2)
             cluster.write("t", 0, numbers(0, 2))
         at = len(broker.beats)
-        broker.script(ConsumerGroupHeartbeatRequest, what)
+        broker.script(ConsumerGroupHeartbeatRequest, response)
         if when == "in the group":
             await trio.sleep(10)
         assert await take(consumer, 2) == numbers(0, 2)
@@ -530,11 +530,11 @@ async def test_a_heartbeat_that_fails_is_sent_again_and_says_everything(what: ob
         assert repeated.topic_partitions is not None
         await trio.sleep(10)
         assert consumer.health().healthy
-    assert listener.heard == [("assigned", ["t-0", "t-1"]), ("revoked", ["t-0", "t-1"])]
+    assert listener.calls == [("assigned", ["t-0", "t-1"]), ("revoked", ["t-0", "t-1"])]
 
 
 @simulated
-async def test_a_silent_coordinator_surfaces_with_since_when() -> None:
+async def test_a_silent_coordinator_is_reported_with_the_time_since_when() -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 2))
     async with triokafka.Consumer("t", **options, request_timeout_ms=2_000, default_api_timeout_ms=20_000) as consumer:
@@ -563,11 +563,11 @@ async def test_stuck_loop_loses_its_partitions_and_gets_the_reason(caplog: pytes
             while True:
                 await anext(consumer)
         assert await take(consumer, 1)
-    assert [what for what, _ in listener.heard] == ["assigned", "lost", "assigned", "revoked"]
+    assert [event for event, _ in listener.calls] == ["assigned", "lost", "assigned", "revoked"]
 
 
 @simulated
-async def test_waiting_for_records_is_not_being_stuck() -> None:
+async def test_waiting_for_records_does_not_count_as_a_stuck_loop() -> None:
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options, max_poll_interval_ms=10_000) as consumer:
         assert await consumer.poll(timeout_ms=60_000) == {}
@@ -579,24 +579,24 @@ async def test_waiting_for_records_is_not_being_stuck() -> None:
 
 
 @simulated
-async def test_a_commit_with_an_epoch_that_has_passed_is_sent_again_with_the_new_one() -> None:
+async def test_a_commit_with_an_old_epoch_is_repeated_with_the_new_one() -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer("t", **options, enable_auto_commit=False) as consumer:
         cluster.interval_ms = 60_000
         await take(consumer, 3)
         await trio.sleep(2)
-        cluster.generation += 1  # the group has gone on; the next heartbeat tells
+        cluster.generation += 1  # the group has a new epoch, which the next heartbeat reports
         before = trio.current_time()
         await consumer.commit()
         assert cluster.committed[T0] == 3
-        assert trio.current_time() - before < 1  # it is sent for that, out of turn
+        assert trio.current_time() - before < 1  # a heartbeat is sent for that at once
     epochs = [request.generation_id_or_member_epoch for request in broker.seen(OffsetCommitRequest)]
     assert epochs == [1, 2]
 
 
 @simulated
-async def test_a_commit_that_says_the_member_is_unknown_ends_its_membership_at_once() -> None:
+async def test_unknown_member_error_of_a_commit_ends_the_membership_at_once() -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     cluster.interval_ms = 600_000
@@ -613,12 +613,12 @@ async def test_a_commit_that_says_the_member_is_unknown_ends_its_membership_at_o
         broker.script(OffsetCommitRequest, unknown)
         with pytest.raises(CommitFailedError, match="has rebalanced"):
             await consumer.commit()
-        await until(consumer, lambda: len(listener.heard) == 3)
-    assert [what for what, _ in listener.heard] == ["assigned", "lost", "assigned", "revoked"]
+        await until(consumer, lambda: len(listener.calls) == 3)
+    assert [event for event, _ in listener.calls] == ["assigned", "lost", "assigned", "revoked"]
 
 
 @simulated
-async def test_a_late_commit_of_partitions_that_went_is_not_sent_again() -> None:
+async def test_a_late_commit_of_revoked_partitions_is_not_repeated() -> None:
     """Their new owner may have committed already."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 3))
@@ -675,12 +675,12 @@ async def test_poll_cancelled_at_any_checkpoint_of_joining_and_rebalancing_loses
                 cluster.assign(*targets.pop(0))
         assert sorted(seen, key=int) == numbers(0, 60)
         await trio.sleep(1)
-    told: set[str] = set()
-    for what, partitions in listener.heard:
+    owned: set[str] = set()
+    for event, partitions in listener.calls:
         for partition in partitions:
-            assert (partition in told) == (what != "assigned"), listener.heard
-            told.symmetric_difference_update([partition])
-    assert not told
+            assert (partition in owned) == (event != "assigned"), listener.calls
+            owned.symmetric_difference_update([partition])
+    assert not owned
 
 
 @simulated
@@ -726,7 +726,7 @@ async def test_closing_cancelled_at_any_checkpoint_still_commits_and_leaves() ->
 
 
 @simulated
-async def test_a_frozen_coordinator_does_not_hold_up_closing() -> None:
+async def test_a_frozen_coordinator_does_not_delay_closing() -> None:
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options, enable_auto_commit=False) as consumer:
         await until(consumer, consumer.assignment)
@@ -737,8 +737,8 @@ async def test_a_frozen_coordinator_does_not_hold_up_closing() -> None:
 
 
 @simulated
-async def test_leaving_overtakes_no_join_that_waits_for_its_connection() -> None:
-    """Else the coordinator would keep a member that does not exist."""
+async def test_a_leave_request_does_not_overtake_a_join_that_waits_for_its_connection() -> None:
+    """Otherwise the coordinator would register a member that does not exist."""
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options) as consumer:
         with trio.move_on_after(0.0005):
@@ -777,18 +777,18 @@ async def test_member_that_rejoins_while_leaving_joins_afterwards() -> None:
     ids=lambda options: next(iter(options)),
 )
 def test_options_that_the_broker_decides_are_refused(options: dict[str, Any]) -> None:
-    """As Kafka's own consumer does."""
+    """Kafka's own consumer refuses them, too."""
     with pytest.raises(ConfigurationError, match=f"{next(iter(options))} cannot be set with group_protocol='consumer'"):
         triokafka.Consumer(group_id="g", group_protocol="consumer", **options)
 
 
-def test_a_remote_assignor_needs_the_protocol_that_has_one() -> None:
+def test_a_remote_assignor_needs_the_consumer_protocol() -> None:
     with pytest.raises(ConfigurationError, match="needs group_protocol='consumer'"):
         triokafka.Consumer(group_id="g", group_remote_assignor="range")
 
 
 @simulated
-async def test_a_remote_pattern_needs_the_protocol_that_has_one() -> None:
+async def test_a_remote_pattern_needs_the_consumer_protocol() -> None:
     choices: list[dict[str, Any]] = [{"group_id": "g"}, {"group_protocol": "consumer"}]
     for more in choices:
         consumer = triokafka.Consumer(world=current_simulation().host("client").world, **more)
@@ -819,7 +819,7 @@ async def test_revoked_partitions_are_not_fetched_after_the_first_call() -> None
 
 
 @simulated
-async def test_a_deleted_topic_holds_up_no_rebalance_by_its_commit() -> None:
+async def test_the_failed_commit_of_a_deleted_topic_does_not_delay_a_rebalance() -> None:
     cluster, broker, options = await started(t=1, u=1)
     u = TopicPartition("u", 0)
 
@@ -845,7 +845,7 @@ async def test_a_deleted_topic_holds_up_no_rebalance_by_its_commit() -> None:
 
 
 @simulated
-async def test_a_commit_waits_behind_others_no_longer_than_it_may() -> None:
+async def test_a_commit_queued_behind_others_times_out() -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 2))
 
@@ -865,7 +865,7 @@ async def test_a_commit_waits_behind_others_no_longer_than_it_may() -> None:
 
 @simulated
 async def test_a_commit_in_the_background_is_made_before_the_member_leaves() -> None:
-    """After unsubscribing, as when the listener asks for it while the consumer is closed."""
+    """It is so after unsubscribing, and when the listener commits while the consumer is closed."""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 3))
 
@@ -888,11 +888,11 @@ async def test_a_commit_in_the_background_is_made_before_the_member_leaves() -> 
 @simulated
 async def test_unsubscribe_without_further_polls_calls_the_listener(again: bool) -> None:
     _, _, options = await started()
-    told: list[list[TopicPartition]] = []
+    revocations: list[list[TopicPartition]] = []
 
     class Listener(triokafka.ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: Any) -> None:
-            told.append(list(revoked))
+            revocations.append(list(revoked))
 
     async with triokafka.Consumer(**options) as consumer:
         consumer.subscribe("t", listener=Listener())
@@ -901,12 +901,12 @@ async def test_unsubscribe_without_further_polls_calls_the_listener(again: bool)
         if again:
             consumer.subscribe("t", listener=Listener())
             consumer.unsubscribe()
-    assert told == [[T0, T1]]
+    assert revocations == [[T0, T1]]
 
 
 @simulated
 async def test_async_for_does_not_return_records_of_revoked_partitions() -> None:
-    """A call in the middle of the loop may be what gives the partition up."""
+    """A call inside the loop may revoke the partition."""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options) as consumer:
@@ -933,7 +933,7 @@ async def test_removed_idle_member_is_healthy_until_the_next_poll() -> None:
 
 
 @simulated
-async def test_a_commit_in_the_background_that_comes_too_late_does_not_set_the_new_owner_back() -> None:
+async def test_a_late_background_commit_does_not_overwrite_the_new_owners_offset() -> None:
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     loading = True

@@ -1,4 +1,4 @@
-"""A member under the consumer protocol (KIP-848) as a state machine: every answer of the coordinator, without one."""
+"""A member under the consumer protocol (KIP-848) as a state machine: its reactions to the coordinator's responses."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Rig:
 
     @property
     def waits(self) -> float:
-        """Seconds until the next heartbeat; 0 when it is due now."""
+        """Return the seconds until the next heartbeat; 0 if it is due now."""
         return max(0.0, self.member.due_at - self.now)
 
 
@@ -117,7 +117,7 @@ def owned_in(request: ConsumerGroupHeartbeatRequest) -> dict[UUID, list[int]] | 
 # ---------------------------------------------------------------- joining
 
 
-def test_the_first_heartbeat_says_everything() -> None:
+def test_the_first_heartbeat_is_complete() -> None:
     rig = Rig(group_instance_id="i", rack_id="r", server_assignor="range")
     rig.member.join()
     assert (rig.member.state, rig.waits) == (MemberState.JOINING, 0)
@@ -168,8 +168,8 @@ def test_no_partitions_are_acknowledged_too() -> None:
     assert owned_in(rig.beat()) == {}
 
 
-def test_a_lost_answer_to_the_first_heartbeat_makes_no_second_member() -> None:
-    """The id is the member's own (KIP-1082)."""
+def test_a_lost_response_to_the_first_heartbeat_creates_no_second_member() -> None:
+    """The member chooses its own id (KIP-1082)."""
     rig = Rig()
     rig.join()
     rig.member.unanswered(rig.now, NO_JITTER)
@@ -178,7 +178,7 @@ def test_a_lost_answer_to_the_first_heartbeat_makes_no_second_member() -> None:
     assert (request.member_id, request.member_epoch, owned_in(request)) == ("me", 0, {})
 
 
-def test_an_id_that_an_older_coordinator_made_is_kept() -> None:
+def test_an_id_assigned_by_an_older_coordinator_is_adopted() -> None:
     rig = Rig()
     rig.join()
     response = ConsumerGroupHeartbeatResponse(member_id="theirs", member_epoch=1, heartbeat_interval_ms=1)
@@ -186,7 +186,7 @@ def test_an_id_that_an_older_coordinator_made_is_kept() -> None:
     assert rig.member.member_id == "theirs"
 
 
-def test_an_interval_of_nothing_is_no_interval() -> None:
+def test_a_heartbeat_interval_of_zero_is_ignored() -> None:
     rig = Rig()
     rig.join()
     response = ConsumerGroupHeartbeatResponse(member_id="me", member_epoch=1, heartbeat_interval_ms=0)
@@ -204,7 +204,7 @@ def test_a_new_target_is_acknowledged_when_it_has_been_reached() -> None:
     rig.answer(1, {X: frozenset({0})})
     assert (rig.member.state, rig.waits) == (MemberState.RECONCILING, INTERVAL)
     rig.now += INTERVAL
-    assert owned_in(rig.beat()) is None  # it goes on while it gives up
+    assert owned_in(rig.beat()) is None  # heartbeats continue during the revocation
     rig.answer(1)
     rig.member.settle({X: frozenset({0})}, complete=True)
     request = rig.beat()
@@ -213,7 +213,7 @@ def test_a_new_target_is_acknowledged_when_it_has_been_reached() -> None:
     assert (rig.member.state, rig.member.epoch) == (MemberState.RECONCILING, 2)
 
 
-def test_a_target_of_which_not_all_names_are_known_is_taken_over_in_parts() -> None:
+def test_a_target_with_unknown_topic_names_is_adopted_in_parts() -> None:
     rig = Rig()
     rig.join()
     rig.answer(1, {X: frozenset({0}), Y: frozenset({1})})
@@ -225,7 +225,7 @@ def test_a_target_of_which_not_all_names_are_known_is_taken_over_in_parts() -> N
 
 
 def test_withdrawn_revocation_is_acknowledged_again() -> None:
-    """The coordinator waits for the owned partitions of the member before it continues."""
+    """The coordinator waits for the member's owned partitions before it continues."""
     rig = Rig().stable()
     rig.beat()
     rig.answer(1, {X: frozenset({0})})
@@ -235,14 +235,14 @@ def test_withdrawn_revocation_is_acknowledged_again() -> None:
     assert owned_in(rig.beat()) == {X: [0, 1]}
 
 
-def test_the_same_target_again_is_no_news() -> None:
+def test_the_same_target_again_changes_nothing() -> None:
     rig = Rig().stable()
     rig.beat()
     rig.answer(1, {X: frozenset({1, 0})})
     assert (rig.member.state, rig.waits) == (MemberState.STABLE, INTERVAL)
 
 
-# ---------------------------------------------------------------- what it wants
+# ---------------------------------------------------------------- subscription
 
 
 def test_another_subscription_is_sent_at_once() -> None:
@@ -256,7 +256,7 @@ def test_another_subscription_is_sent_at_once() -> None:
     assert rig.beat().subscribed_topic_names is None
 
 
-def test_a_pattern_needs_version_1_and_is_taken_back_by_an_empty_one() -> None:
+def test_a_pattern_needs_version_1_and_is_cleared_by_an_empty_one() -> None:
     rig = Rig()
     rig.member.subscribe(SubscribedTo((), "t.*"))
     rig.member.join()
@@ -272,7 +272,7 @@ def test_a_pattern_needs_version_1_and_is_taken_back_by_an_empty_one() -> None:
     assert (request.subscribed_topic_regex, list(request.subscribed_topic_names or ())) == ("", ["t"])
 
 
-def test_partitions_that_were_passed_over_are_checked_again_with_another_subscription() -> None:
+def test_skipped_partitions_are_checked_again_with_another_subscription() -> None:
     rig = Rig().stable()
     rig.member.subscribe(SubscribedTo(("t", "u")))
     assert rig.member.state is MemberState.RECONCILING
@@ -310,13 +310,13 @@ def test_permanent_error_is_raised_and_ends_a_joining_membership(error: type[Bro
         False,
     )
     rig.now += 10
-    rig.member.join()  # when the user tries again
+    rig.member.join()  # when the user retries
     assert rig.beat().member_epoch == 0
 
 
 @pytest.mark.parametrize("error", FATAL)
 def test_permanent_error_does_not_end_an_existing_membership(error: type[BrokerResponseError]) -> None:
-    """The coordinator reports its removal; until then it owns its partitions."""
+    """The coordinator reports the removal; until then the member owns its partitions."""
     rig = Rig().stable()
     rig.beat()
     with pytest.raises(error, match="because"):
@@ -390,7 +390,7 @@ def test_repeatedly_removed_member_rejoins_more_slowly() -> None:
 
 
 def test_a_fenced_instance_stays_out() -> None:
-    """Nobody may act for a name that another member has now, not even to leave."""
+    """The member must not act for an instance id that another member has now, not even to leave."""
     rig = Rig(group_instance_id="i").stable()
     rig.beat()
     with pytest.raises(FencedInstanceIdError, match="another member of group 'g' has this group_instance_id"):
@@ -398,11 +398,11 @@ def test_a_fenced_instance_stays_out() -> None:
     assert (rig.member.state, rig.member.leave()) == (MemberState.LOST, None)
 
 
-def test_an_instance_that_is_not_free_yet_is_waited_for() -> None:
+def test_member_waits_for_an_unreleased_instance_id() -> None:
     rig = Rig(group_instance_id="i")
     rig.join()
-    trouble = rig.refuse(UnreleasedInstanceIdError)
-    assert "group_instance_id='i' still belongs to another member" in str(trouble)
+    error = rig.refuse(UnreleasedInstanceIdError)
+    assert "group_instance_id='i' still belongs to another member" in str(error)
     assert rig.member.state is MemberState.JOINING
 
 
@@ -413,7 +413,7 @@ def test_cluster_without_the_protocol_raises_an_error_with_a_remedy() -> None:
         rig.refuse(UnsupportedVersionError)
 
 
-def test_an_answer_to_an_earlier_membership_is_not_about_this_one() -> None:
+def test_a_response_to_an_earlier_membership_is_ignored() -> None:
     rig = Rig().stable()
     rig.beat()
     before = rig.sent_as
@@ -430,7 +430,7 @@ def test_an_answer_to_an_earlier_membership_is_not_about_this_one() -> None:
 
 
 @pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("i", -2)])
-def test_a_static_member_leaves_only_for_now(instance: str | None, epoch: int) -> None:
+def test_a_static_member_leaves_temporarily(instance: str | None, epoch: int) -> None:
     rig = Rig(group_instance_id=instance).stable()
     request = rig.member.leave()
     assert request is not None
@@ -450,7 +450,7 @@ def test_member_that_may_have_joined_also_leaves() -> None:
     assert rig.member.leave() is not None
 
 
-def test_a_member_that_is_not_in_the_group_owns_nothing_and_sends_nothing() -> None:
+def test_a_member_outside_the_group_owns_nothing_and_sends_nothing() -> None:
     member = Rig().member
     with pytest.raises(IllegalStateError):
         member.settle({}, complete=True)

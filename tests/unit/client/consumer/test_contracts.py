@@ -1,4 +1,4 @@
-"""What a consumer promises in general: what its user never sees, who decides in a group, and where offsets live."""
+"""General guarantees of a consumer: independence of brokers, group membership, and the storage of offsets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 async def start_broker(partitions: int = 1, records: int = 0) -> None:
-    """Our own broker at ``broker:9092``, with so many records in each partition of ``t``."""
+    """Run our own broker at ``broker:9092``, with so many records in each partition of ``t``."""
     simulation = current_simulation()
 
     async def process(world: SimulatedWorld) -> None:
@@ -73,7 +73,7 @@ async def values(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 
 
 @simulated
-async def test_all_groups_of_calls_work_together_and_none_needs_to_know_of_brokers() -> None:
+async def test_calls_of_all_kinds_work_together_without_naming_a_broker() -> None:
     """Subscribe, assign, commit, seek, poll, pause and resume."""
     await start_broker(2, records=4)
     async with member("a", enable_auto_commit=False) as consumer:
@@ -89,7 +89,7 @@ async def test_all_groups_of_calls_work_together_and_none_needs_to_know_of_broke
         assert await consumer.poll(timeout_ms=100) == {}
         consumer.unsubscribe()
         consumer.assign([T0])
-        assert await consumer.position(T0) == 4  # where the group has committed
+        assert await consumer.position(T0) == 4  # the group's committed offset
         consumer.seek_to_beginning(T0)
         assert await values(consumer, 1) == [b"0"]
         consumer.seek_to_end()
@@ -98,7 +98,7 @@ async def test_all_groups_of_calls_work_together_and_none_needs_to_know_of_broke
 
 @simulated
 async def test_consumers_that_feed_workers_commit_only_finished_records() -> None:
-    """Whatever is still in the queue when the program ends is read again."""
+    """Records that are still queued when the program ends are read again."""
     await start_broker(2, records=30)
     done: Counter[tuple[int, int]] = Counter()
 
@@ -115,7 +115,7 @@ async def test_consumers_that_feed_workers_commit_only_finished_records() -> Non
             async for consumer, record in receive:
                 await trio.sleep(0.1)
                 done[record.partition, record.offset] += 1
-                # Each partition is in the hands of one worker, so that this is behind everything done.
+                # Each partition belongs to one worker, so that every earlier record is finished.
                 consumer.commit_nowait({TopicPartition("t", record.partition): record.offset + 1})
 
         with trio.move_on_after(for_seconds):
@@ -135,8 +135,8 @@ async def test_consumers_that_feed_workers_commit_only_finished_records() -> Non
 
 
 @simulated
-async def test_the_numbers_of_consumers_are_their_own() -> None:
-    """Producers count for themselves."""
+async def test_metrics_of_each_client_are_separate() -> None:
+    """This includes producers."""
     _, broker, options = await started_for_consumer()
     del options["auto_offset_reset"]
     async with triokafka.Producer(**options) as producer, triokafka.Consumer(**options) as consumer:
@@ -151,12 +151,12 @@ async def test_the_numbers_of_consumers_are_their_own() -> None:
     }
 
 
-# ---------------------------------------------------------------- who decides
+# ---------------------------------------------------------------- membership
 
 
 @simulated
-async def test_a_member_speaks_to_brokers_only_and_for_its_group_to_the_coordinator() -> None:
-    """Nothing is kept, watched or decided anywhere else."""
+async def test_a_member_connects_to_brokers_only_and_to_the_coordinator_for_its_group() -> None:
+    """No other service stores, watches or decides anything."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"0"])
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -181,7 +181,9 @@ async def test_a_member_speaks_to_brokers_only_and_for_its_group_to_the_coordina
 
 
 class Weighted(PartitionAssignor):
-    """Assigns as many partitions as each member can take by its data, and sends each the number of the others."""
+    """Assigns as many partitions as each member announces in its user data, and returns to each the count of the
+    others.
+    """
 
     name = "weighted"
     assigned_by: ClassVar[list[str]] = []
@@ -189,7 +191,7 @@ class Weighted(PartitionAssignor):
     def __init__(self, host: str, weight: int) -> None:
         self.host = host
         self.weight = weight
-        self.told: list[tuple[list[TopicPartition], bytes | None, int]] = []
+        self.assignments: list[tuple[list[TopicPartition], bytes | None, int]] = []
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
         return b"%d" % self.weight
@@ -205,12 +207,12 @@ class Weighted(PartitionAssignor):
         return assigned
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        self.told.append((list(assignment.partitions), assignment.user_data, generation))
+        self.assignments.append((list(assignment.partitions), assignment.user_data, generation))
 
 
 @simulated
-async def test_a_strategy_of_ones_own_runs_at_the_leader_and_the_broker_knows_nothing_of_it() -> None:
-    """Its data goes with the subscription and comes with the assignment, and each member is told."""
+async def test_a_custom_assignor_runs_at_the_leader_without_the_brokers_knowledge() -> None:
+    """Its user data travels with the subscription and the assignment, and each member is notified."""
     await start_broker(6)
     one, two = Weighted("a", 4), Weighted("b", 2)
     Weighted.assigned_by.clear()
@@ -236,13 +238,13 @@ async def test_a_strategy_of_ones_own_runs_at_the_leader_and_the_broker_knows_no
         assert not a.assignment() & b.assignment()
         generation = a.health().generation
         for assignor, consumer, others in ((one, a, b"2 with others"), (two, b, b"4 with others")):
-            partitions, data, of_generation = assignor.told[-1]
+            partitions, data, of_generation = assignor.assignments[-1]
             assert (frozenset(partitions), data, of_generation) == (consumer.assignment(), others, generation)
         assert len(set(Weighted.assigned_by)) == 1, "one member leads"
 
 
 @simulated
-async def test_members_of_different_groups_go_to_the_coordinators_of_their_groups() -> None:
+async def test_members_of_different_groups_use_the_coordinators_of_their_groups() -> None:
     simulation = current_simulation()
     cluster = ReadableCluster(t=1)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=3)
@@ -273,7 +275,7 @@ async def test_members_of_different_groups_go_to_the_coordinators_of_their_group
 @pytest.mark.parametrize("group", [None, "g"])
 @simulated
 async def test_partitions_assigned_by_hand_are_independent_of_groups(group: str | None) -> None:
-    """Nobody joins; a coordinator is looked for only where offsets are kept."""
+    """No member joins; a coordinator is looked up only if offsets are committed."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"0", b"1"])
     async with triokafka.Consumer(**options, group_id=group) as consumer:
@@ -288,8 +290,8 @@ async def test_partitions_assigned_by_hand_are_independent_of_groups(group: str 
 
 
 @simulated
-async def test_a_poll_is_over_in_time_whatever_a_group_waits_for() -> None:
-    """The coordinator, the rebalance and the positions are looked after in the background."""
+async def test_a_poll_ends_in_time_whatever_the_group_waits_for() -> None:
+    """The coordinator lookup, the rebalance and the positions continue in the background."""
     for stage in (FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest, OffsetFetchRequest, ListOffsetsRequest):
         cluster, broker, options = await started_for_consumer()
         cluster.write("t", 0, [b"0"])
@@ -310,7 +312,7 @@ async def test_a_poll_is_over_in_time_whatever_a_group_waits_for() -> None:
 @simulated
 async def test_heartbeats_are_sent_only_by_a_member_of_a_generation() -> None:
     _, broker, options = await started_for_consumer()
-    options["connections_max_silence_ms"] = -1  # the join is not sent again, however long it takes
+    options["connections_max_silence_ms"] = -1  # the join is not repeated, however long it takes
     async with triokafka.Consumer("t", **options, group_id="g", heartbeat_interval_ms=1_000) as consumer:
         joined = trio.Event()
 
@@ -318,13 +320,13 @@ async def test_heartbeats_are_sent_only_by_a_member_of_a_generation() -> None:
             await joined.wait()
             return broker.join_group(request)
 
-        broker.script(JoinGroupRequest, broker.join_group, join_late)  # the first only gives out an id
+        broker.script(JoinGroupRequest, broker.join_group, join_late)  # the first response only assigns a member id
         await consumer.poll(timeout_ms=20_000)
-        assert not broker.seen(HeartbeatRequest), "not before it has joined"
+        assert not broker.seen(HeartbeatRequest), "a heartbeat was sent before the join"
         joined.set()
         await consumer.poll(timeout_ms=5_500)
         assert 4 <= len(broker.seen(HeartbeatRequest)) <= 6
-        # Put out, and kept out: while it joins anew it has nothing to say.
+        # The member is removed, and the second join is held: while it joins, it sends no heartbeats.
         broker.script(HeartbeatRequest, HeartbeatResponse(error_code=25))
         broker.script(JoinGroupRequest, *[SILENCE] * 3)
         await consumer.poll(timeout_ms=3_000)
@@ -338,7 +340,7 @@ async def test_heartbeats_are_sent_only_by_a_member_of_a_generation() -> None:
 
 @simulated
 async def test_eager_rebalance_stops_all_members() -> None:
-    """All partitions are given up first, and assigned again."""
+    """All partitions are revoked first, and assigned again."""
     await start_broker(4, records=2_000)
     events: list[tuple[str, str, int]] = []
 
@@ -365,7 +367,7 @@ async def test_eager_rebalance_stops_all_members() -> None:
             nursery.start_soon(read, "a")
             await trio.sleep(3)
             nursery.start_soon(read, "b")
-    of_a = [(what, count) for host, what, count in events if host == "a"]
+    of_a = [(call, count) for host, call, count in events if host == "a"]
     rebalances = [event for event in of_a if event[0] != "reads"]
     assert rebalances[:4] == [("revoked", 0), ("assigned", 4), ("revoked", 4), ("assigned", 2)]
     given_up = events.index(("a", "revoked", 4))
@@ -379,7 +381,7 @@ async def test_eager_rebalance_stops_all_members() -> None:
 
 @simulated
 async def test_committed_offsets_are_records_of_an_internal_topic() -> None:
-    """Anybody may read them there; and whoever likes keeps them elsewhere."""
+    """Any client may read them there; a consumer may also store offsets elsewhere."""
     await start_broker(1, records=5)
     async with member("a", enable_auto_commit=False) as consumer:
         consumer.assign([T0])
@@ -389,15 +391,15 @@ async def test_committed_offsets_are_records_of_an_internal_topic() -> None:
         reader.assign([offsets])
         [record] = (await reader.poll(timeout_ms=5_000))[offsets]
         assert b"g" in record.key and b"by hand" in record.value
-        # Elsewhere: without a group nothing is asked and nothing is told.
+        # Elsewhere: without a group, no offset is fetched or committed.
         reader.assign([T0])
         reader.seek(T0, 3)
         assert await values(reader, 2) == [b"3", b"4"]
 
 
 @simulated
-async def test_after_a_commit_in_the_background_the_group_is_asked_again() -> None:
-    """What was committed before is never taken from a memory of it."""
+async def test_committed_offsets_are_fetched_again_after_a_background_commit() -> None:
+    """An earlier committed offset is never returned from a cache."""
     _, broker, options = await started_for_consumer()
     async with triokafka.Consumer(**options, group_id="g", enable_auto_commit=False) as consumer:
         consumer.assign([T0])
@@ -480,12 +482,12 @@ async def test_buffered_paused_and_unpositioned_partitions_are_not_fetched() -> 
                     asked[partition.partition].append(partition.fetch_offset)
         assert set(asked) == {0}, "1 is paused, 2 has no position"
         assert asked[0] == sorted(set(asked[0]))
-        assert len(asked[0]) <= 2, "as much as one answer may bring waits, and no more"
+        assert len(asked[0]) <= 2, "more is buffered than one response may return"
 
 
 @simulated
-async def test_a_fetch_may_wait_at_the_broker_for_longer_than_a_request_may_take() -> None:
-    """A wait that the request allows is not silence of the broker."""
+async def test_a_fetch_may_wait_at_the_broker_for_longer_than_the_request_timeout() -> None:
+    """A wait that the request allows does not count as silence of the broker."""
     cluster, broker, options = await started_for_consumer()
 
     async def slow(request: FetchRequest) -> FetchResponse:
@@ -504,7 +506,7 @@ async def test_a_fetch_may_wait_at_the_broker_for_longer_than_a_request_may_take
         assert broker.connection_count == connections
 
 
-async def test_async_for_takes_the_anext_of_a_subclass() -> None:
+async def test_async_for_uses_the_anext_of_a_subclass() -> None:
     class Renamed(triokafka.Consumer):
         async def __anext__(self) -> triokafka.ConsumerRecord:
             raise StopAsyncIteration

@@ -1,4 +1,4 @@
-"""What the fetcher asks for, from whom and how much, against a scripted broker in virtual time."""
+"""The fetcher's requests: partitions, brokers and limits, against a scripted broker in virtual time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def asked_offsets(broker: ReadableBroker, partition: int) -> list[int]:
 
 @simulated
 async def test_fetching_ahead_stops_at_the_bound_and_continues_when_there_is_room() -> None:
-    """Bounded by ``prefetch_max_bytes`` over all partitions."""
+    """The bound is ``prefetch_max_bytes`` over all partitions."""
     cluster, _, options = await started(4)
     for partition in range(4):
         for _ in range(20):
@@ -81,7 +81,7 @@ async def test_paused_data_does_not_block_other_partitions() -> None:
 
 
 @simulated
-async def test_a_busy_partition_is_not_held_up_by_idle_ones_nor_they_by_it() -> None:
+async def test_busy_and_idle_partitions_do_not_delay_each_other() -> None:
     cluster, _, options = await started(2)
     for _ in range(200):
         cluster.write("t", 0, [b"x" * 500])
@@ -99,7 +99,7 @@ async def test_a_busy_partition_is_not_held_up_by_idle_ones_nor_they_by_it() -> 
                 cluster.write("t", 1, [b"late"])
             await trio.sleep(0.01)
         assert trio.current_time() - before < 5, "no fetch waited for the idle partition"
-        assert late_seen, "the idle partition is asked although the busy one has data"
+        assert late_seen, "the idle partition is fetched although the busy one has data"
 
 
 @simulated
@@ -164,7 +164,7 @@ async def test_records_put_back_are_not_dropped_because_of_an_earlier_abort(firs
 
 
 @simulated
-async def test_a_replica_nearby_is_read_when_the_leader_names_it() -> None:
+async def test_the_preferred_replica_is_read_when_the_leader_names_it() -> None:
     cluster, [leader, follower], options = await started(nodes=2)
     cluster.write("t", 0, [b"0", b"1"])
 
@@ -191,8 +191,8 @@ async def test_a_replica_nearby_is_read_when_the_leader_names_it() -> None:
         assert asked_offsets(follower, 0)[0] == 0
 
 
-class Nearby:
-    """A leader (1) that sends readers to the replica nearby (2) whenever they come with its rack."""
+class PreferredReplica:
+    """A leader (1) that redirects consumers in the rack of the preferred replica (2) to that replica."""
 
     def __init__(self, cluster: ReadableCluster, leader: ReadableBroker, follower: ReadableBroker) -> None:
         self.redirects = True
@@ -213,7 +213,7 @@ class Nearby:
         return response
 
     async def _serve(self, request: FetchRequest) -> FetchResponse:
-        self._cluster.leaders[T0] = 2  # a follower answers as the leader does
+        self._cluster.leaders[T0] = 2  # a follower responds as the leader does
         try:
             response, found = self._follower.fetch_now(request)
         finally:
@@ -223,37 +223,37 @@ class Nearby:
         return response
 
     def fetches(self) -> tuple[int, int]:
-        """The number of requests to each."""
+        """Return the number of fetches from each of them."""
         return len(self._leader.seen(FetchRequest)), len(self._follower.seen(FetchRequest))
 
 
 @simulated
-async def test_a_replica_nearby_is_forgotten_when_it_was_named_long_ago() -> None:
+async def test_the_preferred_replica_expires() -> None:
     cluster, [leader, follower], options = await started(nodes=2)
-    nearby = Nearby(cluster, leader, follower)
+    preferred = PreferredReplica(cluster, leader, follower)
     cluster.write("t", 0, [b"0"])
     async with triokafka.Consumer(**options, client_rack="here", metadata_max_age_ms=10_000) as consumer:
         consumer.assign([T0])
         assert [r.value for r in (await consumer.poll(timeout_ms=5_000))[T0]] == [b"0"]
         await trio.sleep(9)
-        assert nearby.fetches()[0] == 1
+        assert preferred.fetches()[0] == 1
         await trio.sleep(2)
-        assert nearby.fetches()[0] == 2  # it was asked again, and named it again
+        assert preferred.fetches()[0] == 2  # the leader was asked again, and named the replica again
         cluster.write("t", 0, [b"1"])
         assert [r.value for r in (await consumer.poll(timeout_ms=5_000))[T0]] == [b"1"]
-        assert nearby.fetches()[0] == 2
+        assert preferred.fetches()[0] == 2
 
 
 @pytest.mark.parametrize("how", ["gone", "out of range", "not a replica any more", "cut off"])
 @simulated
-async def test_a_replica_nearby_that_fails_is_left_for_the_leader(how: str) -> None:
+async def test_consumer_returns_to_the_leader_when_the_preferred_replica_fails(how: str) -> None:
     cluster, [leader, follower], options = await started(nodes=2)
-    nearby = Nearby(cluster, leader, follower)
+    preferred = PreferredReplica(cluster, leader, follower)
     cluster.write("t", 0, [b"0"])
     async with triokafka.Consumer(**options, client_rack="here") as consumer:
         consumer.assign([T0])
         assert [r.value for r in (await consumer.poll(timeout_ms=5_000))[T0]] == [b"0"]
-        nearby.redirects = False
+        preferred.redirects = False
         cluster.write("t", 0, [b"1"])
         if how == "gone":
             follower.stop()
@@ -266,13 +266,13 @@ async def test_a_replica_nearby_that_fails_is_left_for_the_leader(how: str) -> N
             while len(got) < 1:
                 got += [r.value for r in (await consumer.poll(timeout_ms=5_000)).get(T0, [])]
         assert got == [b"1"]
-        assert await consumer.position(T0) == 2  # not reset: the leader decides what is in range
+        assert await consumer.position(T0) == 2  # not reset: the leader decides which offsets are in range
         await trio.sleep(2)
         assert consumer.health().healthy
 
 
 @simulated
-async def test_interceptors_see_records_and_commits_and_stop_nothing() -> None:
+async def test_interceptors_get_records_and_commits_and_their_errors_stop_nothing() -> None:
     cluster, _, options = await started()
     cluster.write("t", 0, [b"a", b"b", b"c"])
     committed: list[Any] = []
@@ -305,7 +305,7 @@ def test_the_end_of_fetched_bytes_is_found_without_decoding() -> None:
     second = bytes(encode_batch([(1, None, b"v", [])], base_offset=9))
     assert end_of(first) == 7
     assert end_of(first + second) == 10
-    assert end_of(first + second[:-1]) == 7, "a partial batch at the end is not there"
+    assert end_of(first + second[:-1]) == 7, "a partial batch at the end does not count"
     assert end_of(first[:40]) is None
     assert end_of(b"") is None
     assert end_of(b"\0" * 100) is None
@@ -313,7 +313,7 @@ def test_the_end_of_fetched_bytes_is_found_without_decoding() -> None:
 
 @pytest.mark.parametrize("how", ["named long ago", "gone"])
 @simulated
-async def test_any_number_of_partitions_leaves_a_replica_nearby_at_once(how: str) -> None:
+async def test_any_number_of_partitions_leaves_the_preferred_replica_at_once(how: str) -> None:
     many = 600
     cluster, [leader, follower], options = await started(many, nodes=2)
 

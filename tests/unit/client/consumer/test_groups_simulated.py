@@ -19,7 +19,7 @@ QUICK = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500, "auto_commit
 
 
 class Group:
-    """Members on hosts of their own; ``seen`` counts what all of them handled."""
+    """Members on separate hosts; ``seen`` counts the records that all of them handled."""
 
     def __init__(self, simulation: Simulation, **options: Any) -> None:
         self.simulation = simulation
@@ -49,7 +49,7 @@ class Group:
         self.simulation.host(name).start(process)
 
     def sizes(self) -> list[int]:
-        """How many partitions each member holds."""
+        """Return the number of partitions of each member."""
         return sorted(len(member.assignment()) for member in self.members.values())
 
 
@@ -102,8 +102,8 @@ def test_a_new_member_stops_only_the_partitions_that_move() -> None:
     run_simulation(main, 1)
 
 
-def test_a_wait_that_is_over_before_it_begins_fails_no_member() -> None:
-    """On a busy machine time passes between two looks at the clock."""
+def test_a_timeout_that_has_passed_before_the_wait_fails_no_member() -> None:
+    """On a busy machine, time passes between two readings of the clock."""
 
     async def main(simulation: Simulation) -> None:
         start_broker(simulation)

@@ -1,4 +1,4 @@
-"""Batches that decompress to much: in a thread, in order, bounded, and refused with an error that says what to do."""
+"""Batches that are large when decompressed: a thread handles them, in order and bounded, and errors name the remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CODECS = ["gzip", "snappy", "lz4", "zstd"]
 
 
 def large(first: int, records: int = 4) -> list[bytes]:
-    """Values of 2 MiB that compress to little, and say which they are."""
+    """Return values of 2 MiB that compress well and contain their number."""
     return [b"%d " % number + bytes(2 * _MB) for number in range(first, first + records)]
 
 
@@ -89,7 +89,7 @@ READS: dict[str, Callable[[Consumer], Awaitable[list[bytes | None]]]] = {
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("read", READS)
 @simulated
-async def test_large_batches_are_decompressed_in_a_thread_and_order_is_kept(
+async def test_large_batches_are_decompressed_in_a_thread_and_stay_in_order(
     read: str, codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, _, options = await started()

@@ -1,4 +1,4 @@
-"""The assignment of a leader: its strategy, and its thread, which a closing consumer does not wait for."""
+"""The leader's assignment: its strategy, and its thread, for which a closing consumer does not wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANY = 1_000
 
 
 class StuckAssignor(RangeAssignor):
-    """Deals when it is let."""
+    """Assigns once the test releases it."""
 
     name = "stuck"
 
@@ -57,7 +57,7 @@ async def test_a_consumer_is_left_while_its_leader_assigns_in_a_thread_that_does
         broker = cluster.brokers[1]
         assert isinstance(broker, ReadableBroker)
         try:
-            # If it waited for the thread it would be left a minute later, or never.
+            # If the consumer waited for the thread, closing would take a minute, or never end.
             with trio.fail_after(30), trio.CancelScope() as scope:
                 async with triokafka.Consumer(
                     "t", bootstrap_servers=address, group_id="g", partition_assignment_strategy=[assignor]
@@ -81,7 +81,7 @@ async def test_a_consumer_is_left_while_its_leader_assigns_in_a_thread_that_does
 
 
 async def test_new_subscription_is_joined_after_the_assignor_thread_ends() -> None:
-    """No other call uses the assignor beside it."""
+    """The assignor is not used from two threads at once."""
     cluster = ReadableCluster(t=MANY)
     calls: list[str] = []
 
@@ -111,7 +111,7 @@ async def test_new_subscription_is_joined_after_the_assignor_thread_ends() -> No
 
 
 async def test_assignor_that_does_not_return_is_reported() -> None:
-    """The caller waits for no records in silence."""
+    """A caller that waits for records gets an error instead of waiting silently."""
     cluster = ReadableCluster(t=MANY)
     assignor = StuckAssignor()
     async with trio.open_nursery() as nursery:
@@ -128,7 +128,7 @@ async def test_assignor_that_does_not_return_is_reported() -> None:
                     with pytest.raises(KafkaTimeoutError, match=r"assigning the partitions of group 'g'.*'stuck'"):
                         await consumer.poll(timeout_ms=60_000)
                 consumer.unsubscribe()
-                assert not any("assigning" in trouble for trouble in consumer.health().troubles)
+                assert not any("assigning" in problem for problem in consumer.health().troubles)
                 consumer.subscribe("t")
                 with pytest.raises(KafkaTimeoutError, match=r"assigning the partitions of group 'g'.*'stuck'"):
                     await consumer.poll(timeout_ms=60_000)
@@ -136,7 +136,7 @@ async def test_assignor_that_does_not_return_is_reported() -> None:
                 while not consumer.assignment():
                     with contextlib.suppress(KafkaTimeoutError):  # the thread may take its time to return
                         await consumer.poll(timeout_ms=20)
-                assert not any("assigning" in trouble for trouble in consumer.health().troubles)
+                assert not any("assigning" in problem for problem in consumer.health().troubles)
         nursery.cancel_scope.cancel()
 
 

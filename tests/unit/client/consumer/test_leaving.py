@@ -1,4 +1,4 @@
-"""Leaving a consumer whose cluster is dead, silent or on its way: it takes the time that it may take, and no more."""
+"""Closing a consumer whose cluster is dead, silent or unreachable takes no longer than its time limit."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ SECONDS = 12
 """For closing."""
 
 
-class Told(triokafka.ConsumerRebalanceListener):
+class RecordingListener(triokafka.ConsumerRebalanceListener):
     def __init__(self) -> None:
-        self.heard: list[tuple[str, list[TopicPartition]]] = []
+        self.calls: list[tuple[str, list[TopicPartition]]] = []
 
     def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
-        self.heard.append(("assigned", list(assigned)))
+        self.calls.append(("assigned", list(assigned)))
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
-        self.heard.append(("revoked", list(revoked)))
+        self.calls.append(("revoked", list(revoked)))
 
     def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> None:
-        self.heard.append(("lost", list(lost)))
+        self.calls.append(("lost", list(lost)))
 
 
 async def started(protocol: str, **more: Any) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
@@ -67,7 +67,7 @@ async def started(protocol: str, **more: Any) -> tuple[ReadableCluster, Readable
 @simulated
 async def test_a_consumer_of_a_dead_cluster_is_left_in_time(protocol: str, how: str, ending: str) -> None:
     _, broker, options = await started(protocol)
-    listener = Told()
+    listener = RecordingListener()
     before = trio.current_time()
     try:
         with trio.CancelScope() as scope:
@@ -93,12 +93,12 @@ async def test_a_consumer_of_a_dead_cluster_is_left_in_time(protocol: str, how: 
         assert ending == "by an error"
     assert trio.current_time() - before <= SECONDS + 0.01
     if protocol != "by hand":
-        assert [what for what, partitions in listener.heard if partitions] == ["assigned", "revoked"]
+        assert [event for event, partitions in listener.calls if partitions] == ["assigned", "revoked"]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer", "by hand"])
 @simulated
-async def test_a_fetch_that_hangs_does_not_hold_up_leaving(protocol: str) -> None:
+async def test_a_hanging_fetch_does_not_delay_closing(protocol: str) -> None:
     cluster, broker, options = await started(protocol)
     broker.script(FetchRequest, *[SILENCE] * 10)
     async with triokafka.Consumer(**options) as consumer:
@@ -114,8 +114,8 @@ async def test_a_fetch_that_hangs_does_not_hold_up_leaving(protocol: str) -> Non
 
 
 @simulated
-async def test_a_consumer_that_is_left_while_it_joins_says_goodbye_under_the_name_that_it_was_given() -> None:
-    """Otherwise its group would wait for it."""
+async def test_a_consumer_closed_while_it_joins_leaves_the_group_with_its_assigned_member_id() -> None:
+    """Otherwise its group would wait for it until the session timeout."""
     _, broker, options = await started("classic")
     broker.script(JoinGroupRequest, broker.join_group, SILENCE)
     async with triokafka.Consumer("t", **options) as consumer:
@@ -128,8 +128,8 @@ async def test_a_consumer_that_is_left_while_it_joins_says_goodbye_under_the_nam
 
 
 @simulated
-async def test_a_group_does_not_wait_for_one_that_went_while_it_joined() -> None:
-    """The coordinator holds its join, and reads nothing behind that."""
+async def test_a_group_does_not_wait_for_a_member_that_was_closed_while_it_joined() -> None:
+    """The coordinator holds its join, and does not read the following requests on that connection."""
     simulation = current_simulation()
 
     async def process(world: SimulatedWorld) -> None:
@@ -153,7 +153,7 @@ async def test_a_group_does_not_wait_for_one_that_went_while_it_joined() -> None
             while len(a.assignment()) < 4:
                 await a.poll(timeout_ms=1_000)
         async with member("b") as b:
-            await b.poll(timeout_ms=5_000)  # a does not ask for records, so that b is kept waiting
+            await b.poll(timeout_ms=5_000)  # a does not poll, so that b has to wait
             before = trio.current_time()
         assert trio.current_time() - before < 1
         with trio.fail_after(10):
@@ -162,8 +162,8 @@ async def test_a_group_does_not_wait_for_one_that_went_while_it_joined() -> None
 
 
 @simulated
-async def test_kept_partitions_are_committed_while_the_join_is_held() -> None:
-    """The group waits for its slowest member; those that go on reading do not."""
+async def test_retained_partitions_are_committed_while_the_join_is_held() -> None:
+    """The group waits for its slowest member; the others continue to read."""
     cluster, broker, options = await started(
         "classic", partition_assignment_strategy=["cooperative-sticky"], enable_auto_commit=False
     )
@@ -193,9 +193,9 @@ async def test_kept_partitions_are_committed_while_the_join_is_held() -> None:
 
 @simulated
 async def test_instance_fenced_during_poll_raises_and_commits_nothing_more() -> None:
-    """Its partitions were lost; to leave is not its business either."""
+    """Its partitions are lost, and it does not send a leave request either."""
     cluster, broker, options = await started("classic", group_instance_id="seat", auto_commit_interval_ms=500)
-    listener = Told()
+    listener = RecordingListener()
     async with triokafka.Consumer(**options, heartbeat_interval_ms=1_000) as consumer:
         consumer.subscribe(["t"], listener=listener)
         assert (await anext(consumer)).value == b"0"
@@ -212,5 +212,5 @@ async def test_instance_fenced_during_poll_raises_and_commits_nothing_more() -> 
     assert all(request.generation_id_or_member_epoch >= 0 for request in broker.seen(OffsetCommitRequest)[commits:])
     assert len(broker.seen(JoinGroupRequest)) <= 2
     assert not broker.seen(LeaveGroupRequest)
-    assert [what for what, partitions in listener.heard if partitions] == ["assigned", "lost"]
+    assert [event for event, partitions in listener.calls if partitions] == ["assigned", "lost"]
     assert cluster.committed[T0] <= 3

@@ -1,4 +1,4 @@
-"""When rebalance listeners are called, and what they may do, with a group and without one."""
+"""When rebalance listeners are called, and what they may do, with and without a group."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ async def started(**topics: int) -> tuple[ReadableCluster, ReadableBroker, dict[
     return cluster, broker, options
 
 
-class Told(triokafka.ConsumerRebalanceListener):
-    """Notes what it hears, slowly, when it is done with it."""
+class SlowListener(triokafka.ConsumerRebalanceListener):
+    """Records each call at its end, after ``seconds``."""
 
     def __init__(self, seconds: float = 0) -> None:
         self.seconds = seconds
-        self.heard: list[tuple[str, list[TopicPartition]]] = []
+        self.calls: list[tuple[str, list[TopicPartition]]] = []
 
     async def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
         await trio.sleep(self.seconds)
-        self.heard.append(("assigned", sorted(assigned)))
+        self.calls.append(("assigned", sorted(assigned)))
 
     async def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
         await trio.sleep(self.seconds)
-        self.heard.append(("revoked", sorted(revoked)))
+        self.calls.append(("revoked", sorted(revoked)))
 
 
 @simulated
 async def test_listener_without_a_group_is_called_for_every_change() -> None:
     cluster, _, options = await started(t=1, u=1)
-    listener = Told()
+    listener = SlowListener()
     async with triokafka.Consumer(**options) as consumer:
         consumer.subscribe(["t", "u"], listener=listener)
         await consumer.poll(timeout_ms=1_000)
@@ -55,39 +55,39 @@ async def test_listener_without_a_group_is_called_for_every_change() -> None:
         await consumer.poll(timeout_ms=3_000)
         del cluster.topics["u"]
         await consumer.poll(timeout_ms=3_000)
-        assert listener.heard == [("assigned", [T0, U0]), ("assigned", [T1]), ("revoked", [U0])]
+        assert listener.calls == [("assigned", [T0, U0]), ("assigned", [T1]), ("revoked", [U0])]
         consumer.unsubscribe()
         consumer.assign([U0])
         await consumer.poll(timeout_ms=100)
-        assert listener.heard[3:] == [("revoked", [T0, T1])]
+        assert listener.calls[3:] == [("revoked", [T0, T1])]
         consumer.unsubscribe()
         consumer.subscribe(["t"], listener=listener)
         await consumer.poll(timeout_ms=1_000)
-    assert listener.heard[4:] == [("assigned", [T0, T1]), ("revoked", [T0, T1])]
+    assert listener.calls[4:] == [("assigned", [T0, T1]), ("revoked", [T0, T1])]
 
 
 @simulated
 async def test_without_a_group_a_cancelled_listener_is_called_again() -> None:
     cluster, _, options = await started(t=2)
     cluster.write("t", 0, [b"0"])
-    listener = Told(seconds=2)
+    listener = SlowListener(seconds=2)
     async with triokafka.Consumer(**options) as consumer:
         consumer.subscribe(["t"], listener=listener)
         for _ in range(3):
             with trio.move_on_after(1):
                 await consumer.poll(timeout_ms=60_000)
         assert consumer.assignment() == {T0, T1}
-        assert listener.heard == []
+        assert listener.calls == []
         assert [record.value for record in (await consumer.poll(timeout_ms=60_000))[T0]] == [b"0"]
-        assert listener.heard == [("assigned", [T0, T1])]
+        assert listener.calls == [("assigned", [T0, T1])]
         cluster.topics["t"] = 1
         for _ in range(5):
             with trio.move_on_after(1):
                 await consumer.poll(timeout_ms=60_000)
-        assert listener.heard == [("assigned", [T0, T1])]
-        assert consumer.assignment() == {T0, T1}, "what goes is there until the listener is done with it"
+        assert listener.calls == [("assigned", [T0, T1])]
+        assert consumer.assignment() == {T0, T1}, "a revoked partition stays until the listener returns"
         await consumer.poll(timeout_ms=3_000)
-        assert listener.heard[1:] == [("revoked", [T1])]
+        assert listener.calls[1:] == [("revoked", [T1])]
         assert consumer.assignment() == {T0}
 
 
@@ -98,20 +98,20 @@ async def test_a_listener_may_end_its_own_subscription(group: str | None, when: 
     """Nothing is assigned afterwards, and another subscription starts over."""
     cluster, _, options = await started(t=1, u=1)
     cluster.write("t", 0, [b"0"])
-    told: list[str] = []
+    calls: list[str] = []
     gone: list[TopicPartition] = []
 
     class Leaving(triokafka.ConsumerRebalanceListener):
         def on_partitions_assigned(self, assigned: Any) -> None:
-            told.append("on_partitions_assigned")
-            if when == told[-1]:
+            calls.append("on_partitions_assigned")
+            if when == calls[-1]:
                 consumer.unsubscribe()
 
         def on_partitions_revoked(self, revoked: Any) -> None:
             gone.extend(revoked)
             if revoked:
-                told.append("on_partitions_revoked")
-                if when == told[-1]:
+                calls.append("on_partitions_revoked")
+                if when == calls[-1]:
                     consumer.unsubscribe()
 
     async with triokafka.Consumer(**options, group_id=group) as consumer:
@@ -124,14 +124,14 @@ async def test_a_listener_may_end_its_own_subscription(group: str | None, when: 
                 await consumer.poll(timeout_ms=3_000)
         assert not consumer.assignment()
         assert not consumer.subscription()
-        assert told[-1] == "on_partitions_revoked"
-        assert sorted(gone) == [T0, U0], "each once"
-        listener = Told()
+        assert calls[-1] == "on_partitions_revoked"
+        assert sorted(gone) == [T0, U0], "each partition was revoked once"
+        listener = SlowListener()
         consumer.subscribe(["t"], listener=listener)
         with trio.fail_after(60):
             while not consumer.assignment():
                 await consumer.poll(timeout_ms=1_000)
-        assert ("assigned", [T0]) in listener.heard
+        assert ("assigned", [T0]) in listener.calls
 
 
 @pytest.mark.parametrize("group", [None, "g"])
@@ -158,8 +158,8 @@ async def test_failing_listener_without_a_group_is_logged(group: str | None, cap
 
 @pytest.mark.parametrize("group", [None, "g"])
 @simulated
-async def test_a_listener_that_asks_a_slow_database_says_where_to_begin(group: str | None) -> None:
-    """Until it returns, a missing position is no error, also when the listener is cancelled and called again."""
+async def test_a_listener_may_seek_after_a_slow_database_query(group: str | None) -> None:
+    """Until it returns, a missing position is not an error, even when the listener is cancelled and called again."""
     cluster, _, options = await started(t=2)
     for number in (0, 1):
         cluster.write("t", number, [b"0", b"1", b"2"])
@@ -181,7 +181,7 @@ async def test_a_listener_that_asks_a_slow_database_says_where_to_begin(group: s
 
 
 @simulated
-async def test_a_listener_that_does_not_say_where_to_begin_leaves_the_error_to_the_caller() -> None:
+async def test_a_missing_position_is_raised_when_the_listener_does_not_seek() -> None:
     _, _, options = await started(t=1)
     asked: list[type[Exception]] = []
 
@@ -224,22 +224,22 @@ async def test_an_error_about_positions_before_a_seek_is_ignored() -> None:
 
 @pytest.mark.parametrize("group", [None, "g"])
 @simulated
-async def test_polls_cancelled_anywhere_tell_the_listener_everything_in_order(group: str | None) -> None:
+async def test_polls_cancelled_anywhere_call_the_listener_for_every_change_in_order(group: str | None) -> None:
     _, _, options = await started(t=1, u=1)
-    listener = Told(seconds=0.01)
+    listener = SlowListener(seconds=0.01)
     async with triokafka.Consumer(**options, group_id=group) as consumer:
         consumer.subscribe(["t", "u"], listener=listener)
 
-        async def until_heard() -> None:
+        async def until_called() -> None:
             while len(consumer.assignment()) != 2 or consumer.engine._rebalancer.has_calls:
                 await consumer.poll(timeout_ms=10)
 
         async def nothing() -> None:
             return
 
-        await cancelled_at_each_checkpoint(until_heard, nothing, limit=2_000)
-        assert [what for what in listener.heard if what[1]] == [("assigned", [T0, U0])]
+        await cancelled_at_each_checkpoint(until_called, nothing, limit=2_000)
+        assert [call for call in listener.calls if call[1]] == [("assigned", [T0, U0])]
         consumer.unsubscribe()
         with pytest.raises(IllegalStateError):
             await consumer.poll(timeout_ms=100)
-        assert [what for what in listener.heard if what[1]] == [("assigned", [T0, U0]), ("revoked", [T0, U0])]
+        assert [call for call in listener.calls if call[1]] == [("assigned", [T0, U0]), ("revoked", [T0, U0])]

@@ -1,4 +1,4 @@
-"""A consumer that reads nothing: calls for records raise at once instead of waiting for ever."""
+"""A consumer that reads nothing: calls for records raise at once instead of waiting forever."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ async def test_unsubscribing_ends_the_wait_of_another_task() -> None:
 
 @simulated
 async def test_listener_is_called_for_unsubscribe_before_poll_raises() -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     class Listener(triokafka.ConsumerRebalanceListener):
         async def on_partitions_revoked(self, revoked: object) -> None:
-            told.append("revoked")
+            calls.append("revoked")
 
     async with Consumer(**await options_of_a_cluster()) as consumer:
         consumer.subscribe(["t"], listener=Listener())
@@ -104,7 +104,7 @@ async def test_listener_is_called_for_unsubscribe_before_poll_raises() -> None:
         consumer.unsubscribe()
         with pytest.raises(IllegalStateError, match=_NOTHING_TO_READ):
             await consumer.poll()
-        assert told == ["revoked"]
+        assert calls == ["revoked"]
 
 
 @simulated

@@ -1,4 +1,4 @@
-"""What shows of a consumer from outside: hooks of groups and fetches, health, metrics. In virtual time."""
+"""A consumer's hooks, health and metrics, in virtual time."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Watcher(triokafka.Hooks):
     """Records its calls, by event."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
+        self.events: list[tuple[Any, ...]] = []
         for name in (*GROUP_EVENTS, "on_fetch", "on_heartbeat", "on_heartbeat_late", "on_commit"):
-            setattr(self, name, lambda *args, name=name: self.told.append((name, *args)))
+            setattr(self, name, lambda *args, name=name: self.events.append((name, *args)))
 
     def of(self, *names: str) -> list[tuple[Any, ...]]:
-        return [event for event in self.told if event[0] in names]
+        return [event for event in self.events if event[0] in names]
 
 
 async def started(cluster: ReadableCluster) -> tuple[Any, dict[str, Any]]:
@@ -68,7 +68,7 @@ async def test_hooks_receive_rebalances_heartbeats_fetches_and_commits() -> None
         ]
         await consumer.poll(timeout_ms=4_000)
         assert all(error is None and 0 <= seconds < 1 for _, _, seconds, error in watcher.of("on_heartbeat"))
-        watcher.told.clear()
+        watcher.events.clear()
         broker.script(HeartbeatRequest, HeartbeatResponse(error_code=RebalanceInProgressError.code))
         await consumer.poll(timeout_ms=10_000)
         started_, revoked, assigned = watcher.of(*GROUP_EVENTS)
@@ -81,12 +81,12 @@ async def test_hooks_receive_rebalances_heartbeats_fetches_and_commits() -> None
         metrics = consumer.metrics()
         assert metrics["rebalance_latency_last"] == metrics["rebalance_latency_max"] == assigned[3]
         assert metrics["rebalance_latency_total"] >= assigned[3]
-        watcher.told.clear()
+        watcher.events.clear()
         cluster.write("t", 0, [b"3"])
         await take(consumer, 1)
         brought = [event for event in watcher.of("on_fetch") if event[3]]
         assert [(node.node_id, partitions) for _, node, partitions, _, _ in brought] == [(1, 1)]
-    assert [event[2] for event in watcher.of(*GROUP_EVENTS)] == [(T0,)]  # closing gives up, too
+    assert [event[2] for event in watcher.of(*GROUP_EVENTS)] == [(T0,)]  # closing revokes, too
 
 
 @simulated
@@ -101,8 +101,8 @@ async def test_hooks_receive_revoked_and_lost_partitions_under_the_consumer_prot
         await consumer.poll(timeout_ms=3_000)
         broker.script(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse(error_code=110))
         await consumer.poll(timeout_ms=3_000)
-        told = [(event[0], event[2]) for event in watcher.of(*GROUP_EVENTS)]
-        assert told == [
+        events = [(event[0], event[2]) for event in watcher.of(*GROUP_EVENTS)]
+        assert events == [
             ("on_rebalance_started", "joining"),
             ("on_partitions_assigned", (T0, T1)),
             ("on_rebalance_started", "partitions are to be given up"),
@@ -169,7 +169,7 @@ async def test_health_and_metrics_show_lag_lead_and_ages() -> None:
 
 
 @simulated
-async def test_health_says_why_no_broker_can_be_reached_until_one_answers() -> None:
+async def test_health_gives_the_reason_for_unreachable_brokers_until_one_responds() -> None:
     broker, options = await started(ReadableCluster(t=1))
     port = broker.stop()
     async with triokafka.Consumer("t", **options) as consumer:

@@ -1,4 +1,4 @@
-"""Claims about finding positions: what is known of one partition does not wait for another."""
+"""Position lookups: one partition's lookup does not delay another's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def started(*, nodes: int = 1) -> tuple[ReadableCluster, dict[str, Any]]:
 
 
 async def next_of(consumer: Consumer, seconds: float) -> list[TopicPartition]:
-    """Whose records come, within so many seconds."""
+    """Return the partitions whose records arrive within so many seconds."""
     ends = trio.current_time() + seconds
     while trio.current_time() < ends:
         if polled := await consumer.poll(timeout_ms=100):
@@ -36,7 +36,7 @@ async def next_of(consumer: Consumer, seconds: float) -> list[TopicPartition]:
 
 @simulated
 async def test_a_partition_without_a_leader_does_not_keep_others_from_being_read() -> None:
-    """As of a data directory that is offline; it is read, too, once it has a leader."""
+    """Its data directory may be offline; the partition is read once it has a leader."""
     cluster, options = await started()
     cluster.move("t", 1, -1)
     async with triokafka.Consumer(**options) as consumer:
@@ -48,7 +48,7 @@ async def test_a_partition_without_a_leader_does_not_keep_others_from_being_read
 
 @simulated
 async def test_a_broker_that_is_silent_does_not_keep_partitions_of_others_from_being_read() -> None:
-    """Each leader's answer counts when it comes."""
+    """Each leader's response is used when it arrives."""
     cluster, options = await started(nodes=2)
     cluster.move("t", 1, 2)
     cluster.brokers[2].script(ListOffsetsRequest, lambda request: trio.sleep_forever())
@@ -58,8 +58,8 @@ async def test_a_broker_that_is_silent_does_not_keep_partitions_of_others_from_b
 
 
 @simulated
-async def test_a_topic_that_is_not_there_does_not_keep_others_from_being_read() -> None:
-    """Also where the others were known before."""
+async def test_a_missing_topic_does_not_keep_others_from_being_read() -> None:
+    """This holds also if the other topics were known before."""
     _, options = await started()
     async with triokafka.Consumer(**options) as consumer:
         await consumer.partitions_for_topic("t")
@@ -69,7 +69,7 @@ async def test_a_topic_that_is_not_there_does_not_keep_others_from_being_read() 
 
 @simulated
 async def test_a_position_whose_leader_is_silent_is_validated_later_and_others_at_once() -> None:
-    """The answer of one leader about its epochs is used without the others (KIP-320)."""
+    """The response of one leader about its epochs is used without waiting for the others (KIP-320)."""
     cluster, options = await started(nodes=2)
     cluster.move("t", 0, 1)
     cluster.move("t", 1, 2)

@@ -1,4 +1,4 @@
-"""Handling partitions side by side: order, commits without gaps, rebalances, failures, cancellation."""
+"""Parallel handling of partitions: order, commits without gaps, rebalances, failures, cancellation."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_committable_offset_is_below_all_unfinished_records(order: list[int], st
 
 
 @simulated
-async def test_partitions_go_side_by_side_and_each_in_order() -> None:
+async def test_partitions_are_handled_in_parallel_and_each_in_order() -> None:
     cluster, _, options = await started()
     handled: dict[int, list[int]] = defaultdict(list)
     done = trio.Event()
@@ -88,7 +88,7 @@ async def test_partitions_go_side_by_side_and_each_in_order() -> None:
 
 
 @simulated
-async def test_a_slow_record_holds_back_the_commit_of_those_behind_it_only() -> None:
+async def test_a_slow_record_delays_only_the_commits_of_the_records_behind_it() -> None:
     cluster, _, options = await started()
     handled: list[int] = []
 
@@ -105,7 +105,7 @@ async def test_a_slow_record_holds_back_the_commit_of_those_behind_it_only() -> 
 
 
 @simulated
-async def test_no_more_records_are_handed_out_than_allowed_and_the_member_stays() -> None:
+async def test_no_more_records_are_handled_at_once_than_allowed_and_the_member_stays() -> None:
     cluster, broker, options = await started()
     in_hand = most = 0
 
@@ -128,12 +128,12 @@ async def test_no_more_records_are_handed_out_than_allowed_and_the_member_stays(
 @simulated
 async def test_started_records_are_finished_and_committed_before_the_revocation() -> None:
     cluster, _, options = await started()
-    told: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
     handled: set[tuple[int, int]] = set()
 
     class Listener(triokafka.ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: Any) -> None:
-            told.append(("revoked", cluster.committed.get(T0, 0)))
+            calls.append(("revoked", cluster.committed.get(T0, 0)))
 
     async def handle(record: triokafka.ConsumerRecord) -> None:
         await trio.sleep(1)
@@ -150,7 +150,7 @@ async def test_started_records_are_finished_and_committed_before_the_revocation(
         cluster.assign(T1)
         while consumer.assignment() != {T1}:
             await trio.sleep(0.1)
-        [(_, committed)] = told
+        [(_, committed)] = calls
         assert committed == len([1 for partition, _ in handled if partition == 0]) > 0
         await trio.sleep(40)
         assert {offset for partition, offset in handled if partition == 1} == set(range(20))
@@ -158,8 +158,8 @@ async def test_started_records_are_finished_and_committed_before_the_revocation(
 
 
 @simulated
-async def test_records_not_started_are_left_to_the_next_owner() -> None:
-    """The group waits no longer than for the records whose handling has begun."""
+async def test_unstarted_records_are_left_to_the_next_owner() -> None:
+    """The revocation waits only for records whose handling has begun."""
     cluster, _, options = await started()
     handled: set[tuple[int, int]] = set()
 
@@ -190,7 +190,7 @@ async def test_records_not_started_are_left_to_the_next_owner() -> None:
 async def test_run_cancelled_during_a_revocation_leaves_unstarted_records_to_the_next_run(
     begun_is_finished: bool,
 ) -> None:
-    """They did not go in the end."""
+    """The partitions were not revoked in the end."""
     cluster, broker, options = await started(6)
     handled: list[tuple[int, int]] = []
     real = broker._answers[OffsetCommitRequest]
@@ -227,10 +227,10 @@ async def test_run_cancelled_during_a_revocation_leaves_unstarted_records_to_the
     in_hand=st.integers(1, 20),
     ends_after=st.integers(0, 30),
 )
-def test_whatever_fails_or_is_cancelled_commits_stop_at_the_first_gap(
+def test_commits_stop_at_the_first_gap_whatever_fails_or_is_cancelled(
     seconds: list[int], fails: int | None, tasks: int, in_hand: int, ends_after: int
 ) -> None:
-    """And the next run hands out what is behind it."""
+    """The next run handles the records behind the gap again."""
 
     async def main() -> None:
         cluster, _, options = await started(8)
@@ -258,7 +258,7 @@ def test_whatever_fails_or_is_cancelled_commits_stop_at_the_first_gap(
 
 
 @simulated
-async def test_lost_partitions_are_not_handled_on() -> None:
+async def test_records_of_lost_partitions_are_no_longer_handled() -> None:
     _, broker, options = await started()
     handled: list[tuple[int, int]] = []
 
@@ -277,7 +277,7 @@ async def test_lost_partitions_are_not_handled_on() -> None:
                 ConsumerGroupHeartbeatResponse(error_code=110, member_epoch=0, heartbeat_interval_ms=0),
             )
             await triokafka.process_partitions(consumer, handle)
-        # Begun anew where the group had committed; nothing of the old membership went on.
+        # Handling restarted at the group's committed offsets; nothing of the old membership continued.
         assert handled[before:] == [(0, 2), (1, 2)] or handled[before:] == [(1, 2), (0, 2)]
 
 
@@ -314,7 +314,7 @@ async def test_error_of_a_handler_ends_the_run_and_finished_records_are_committe
 
 
 @simulated
-async def test_a_consumer_that_commits_by_itself_is_refused() -> None:
+async def test_a_consumer_with_auto_commit_is_refused() -> None:
     _, _, options = await started()
     async with triokafka.Consumer("t", **{**options, "enable_auto_commit": True}) as consumer:
         with pytest.raises(IllegalStateError, match="enable_auto_commit=False"):
@@ -322,8 +322,8 @@ async def test_a_consumer_that_commits_by_itself_is_refused() -> None:
 
 
 @simulated
-async def test_a_run_that_is_cancelled_while_partitions_go_leaves_nothing_to_wait_for() -> None:
-    """The next call runs the listener again, when no handler runs any more."""
+async def test_a_run_cancelled_during_a_revocation_leaves_no_pending_handlers() -> None:
+    """The next call runs the listener again, when no handler is running."""
     cluster, _, options = await started()
 
     async def handle(record: triokafka.ConsumerRecord) -> None:
@@ -342,7 +342,7 @@ async def test_a_run_that_is_cancelled_while_partitions_go_leaves_nothing_to_wai
 
 
 @simulated
-async def test_a_commit_that_failed_is_made_up_for_by_the_next() -> None:
+async def test_a_failed_commit_is_covered_by_the_next_one() -> None:
     cluster, broker, options = await started(3)
     real = broker._answers[OffsetCommitRequest]
     refuses = True
@@ -373,7 +373,7 @@ async def test_a_commit_that_failed_is_made_up_for_by_the_next() -> None:
 
 
 @simulated
-async def test_commits_that_are_refused_permanently_end_it() -> None:
+async def test_permanently_refused_commits_end_the_run() -> None:
     _, broker, options = await started(3)
     broker._answers[OffsetCommitRequest] = lambda request: OffsetCommitResponse(
         topics=[
@@ -397,7 +397,7 @@ async def test_commits_that_are_refused_permanently_end_it() -> None:
 
 
 @simulated
-async def test_partitions_of_deleted_topics_hold_up_no_commit() -> None:
+async def test_partitions_of_deleted_topics_do_not_block_commits() -> None:
     cluster, broker, options = await started(3)
     real = broker._answers[OffsetCommitRequest]
 
@@ -426,13 +426,13 @@ async def test_partitions_of_deleted_topics_hold_up_no_commit() -> None:
 async def test_room_for_more_records_does_not_cancel_the_users_listener() -> None:
     cluster, _, options = await started(1)
     cluster.write("t", 1, [b"more"] * 40)
-    told: list[str] = []
+    calls: list[str] = []
 
     class Listener(triokafka.ConsumerRebalanceListener):
         async def on_partitions_revoked(self, revoked: Any) -> None:
-            told.append("begun")
+            calls.append("begun")
             await trio.sleep(3)
-            told.append("done")
+            calls.append("done")
 
     async def handle(record: triokafka.ConsumerRecord) -> None:
         await trio.sleep(1)
@@ -447,12 +447,12 @@ async def test_room_for_more_records_does_not_cancel_the_users_listener() -> Non
         await trio.sleep(4.5)
         cluster.assign(T1)
         await trio.sleep(20)
-        assert told == ["begun", "done"]
+        assert calls == ["begun", "done"]
         nursery.cancel_scope.cancel()
 
 
 @simulated
-async def test_handlers_of_lost_partitions_that_do_not_end_make_no_room_for_more() -> None:
+async def test_running_handlers_of_lost_partitions_still_count_against_the_limit() -> None:
     _, broker, options = await started(100)
     now = most = 0
 
@@ -484,7 +484,7 @@ async def test_handlers_of_lost_partitions_that_do_not_end_make_no_room_for_more
 
 
 @pytest.mark.parametrize("name", ["tasks_per_partition", "max_records_in_hand", "commit_interval_ms"])
-async def test_numbers_with_which_nothing_would_ever_happen_are_refused(name: str) -> None:
+async def test_limits_below_one_are_refused(name: str) -> None:
     consumer = triokafka.Consumer("t", group_id="g", enable_auto_commit=False)
     with pytest.raises(ValueError, match=f"{name}=0"):
         await triokafka.process_partitions(consumer, lambda record: trio.sleep(0), **{name: 0})

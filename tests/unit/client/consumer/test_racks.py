@@ -1,4 +1,4 @@
-"""The racks of members and of replicas, as the leader of a group meets them (KIP-881)."""
+"""The racks of members and replicas in the leader's assignment (KIP-881)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from triokafka.assignors.assignor import NO_RACKS, Members, PartitionRacks
 from triokafka.protocol.api.join_group import JoinGroupRequest
 
 
-class Told(PartitionAssignor):
+class RecordingAssignor(PartitionAssignor):
     """Assigns all partitions to every member, and records its arguments."""
 
     name = "told"
@@ -29,12 +29,12 @@ class Told(PartitionAssignor):
 @pytest.mark.parametrize("rack", ["here", ""])
 @simulated
 async def test_the_leader_assigns_again_when_replicas_are_in_other_racks(rack: str) -> None:
-    """It reads them from the metadata; in a group without racks they do not matter."""
+    """The leader reads them from the metadata; in a group without racks they do not matter."""
     simulation = current_simulation()
     cluster = ReadableCluster(t=1)
     cluster.racks = {1: "here"}
     address = await cluster.start(simulation.nursery, simulation.host("broker").world)
-    assignor = Told()
+    assignor = RecordingAssignor()
     async with triokafka.Consumer(
         "t",
         bootstrap_servers=address,

@@ -1,4 +1,4 @@
-"""Topics that are deleted and made again under a consumer's feet are other topics, and are read from the start."""
+"""Topics that are deleted and recreated while a consumer reads them are new topics, read from the start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T0 = TopicPartition("t", 0)
 
 
 class Topics:
-    """Our own broker at ``broker:9092``, and what is done to its topics."""
+    """Our own broker at ``broker:9092``, and the operations on its topics."""
 
     def __init__(self, admin: triokafka.AdminClient, producer: triokafka.Producer) -> None:
         self._admin = admin
@@ -92,7 +92,9 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("seen", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_recreated_topic_is_read_from_its_beginning(kind: str, seen: bool, pattern: bool) -> None:
-    """Whether or not the consumer has seen that it was gone; a position in the former one means nothing in it."""
+    """This holds whether or not the consumer noticed the deletion; a position in the old topic is invalid in the new
+    one.
+    """
 
     @with_topics
     async def run(topics: Topics, options: dict[str, Any]) -> None:
@@ -119,14 +121,14 @@ def test_recreated_topic_is_read_from_its_beginning(kind: str, seen: bool, patte
         run()
 
 
-class _Nobody:
-    """In place of the network client, which gets no call."""
+class _UnusedNetwork:
+    """Stands in for the network client, which gets no call."""
 
 
-def test_a_broker_that_is_behind_creates_nothing_again() -> None:
-    """Nor does one without topic ids, or one that does not know the topic now; another subscription starts over."""
+def test_stale_metadata_do_not_count_as_a_recreated_topic() -> None:
+    """Neither do metadata without topic ids or without the topic; another subscription resets the watch."""
     subscription = SubscriptionState()
-    watch = SubscribedTopics(cast("NetworkClient", _Nobody()), subscription, FailureTracker())
+    watch = SubscribedTopics(cast("NetworkClient", _UnusedNetwork()), subscription, FailureTracker())
 
     def cluster(number: int | None) -> Cluster:
         partitions = {0: PartitionMetadata(0, 1)}
@@ -134,8 +136,8 @@ def test_a_broker_that_is_behind_creates_nothing_again() -> None:
         return Cluster({}, topics)
 
     subscription.assign([T0])
-    told = [bool(watch.recreated(cluster(number))) for number in (1, None, 1, 2, 0, 1, 2, None, 3, 2, 1, 3)]
-    assert told == [False, False, False, True, False, False, False, False, True, False, False, False]
+    detected = [bool(watch.recreated(cluster(number))) for number in (1, None, 1, 2, 0, 1, 2, None, 3, 2, 1, 3)]
+    assert detected == [False, False, False, True, False, False, False, False, True, False, False, False]
     subscription.assign([])
     assert not watch.recreated(cluster(4))
     subscription.assign([T0])
@@ -143,7 +145,6 @@ def test_a_broker_that_is_behind_creates_nothing_again() -> None:
 
 
 def test_pause_and_seek_survive_a_reset_of_positions() -> None:
-    """A pause, and a place to go on at."""
     subscription = SubscriptionState(EARLIEST)
     subscription.assign([T0, TopicPartition("t", 1), TopicPartition("u", 0)])
     for partition in subscription.assignment:

@@ -1,4 +1,4 @@
-"""Rules of reading, of positions and of membership, each seen from the broker's side. In virtual time."""
+"""Rules of reading, positions and membership, as the broker sees them, in virtual time."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_fetched_records_of_unassigned_partitions_are_dropped() -> None:
         consumer.assign([other])
         got = await consumer.poll(timeout_ms=5_000)
         assert list(got) == [other]
-        consumer.assign([partition, other])  # a new state: it begins anew, and the other goes on
+        consumer.assign([partition, other])  # a new state: this partition restarts, and the other continues
         assert (await consumer.poll(timeout_ms=5_000))[partition][0].offset == 0
         assert await consumer.position(other) == len(cluster.batches[other]) * (5 if other == T0 else 3)
         assert len(records) == 2
@@ -130,7 +130,7 @@ async def test_a_seek_into_the_middle_of_a_batch_begins_there() -> None:
 
 
 @simulated
-async def test_a_record_that_old_brokers_cut_off_is_named_with_the_limit() -> None:
+async def test_a_record_truncated_by_an_old_broker_is_named_with_the_limit() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"x" * 5_000])
 
@@ -152,7 +152,7 @@ async def test_a_record_that_old_brokers_cut_off_is_named_with_the_limit() -> No
 
 
 @simulated
-async def test_latest_begins_at_the_log_end_of_the_lookup() -> None:
+async def test_latest_starts_at_the_log_end_of_the_lookup() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "latest"}) as consumer:
@@ -183,7 +183,7 @@ async def test_lookups_wait_for_a_leader_and_go_to_all_leaders_at_once() -> None
 
 
 @simulated
-async def test_topics_are_requested_without_making_them() -> None:
+async def test_topics_are_requested_without_creating_them() -> None:
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         assert await consumer.partitions_for_topic("t") == [0, 1]
@@ -196,8 +196,8 @@ async def test_topics_are_requested_without_making_them() -> None:
         )
 
 
-def topics_said(broker: ReadableBroker, code: int) -> Any:
-    """An answer with only ``code`` for each requested topic."""
+def topics_failing(broker: ReadableBroker, code: int) -> Any:
+    """Return a scripted response with ``code`` for each requested topic."""
 
     def answer(request: MetadataRequest) -> MetadataResponse:
         response = broker.metadata(request)
@@ -209,12 +209,12 @@ def topics_said(broker: ReadableBroker, code: int) -> Any:
 
 
 @simulated
-async def test_topics_are_requested_again_while_a_broker_cannot_tell() -> None:
+async def test_topics_are_requested_again_while_their_leader_is_not_available() -> None:
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         assert await consumer.partitions_for_topic("t") == [0, 1]
         before = trio.current_time()
-        broker.script(MetadataRequest, CLOSE, topics_said(broker, LeaderNotAvailableError.code))
+        broker.script(MetadataRequest, CLOSE, topics_failing(broker, LeaderNotAvailableError.code))
         assert await consumer.partitions_for_topic("t") == [0, 1]
         assert 0.2 < trio.current_time() - before < 1
         broker.script(MetadataRequest, CLOSE)
@@ -228,7 +228,7 @@ async def test_permanent_metadata_errors_are_raised_at_once() -> None:
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         for error in (InvalidTopicError, TopicAuthorizationFailedError):
-            broker.script(MetadataRequest, topics_said(broker, error.code))
+            broker.script(MetadataRequest, topics_failing(broker, error.code))
             asked = len(broker.seen(MetadataRequest))
             with pytest.raises(error, match=f"topic 't': {in_words(error)}"):
                 await consumer.partitions_for_topic("t")
@@ -238,7 +238,7 @@ async def test_permanent_metadata_errors_are_raised_at_once() -> None:
 @simulated
 @pytest.mark.parametrize("lost", ["silent", "gone", "says so"])
 async def test_metadata_lookup_times_out_like_every_other_lookup(lost: str) -> None:
-    """With what was tried last."""
+    """The error names the last failure."""
     _, broker, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options, default_api_timeout_ms=4_000) as consumer:
         assert await consumer.topics() == {"t": [0, 1]}
@@ -247,7 +247,7 @@ async def test_metadata_lookup_times_out_like_every_other_lookup(lost: str) -> N
             broker.stop()
         elif lost == "says so":
             says = "last error: topic 't': "
-            broker.script(MetadataRequest, *[topics_said(broker, LeaderNotAvailableError.code)] * 100)
+            broker.script(MetadataRequest, *[topics_failing(broker, LeaderNotAvailableError.code)] * 100)
         else:
             broker.script(MetadataRequest, *[SILENCE] * 100)
         lookups: list[tuple[float, str, Callable[[], Awaitable[object]]]] = [
@@ -258,9 +258,9 @@ async def test_metadata_lookup_times_out_like_every_other_lookup(lost: str) -> N
             lookups.append((4, "list of topics", lambda: consumer.topics()))
             lookups.append((1.5, "list of topics", lambda: consumer.topics(timeout_ms=1_500)))
             lookups.append((0, "list of topics", lambda: consumer.topics(timeout_ms=0)))
-        for seconds, what, ask in lookups:
+        for seconds, subject, ask in lookups:
             before = trio.current_time()
-            with pytest.raises(KafkaTimeoutError, match=f"no answer in time about the {what}; .*{says}"):
+            with pytest.raises(KafkaTimeoutError, match=f"no answer in time about the {subject}; .*{says}"):
                 await ask()
             assert seconds - 1.3 < trio.current_time() - before <= seconds + 0.01
 
@@ -289,7 +289,7 @@ async def test_committed_offset_is_the_next_one_to_read_with_metadata_and_epoch(
         found = await consumer.committed(T0)
         assert found is not None and found.offset == 4
         await consumer.commit({})
-        assert await consumer.position(T0) == 2  # a commit moves no position
+        assert await consumer.position(T0) == 2  # a commit does not move the position
 
 
 @simulated
@@ -314,7 +314,7 @@ async def test_a_lookup_of_committed_offsets_waits_for_a_coordinator_that_loads(
 
 @simulated
 async def test_the_coordinator_has_a_connection_of_its_own() -> None:
-    """Heartbeats do not stand in line behind a fetch that is held."""
+    """Heartbeats do not queue behind a fetch that the broker holds."""
     _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g", fetch_max_wait_ms=20_000) as consumer:
         before = trio.current_time()
@@ -327,7 +327,7 @@ async def test_the_coordinator_has_a_connection_of_its_own() -> None:
 @simulated
 async def test_no_second_heartbeat_while_one_is_unanswered() -> None:
     _, broker, options = await started_for_consumer()
-    options["connections_max_silence_ms"] = -1  # the connection is not given up before the answer comes
+    options["connections_max_silence_ms"] = -1  # the connection is not abandoned before the response arrives
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         await consumer.poll(timeout_ms=2_000)
 
@@ -355,7 +355,7 @@ async def test_a_heartbeat_that_is_refused_permanently_reaches_the_caller(code: 
 
 
 @simulated
-async def test_one_join_at_a_time_however_often_one_asks_and_however_long_it_is_held() -> None:
+async def test_one_join_at_a_time_however_many_polls_and_however_long_it_is_held() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     joins = 0
@@ -371,7 +371,7 @@ async def test_one_join_at_a_time_however_often_one_asks_and_however_long_it_is_
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         for _ in range(99):
             assert await consumer.poll(timeout_ms=1_000) == {}
-        assert joins == 2  # the first for a member id
+        assert joins == 2  # the first one gets the member id
         assert consumer.health().state == "joining"
         assert await values(consumer, 3) == numbers(0, 3)
 
@@ -379,14 +379,14 @@ async def test_one_join_at_a_time_however_often_one_asks_and_however_long_it_is_
 @simulated
 async def test_a_leader_that_finds_partitions_added_during_the_rebalance_joins_once_more_and_revokes_once() -> None:
     cluster, broker, options = await started_for_consumer()
-    told: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
 
     class Listener(triokafka.ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: Any) -> None:
-            told.append(("revoked", len(revoked)))
+            calls.append(("revoked", len(revoked)))
 
         def on_partitions_assigned(self, assigned: Any) -> None:
-            told.append(("assigned", len(assigned)))
+            calls.append(("assigned", len(assigned)))
 
     async def grows(request: Any) -> Any:
         cluster.topics["t"] = 2
@@ -398,26 +398,26 @@ async def test_a_leader_that_finds_partitions_added_during_the_rebalance_joins_o
         consumer.subscribe("t", listener=Listener())
         await consumer.poll(timeout_ms=5_000)
         assert consumer.assignment() == {T0, T1}
-        assert told == [("revoked", 0), ("assigned", 2)]
+        assert calls == [("revoked", 0), ("assigned", 2)]
 
 
 @pytest.mark.parametrize("where", ["join", "sync"])
 @simulated
 async def test_cooperative_member_removed_while_it_rejoins_has_lost_its_partitions(where: str) -> None:
-    """Else it would commit as a new member what another has passed meanwhile."""
+    """Otherwise its commit as a new member would overwrite a later offset of the other owner."""
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 5))
-    told: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
 
     class Listener(triokafka.ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: Any) -> None:
-            told.append(("revoked", len(revoked)))
+            calls.append(("revoked", len(revoked)))
 
         def on_partitions_lost(self, lost: Any) -> None:
-            told.append(("lost", len(lost)))
+            calls.append(("lost", len(lost)))
 
         def on_partitions_assigned(self, assigned: Any) -> None:
-            told.append(("assigned", len(assigned)))
+            calls.append(("assigned", len(assigned)))
 
     async with triokafka.Consumer(
         **options, group_id="g", partition_assignment_strategy=["cooperative-sticky"], auto_commit_interval_ms=60_000
@@ -433,19 +433,19 @@ async def test_cooperative_member_removed_while_it_rejoins_has_lost_its_partitio
         broker.script(JoinGroupRequest if where == "join" else SyncGroupRequest, overtaken)
         broker.script(HeartbeatRequest, HeartbeatResponse(error_code=27))
         assert [r.value for r in (await consumer.poll(timeout_ms=8_000))[T0]] == numbers(4, 5)
-        assert told == [("assigned", 1), ("lost", 1), ("assigned", 1)]
+        assert calls == [("assigned", 1), ("lost", 1), ("assigned", 1)]
         assert cluster.commits == []
 
 
 @simulated
-async def test_a_coordinator_is_looked_for_until_it_is_found() -> None:
+async def test_a_coordinator_is_looked_up_until_it_is_found() -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 3))
     broker.script(FindCoordinatorRequest, *[CLOSE] * 5)
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         assert await values(consumer, 3) == numbers(0, 3)
         assert len(broker.seen(FindCoordinatorRequest)) == 6
-        # It moves: the next heartbeat says so, and the membership goes on.
+        # The coordinator moves: the next heartbeat reports it, and the membership continues.
         generation = consumer.health().generation
         broker.script(HeartbeatRequest, HeartbeatResponse(error_code=16))
         await consumer.poll(timeout_ms=8_000)
@@ -454,7 +454,7 @@ async def test_a_coordinator_is_looked_for_until_it_is_found() -> None:
 
 
 @simulated
-async def test_auto_commit_continues_while_records_are_always_there_and_counts_from_the_join() -> None:
+async def test_auto_commit_runs_while_records_never_run_out_and_its_interval_starts_at_the_join() -> None:
     cluster, _, options = await started_for_consumer()
     cluster.write("t", 0, numbers(0, 400))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:

@@ -1,4 +1,4 @@
-"""No silent stall: the caller learns what makes no progress, since when and why. In virtual time."""
+"""No silent stall: the caller gets an error with what makes no progress, since when, and why. In virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def values(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 
 
 def keep_writing(cluster: ReadableCluster, partition: TopicPartition) -> None:
-    """A record every half second from now on."""
+    """Write a record every half second from now on."""
 
     async def write() -> None:
         while True:
@@ -40,7 +40,7 @@ def keep_writing(cluster: ReadableCluster, partition: TopicPartition) -> None:
 
 @pytest.mark.parametrize("flowing", [False, True])
 @simulated
-async def test_a_dead_coordinator_surfaces_whether_or_not_records_flow(flowing: bool) -> None:
+async def test_a_dead_coordinator_is_reported_whether_or_not_records_arrive(flowing: bool) -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"first"])
     async with triokafka.Consumer(
@@ -55,7 +55,7 @@ async def test_a_dead_coordinator_surfaces_whether_or_not_records_flow(flowing: 
         with pytest.raises(KafkaTimeoutError, match=r"sending heartbeats to group 'g' has failed for 60 s; last: .*"):
             while True:
                 await consumer.poll(timeout_ms=1_000)
-        # The first silence shows when the session is over.
+        # The first silence is reported once the session has expired.
         assert 60 <= trio.current_time() - silent_since <= 60 + 10 + 5
         assert "sending heartbeats" in consumer.health().troubles[0]
         broker._scripts.clear()
@@ -66,7 +66,7 @@ async def test_a_dead_coordinator_surfaces_whether_or_not_records_flow(flowing: 
 
 
 @simulated
-async def test_a_partition_without_a_leader_surfaces_while_the_others_are_read() -> None:
+async def test_a_partition_without_a_leader_is_reported_while_the_others_are_read() -> None:
     cluster, _, options = await started_for_consumer(2)
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0, T1])
@@ -87,12 +87,12 @@ async def test_a_partition_without_a_leader_surfaces_while_the_others_are_read()
 
 
 @simulated
-async def test_a_fetch_that_makes_no_progress_surfaces_with_the_offset() -> None:
+async def test_a_fetch_without_progress_is_reported_with_the_offset() -> None:
     cluster, broker, options = await started_for_consumer(2)
     cluster.write("t", 0, [b"0"])
     cluster.write("t", 1, [b"1"])
 
-    async def nothing_of_t0(request: FetchRequest) -> FetchResponse:
+    async def empty_for_t0(request: FetchRequest) -> FetchResponse:
         response, _ = broker.fetch_now(request)
         if not any(p.records for topic in response.responses for p in topic.partitions if p.partition_index):
             await trio.sleep(0.5)
@@ -102,7 +102,7 @@ async def test_a_fetch_that_makes_no_progress_surfaces_with_the_offset() -> None
                     partition.records = b""
         return response
 
-    broker.script(FetchRequest, *[nothing_of_t0] * 1_000)
+    broker.script(FetchRequest, *[empty_for_t0] * 1_000)
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0, T1])
         assert await values(consumer, 1) == [b"1"]
@@ -119,14 +119,16 @@ async def test_a_fetch_that_makes_no_progress_surfaces_with_the_offset() -> None
 
 
 @pytest.mark.parametrize(
-    ("sent", "what"),
+    ("sent", "description"),
     [
         (encode_batch([(0, None, b"old", ())], base_offset=0), "batches before it"),
         (encode_batch([(0, None, b"cut", ())], base_offset=1)[:-1], "a part of a batch"),
     ],
 )
 @simulated
-async def test_records_that_do_not_lead_on_surface_with_the_offset(sent: bytes, what: str) -> None:
+async def test_records_that_do_not_advance_the_position_are_reported_with_the_offset(
+    sent: bytes, description: str
+) -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"0", b"1"])
 
@@ -139,7 +141,9 @@ async def test_records_that_do_not_lead_on_surface_with_the_offset(sent: bytes, 
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
         consumer.seek(T0, 1)
-        with pytest.raises(KafkaTimeoutError, match=rf"for 60 s; last: the broker sends only {what} from offset 1"):
+        with pytest.raises(
+            KafkaTimeoutError, match=rf"for 60 s; last: the broker sends only {description} from offset 1"
+        ):
             await anext(consumer)
         assert len(broker.seen(FetchRequest)) < 300
         broker._scripts.clear()
@@ -148,8 +152,8 @@ async def test_records_that_do_not_lead_on_surface_with_the_offset(sent: bytes, 
 
 
 @simulated
-async def test_broker_that_answers_fetches_with_nothing_at_once_is_asked_after_a_back_off() -> None:
-    """It ignores the time for which the consumer lets it wait; the consumer would be busy with asking."""
+async def test_broker_that_returns_empty_fetches_at_once_is_fetched_with_a_back_off() -> None:
+    """The broker ignores the maximum wait, and the consumer would be busy with fetches."""
     cluster, broker, options = await started_for_consumer()
 
     async def at_once(request: FetchRequest) -> FetchResponse:
@@ -174,9 +178,7 @@ async def test_broker_that_answers_fetches_with_nothing_at_once_is_asked_after_a
     ],
 )
 @simulated
-async def test_coordinator_that_refuses_every_join_gets_the_next_after_a_back_off(
-    request_type: type, refusal: object
-) -> None:
+async def test_refused_joins_are_repeated_with_a_back_off(request_type: type, refusal: object) -> None:
     cluster, broker, options = await started_for_consumer()
     cluster.write("t", 0, [b"0"])
     broker.script(request_type, *[refusal] * 100_000)
@@ -188,7 +190,7 @@ async def test_coordinator_that_refuses_every_join_gets_the_next_after_a_back_of
 
 
 @simulated
-async def test_an_empty_fetch_at_the_end_of_the_log_is_no_stall() -> None:
+async def test_an_empty_fetch_at_the_end_of_the_log_is_not_a_stall() -> None:
     _, _, options = await started_for_consumer()
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -197,8 +199,8 @@ async def test_an_empty_fetch_at_the_end_of_the_log_is_no_stall() -> None:
 
 
 @simulated
-async def test_a_partition_that_others_left_no_room_for_is_no_stall() -> None:
-    """However long the caller takes for the buffered records, during which nothing is fetched."""
+async def test_a_partition_left_out_for_lack_of_room_is_not_a_stall() -> None:
+    """The caller may take any time over the buffered records, during which nothing is fetched."""
     cluster, _, options = await started_for_consumer(2)
     cluster.write("t", 0, [b"a" * 1_000])
     cluster.write("t", 1, [b"b" * 1_000, b"b" * 1_000])
@@ -211,8 +213,8 @@ async def test_a_partition_that_others_left_no_room_for_is_no_stall() -> None:
 
 
 @simulated
-async def test_a_partition_whose_leader_returned_during_a_fetch_is_no_stall() -> None:
-    """Within a fetch session an idle partition is not spoken of again."""
+async def test_a_partition_whose_leader_returned_during_a_fetch_is_not_a_stall() -> None:
+    """Within a fetch session, responses leave out an idle partition."""
     cluster, broker, options = await started_for_consumer()
 
     async def in_session(request: FetchRequest) -> FetchResponse:
@@ -236,8 +238,8 @@ async def test_a_partition_whose_leader_returned_during_a_fetch_is_no_stall() ->
 
 
 @simulated
-async def test_a_first_join_that_is_not_answered_shows_in_the_health_after_the_promised_time() -> None:
-    """The group's other members may hold it up, so that it ends no call."""
+async def test_a_first_join_without_a_response_shows_in_the_health_after_the_timeout() -> None:
+    """Other members of the group may delay it, so that it ends no call."""
     _, broker, options = await started_for_consumer()
 
     async def wait_for_others(request: JoinGroupRequest) -> None:
@@ -253,7 +255,7 @@ async def test_a_first_join_that_is_not_answered_shows_in_the_health_after_the_p
 
 @simulated
 async def test_a_rebalance_that_waits_for_other_members_shows_in_the_health_and_ends_no_call() -> None:
-    """The coordinator answers heartbeats: it waits for others, as it may."""
+    """The coordinator answers heartbeats: it is allowed to wait for other members."""
     _, broker, options = await started_for_consumer()
 
     async def wait_for_others(request: JoinGroupRequest) -> None:
@@ -264,7 +266,7 @@ async def test_a_rebalance_that_waits_for_other_members_shows_in_the_health_and_
         broker.script(JoinGroupRequest, *[wait_for_others] * 100)
         broker.script(HeartbeatRequest, *[HeartbeatResponse(error_code=REBALANCE_IN_PROGRESS)] * 1_000)
         assert await consumer.poll(timeout_ms=60_000) == {}
-        assert any("the coordinator waits for other members" in trouble for trouble in consumer.health().troubles)
+        assert any("the coordinator waits for other members" in problem for problem in consumer.health().troubles)
         broker._scripts.clear()
         await consumer.poll(timeout_ms=60_000)
         assert consumer.health().healthy
@@ -285,7 +287,7 @@ async def test_a_lost_join_is_sent_again_with_the_same_member_id() -> None:
 
 
 @simulated
-async def test_a_lost_answer_to_the_sync_does_not_begin_another_rebalance() -> None:
+async def test_a_lost_sync_response_does_not_start_another_rebalance() -> None:
     _, broker, options = await started_for_consumer()
     broker.script(SyncGroupRequest, SILENCE)
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -296,7 +298,7 @@ async def test_a_lost_answer_to_the_sync_does_not_begin_another_rebalance() -> N
 
 
 @simulated
-async def test_an_overdue_heartbeat_is_sent_again_over_a_new_connection_before_the_session_is_over() -> None:
+async def test_an_overdue_heartbeat_is_repeated_over_a_new_connection_before_the_session_expires() -> None:
     _, broker, options = await started_for_consumer()
     async with triokafka.Consumer("t", **options, group_id="g", session_timeout_ms=6_000) as consumer:
         await consumer.poll(timeout_ms=5_000)

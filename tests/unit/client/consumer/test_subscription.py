@@ -1,4 +1,4 @@
-"""Subscription, assignment and positions, as a plain object."""
+"""Subscription, assignment and positions, without a consumer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_one_mode_excludes_the_others_until_unsubscribed() -> None:
         state.subscribe(["t"])
 
 
-def test_no_topics_is_an_error_at_this_level() -> None:
+def test_subscribing_to_no_topics_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one topic"):
         SubscriptionState().subscribe([])
 
@@ -45,7 +45,7 @@ def test_a_new_subscription_keeps_the_assignment_until_the_group_changes_it() ->
     assert state.assignment == (T0, T1)
 
 
-def test_patterns_match_whole_names_and_pass_over_internal_topics() -> None:
+def test_patterns_match_whole_names_and_skip_internal_topics() -> None:
     state = SubscriptionState()
     state.subscribe_pattern("t.*|__.*")
     assert state.match(["t1", "at1", "__consumer_offsets", "__mine"])
@@ -66,7 +66,7 @@ def test_assigning_by_hand_keeps_the_state_of_partitions_in_both() -> None:
     assert (state.state(T1).position, state.state(U0).position) == (7, None)
 
 
-def test_an_eager_assignment_starts_blank_and_a_cooperative_one_keeps() -> None:
+def test_an_eager_assignment_resets_state_and_a_cooperative_one_retains_it() -> None:
     state = SubscriptionState()
     state.subscribe(["t"])
     state.assign_from_group([T0], keep=False)
@@ -87,7 +87,7 @@ def test_group_cannot_assign_unsubscribed_topics() -> None:
     assert state.assignment == (T0,)
 
 
-def test_a_reset_takes_the_position_and_a_seek_ends_the_reset() -> None:
+def test_a_reset_clears_the_position_and_a_seek_ends_the_reset() -> None:
     state = assigned(T0)
     assert state.without_position() == [(T0, state.state(T0).version)]
     assert not state.state(T0).fetchable
@@ -101,7 +101,7 @@ def test_a_reset_takes_the_position_and_a_seek_ends_the_reset() -> None:
     assert state.awaiting_reset() == []
 
 
-def test_a_lookup_that_was_overtaken_changes_nothing() -> None:
+def test_an_outdated_lookup_changes_nothing() -> None:
     state = assigned(T0)
     state.request_reset(T0, LATEST)
     [(_, version, _)] = state.awaiting_reset()
@@ -149,8 +149,8 @@ def test_a_newer_leader_epoch_requests_validation_once() -> None:
     assert state.state(T0).fetchable
 
 
-def test_of_an_epoch_that_was_cut_off_whole_nothing_is_the_same() -> None:
-    """Where it began is known as far as it was seen to begin."""
+def test_no_record_of_a_wholly_truncated_epoch_is_valid() -> None:
+    """Its start is known only as far as records of it were read."""
     state = assigned(T0)
     state.seek(T0, 0)
     state.hand_out(T0, 4, 1)
@@ -159,7 +159,7 @@ def test_of_an_epoch_that_was_cut_off_whole_nothing_is_the_same() -> None:
     assert state.same_until(T0, 2, 8) == OffsetAndMetadata(8, "", 2)
     assert state.same_until(T0, 1, 20) == OffsetAndMetadata(4, "", 1)
     assert state.same_until(T0, 1, 3) == OffsetAndMetadata(3, "", 1)
-    assert state.same_until(T0, 0, 20) == OffsetAndMetadata(4, "", 0), "and to be compared again"
+    assert state.same_until(T0, 0, 20) == OffsetAndMetadata(4, "", 0), "and the position is validated again"
     assert state.same_until(T0, -1, 20) is None
     assert state.same_until(T0, -1, -1) is None
 
@@ -173,7 +173,7 @@ def test_take_back_restores_the_epoch() -> None:
     assert state.same_until(T0, 1, 20) == OffsetAndMetadata(4, "", 1)
     state.take_back(T0, 7, 2)
     assert (state.state(T0).position, state.state(T0).position_epoch) == (7, 2)
-    assert state.same_until(T0, 1, 20) == OffsetAndMetadata(20, "", 1), "where epoch 2 began was not seen"
+    assert state.same_until(T0, 1, 20) == OffsetAndMetadata(20, "", 1), "the start of epoch 2 is unknown"
     state.hand_out(T0, 9, 3)
     state.take_back(T0, 7)
     assert (state.state(T0).position, state.state(T0).position_epoch) == (7, 2)

@@ -13,7 +13,9 @@ A, B = frozenset("a"), frozenset("b")
 
 
 def cluster(*replicas: tuple[int, ...], racks: str = "ab") -> Cluster:
-    """Topic ``t`` with these replicas; node 1 is in the first of ``racks``, node 2 in the second, node 3 in none."""
+    """Return a cluster with topic ``t`` and these replicas; node 1 is in the first of ``racks``, node 2 in the second,
+    node 3 in none.
+    """
     nodes = {i: Node(i, "h", 9092, rack) for i, rack in ((1, racks[:1] or None), (2, racks[1:2] or None), (3, None))}
     partitions = {
         n: PartitionMetadata(n, -1, replicas=them, offline_replicas=them[1:]) for n, them in enumerate(replicas)
@@ -22,7 +24,7 @@ def cluster(*replicas: tuple[int, ...], racks: str = "ab") -> Cluster:
 
 
 def test_partitions_are_in_the_racks_of_all_their_replicas() -> None:
-    """Also of those that are offline, and without those on brokers that are in no known rack (KIP-881)."""
+    """This includes offline replicas, and excludes brokers without a known rack (KIP-881)."""
     layout = layout_of(cluster((1, 2), (2, 3), (3, 9)), ("t", "none", "unknown"), {1: "a", 2: "b"})
     assert layout == TopicLayout({"t": 3}, {"t": (A | B, B, frozenset())})
 
@@ -32,8 +34,8 @@ def test_racks_are_left_out_when_no_member_or_no_broker_has_one() -> None:
     assert TopicLayoutCache().of(cluster((1,), racks=""), ("t",), in_racks=True) == TopicLayout({"t": 1}, NO_RACKS)
 
 
-def test_it_is_worked_out_once_for_each_snapshot() -> None:
-    """And again for other topics, and when racks become necessary."""
+def test_layout_is_computed_once_per_snapshot() -> None:
+    """It is computed again for other topics, and when racks become necessary."""
     last, first, second = TopicLayoutCache(), cluster((1,)), cluster((2,))
     layout = last.of(first, ("t",), in_racks=True)
     assert last.of(first, ("t",), in_racks=True) is layout
@@ -43,8 +45,8 @@ def test_it_is_worked_out_once_for_each_snapshot() -> None:
     assert (moved.racks, moved == layout) == ({"t": (B,)}, False)
 
 
-def test_a_broker_that_is_down_counts_as_in_its_rack_until_it_returns_elsewhere() -> None:
-    """(KIP-881)"""
+def test_an_offline_broker_counts_in_its_last_rack_until_it_returns_elsewhere() -> None:
+    """KIP-881."""
     last, all_up = TopicLayoutCache(), cluster((1, 2))
     before = last.of(all_up, ("t",), in_racks=True)
     one_down = replace(all_up, nodes={1: all_up.nodes[1]})

@@ -28,7 +28,7 @@ IDENTITY = ProducerIdentity(1, 0)
 
 
 class Bench:
-    """An accumulator and what is needed to play with it. Partition p of topic t is led by node ``leaders[p]``."""
+    """An accumulator and its surroundings for a test. Partition p of topic t is led by node ``leaders[p]``."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Bench:
         return Cluster(nodes, {"t": TopicMetadata("t", partitions=partitions)})
 
     def batch(self, partition: int = 0, *, now: float = 0.0, size: int = 50) -> ProducerBatch:
-        """A new open batch with one record."""
+        """Return a new open batch with one record."""
         queue = self.accumulator.queue(TopicPartition("t", partition))
         buffer = self.accumulator.pool.try_allocate(self.accumulator.buffer_size_for("t", size + 30))
         assert buffer is not None
@@ -82,7 +82,7 @@ class Bench:
         self.accumulator.batches.retry(batch, now, chance=0.5)
 
 
-def test_open_batch_is_ready_after_linger_and_says_when() -> None:
+def test_open_batch_is_ready_after_linger_and_reports_when() -> None:
     bench = Bench()
     bench.batch(now=10.0)
     ready = bench.accumulator.ready(bench.cluster, 10.4)
@@ -178,7 +178,7 @@ def test_muted_partition_is_neither_ready_nor_drained() -> None:
     assert bench.ready(5.0) == [1]
 
 
-def test_muted_partition_does_not_ride_along() -> None:
+def test_muted_partition_is_not_drained_with_a_ready_one() -> None:
     bench = Bench([1, 1], one_in_flight=True)
     bench.batch(0)
     bench.drain(1.0)
@@ -187,7 +187,7 @@ def test_muted_partition_does_not_ride_along() -> None:
     assert bench.drain(5.0) == {1: [other]}
 
 
-def test_batch_that_backs_off_does_not_ride_along() -> None:
+def test_batch_that_backs_off_is_not_drained_with_a_ready_one() -> None:
     bench = Bench([1, 1])
     refused = bench.batch(0)
     bench.drain(1.0)
@@ -198,8 +198,8 @@ def test_batch_that_backs_off_does_not_ride_along() -> None:
     assert bench.drain(3.0) == {1: [other]}
 
 
-def test_next_look_is_when_the_first_of_all_waits_ends() -> None:
-    """Lingering or backing off."""
+def test_next_check_is_when_the_earliest_wait_ends() -> None:
+    """The batches linger or back off."""
     bench = Bench([1, 2, 3])
     refused = bench.batch(0)
     bench.drain(1.0)
@@ -216,7 +216,7 @@ def test_unknown_leader_is_reported_only_while_records_wait_for_it() -> None:
     assert bench.accumulator.ready(bench.cluster, 0.0).leaderless
 
 
-def test_lingering_batches_ride_along() -> None:
+def test_lingering_batches_are_drained_with_a_ready_one() -> None:
     bench = Bench([1, 1, 2])
     full = bench.batch(0)
     bench.close(0)
@@ -233,7 +233,7 @@ def test_drain_takes_one_batch_per_partition_in_order() -> None:
     assert [bench.drain(0.0)[1] for _ in range(3)] == [[batch] for batch in batches]
 
 
-def test_request_size_is_capped_but_one_batch_always_goes() -> None:
+def test_request_size_is_limited_but_one_batch_is_always_sent() -> None:
     bench = Bench([1, 1, 1], max_request_size=250)
     batches = [bench.batch(p, size=80) for p in range(3)]
     assert bench.drain(5.0) == {1: batches[:1]}
@@ -242,7 +242,7 @@ def test_request_size_is_capped_but_one_batch_always_goes() -> None:
     assert bench.drain(5.0) == {1: [big]}
 
 
-def test_next_round_continues_where_the_cap_cut() -> None:
+def test_next_drain_continues_where_the_size_limit_stopped() -> None:
     bench = Bench([1, 1, 1], max_request_size=250)
     for p in range(3):
         for _ in range(3):
@@ -251,7 +251,7 @@ def test_next_round_continues_where_the_cap_cut() -> None:
     assert order == [0, 1, 2, 0, 1, 2, 0, 1, 2]
 
 
-def test_rotation_is_kept_per_node() -> None:
+def test_rotation_of_partitions_is_per_node() -> None:
     bench = Bench([1, 1, 2, 2], max_request_size=250)
     for p in range(4):
         for _ in range(2):
@@ -277,8 +277,8 @@ def test_drained_batch_is_closed_and_retried_with_the_same_bytes() -> None:
     assert batch.attempts == 2
 
 
-def test_retried_batches_go_back_to_their_places() -> None:
-    """Whatever the order of the answers."""
+def test_retried_batches_return_to_their_positions() -> None:
+    """The order of the responses does not matter."""
     bench = Bench()
     batches = [bench.batch() for _ in range(5)]
     for _ in range(4):
@@ -288,7 +288,7 @@ def test_retried_batches_go_back_to_their_places() -> None:
     assert list(bench.accumulator.queue(TopicPartition("t", 0)).batches) == batches
 
 
-def test_memory_is_held_until_the_batch_is_settled() -> None:
+def test_memory_is_reserved_until_the_batch_is_settled() -> None:
     bench = Bench()
     batch = bench.batch()
     pool = bench.accumulator.pool
@@ -316,7 +316,7 @@ _bytes = st.none() | st.binary(max_size=70)
 def test_no_record_takes_more_than_its_bound(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], timestamps: tuple[int, int]
 ) -> None:
-    """Who has borrowed memory for it can rely on that."""
+    """A caller that reserved memory of this size relies on the bound."""
     builder = BatchBuilder(1 << 20)
     builder.append(timestamps[0], None, None)
     before = builder.size
@@ -324,8 +324,8 @@ def test_no_record_takes_more_than_its_bound(
     assert builder.size - before <= AccumulatorSettings.record_bound(key, value, headers)
 
 
-def test_settled_batch_keeps_nothing_of_its_memory() -> None:
-    """Deliveries may be kept for long."""
+def test_settled_batch_references_none_of_its_memory() -> None:
+    """Applications may hold deliveries for a long time."""
     bench = Bench()
     batch = bench.batch()
     assert batch.builder is not None
@@ -334,13 +334,13 @@ def test_settled_batch_keeps_nothing_of_its_memory() -> None:
     bench.accumulator.batches.off_wire(batch)
     bench.accumulator.batches.acknowledge(batch, 7, -1)
     like = bytearray()
-    pool = [like]  # held by a variable and by one other object, as the buffer must be
+    pool = [like]  # referenced by a variable and by one other object, as the buffer must be
     assert sys.getrefcount(buffer) == sys.getrefcount(like) and pool
     assert batch.append(0, None, b"late") == -1
     assert batch.count == 1
 
 
-def test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay() -> None:
+def test_expired_batches_fail_in_order_of_creation_and_the_others_stay() -> None:
     bench = Bench([1, 1])
     old = [bench.batch(0, now=0.0), bench.batch(1, now=1.0), bench.batch(0, now=2.0)]
     young = bench.batch(0, now=50.0)
@@ -352,8 +352,8 @@ def test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay()
     assert bench.drain(102.0) == {1: [young]}
 
 
-def test_expiry_stops_at_the_first_batch_that_is_young() -> None:
-    """So that failures come in the order of the records, even if a clock jumped."""
+def test_expiry_stops_at_the_first_batch_within_its_time() -> None:
+    """So failures are in the order of the records, even if a clock jumped."""
     bench = Bench()
     young = bench.batch(0, now=50.0)
     bench.batch(0, now=0.0)
@@ -361,7 +361,7 @@ def test_expiry_stops_at_the_first_batch_that_is_young() -> None:
     assert not young.done
 
 
-def test_pieces_of_a_split_batch_take_its_place_its_age_and_its_memory() -> None:
+def test_pieces_of_a_split_batch_inherit_its_position_age_and_memory() -> None:
     bench = Bench(idempotent=True)
     accumulator = bench.accumulator
     whole = bench.batch(size=20)
@@ -383,7 +383,7 @@ def test_pieces_of_a_split_batch_take_its_place_its_age_and_its_memory() -> None
     assert accumulator.pool.in_use == 0
 
 
-def test_batch_that_cannot_be_made_gives_its_memory_back() -> None:
+def test_batch_that_cannot_be_created_releases_its_memory() -> None:
     bench = Bench()
     accumulator = bench.accumulator
     bench.batch()
@@ -397,7 +397,7 @@ def test_batch_that_cannot_be_made_gives_its_memory_back() -> None:
 
 
 def test_batch_without_records_is_dropped_when_it_would_be_sent() -> None:
-    """Its first record was invalid when it was written; only flush waits for the batch."""
+    """Its first record failed while it was written; only flush waits for the batch."""
     bench = Bench([1, 1])
     accumulator = bench.accumulator
     buffer = accumulator.pool.try_allocate(200)
@@ -411,7 +411,7 @@ def test_batch_without_records_is_dropped_when_it_would_be_sent() -> None:
     assert accumulator.pool.in_use == 200
 
 
-def test_batch_that_expires_on_the_wire_keeps_its_memory_until_the_answer() -> None:
+def test_batch_that_expires_in_flight_releases_its_memory_with_the_response() -> None:
     """Its bytes may still be on their way to the socket."""
     bench = Bench()
     batch = bench.batch()
@@ -437,7 +437,7 @@ def test_abort_fails_everything_once() -> None:
     assert bench.accumulator.pool.in_use == 0
 
 
-def test_unanswered_first_batch_holds_back_retries_of_later_ones() -> None:
+def test_unacknowledged_first_batch_delays_retries_of_later_ones() -> None:
     bench = Bench(idempotent=True)
     first, second = bench.batch(), bench.batch()
     bench.drain(2.0)
@@ -460,7 +460,7 @@ def test_take_following_returns_the_batch_that_the_next_drain_would_return() -> 
     assert second.on_wire
     assert second.attempts == 1
     assert second.leader_epoch == 7
-    assert follow(second, 0.0, IDENTITY) is None, "the last one lingers"
+    assert follow(second, 0.0, IDENTITY) is None, "the last batch lingers"
     bench.close()
     assert bench.drain(0.0) == {1: [third]}
     assert follow(third, 0.0, IDENTITY) is None, "nothing is left"
@@ -468,8 +468,9 @@ def test_take_following_returns_the_batch_that_the_next_drain_would_return() -> 
 
 @pytest.mark.parametrize("settings", [{"one_in_flight": True}, {"compression_type": "gzip"}, {"idempotent": True}, {}])
 def test_take_following_returns_no_batch_that_must_wait(settings: dict[str, Any]) -> None:
-    """Muted, still to be compressed, behind the first one of a producer that the broker does not know
-    yet, or backing off."""
+    """The batch is muted, still to be compressed, behind the first one of a producer that the broker does not know yet,
+    or backing off.
+    """
     bench = Bench(**settings)
     first, second, _ = bench.batch(), bench.batch(), bench.batch()
     bench.drain(2.0)
@@ -507,7 +508,7 @@ def test_a_batch_without_records_does_not_follow() -> None:
     assert bench.accumulator.take_following(first, 0.0, IDENTITY) is None
 
 
-def test_the_only_batch_is_taken_without_a_look_at_all_partitions() -> None:
+def test_the_only_batch_is_taken_without_a_scan_of_all_partitions() -> None:
     bench = Bench([1, 1], linger=0.0)
     only = bench.batch()
     assert bench.accumulator.only_head(0.0) is only
@@ -518,19 +519,19 @@ def test_the_only_batch_is_taken_without_a_look_at_all_partitions() -> None:
     assert only.leader_epoch == 7
     assert not bench.accumulator.active
     bench.retry(only, 0.0)
-    assert bench.accumulator.only_head(1.0) is None, "it backs off"
+    assert bench.accumulator.only_head(1.0) is None, "the batch backs off"
     assert bench.accumulator.only_head(60.0) is only
     bench.batch()
-    assert bench.accumulator.only_head(60.0) is None, "another is behind it"
+    assert bench.accumulator.only_head(60.0) is None, "another batch is behind it"
     bench.drain(60.0)
     assert bench.accumulator.only_head(60.0) is not None
     bench.batch(1)
-    assert bench.accumulator.only_head(60.0) is None, "another partition has one"
+    assert bench.accumulator.only_head(60.0) is None, "another partition has a batch"
 
 
 @pytest.mark.parametrize("settings", [{"one_in_flight": True}, {"idempotent": True}])
-def test_the_only_batch_waits_for_the_one_on_the_wire(settings: dict[str, Any]) -> None:
-    """Muted, or behind the first one of a producer that the broker does not know yet."""
+def test_the_only_batch_waits_for_the_one_in_flight(settings: dict[str, Any]) -> None:
+    """It is muted, or behind the first one of a producer that the broker does not know yet."""
     bench = Bench(linger=0.0, **settings)
     first = bench.batch()
     assert bench.accumulator.only_head(0.0) is first

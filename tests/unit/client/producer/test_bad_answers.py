@@ -1,4 +1,4 @@
-"""Malformed and impossible answers to Produce: nothing is lost, all memory comes back, nothing hangs."""
+"""Malformed and impossible responses to Produce: no record is lost, all memory is released, nothing hangs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _strange_leader(answer: ProduceResponse) -> None:
 
 
 def changed(s: Setup, change: Change, *, append: bool) -> Callable[[ProduceRequest], Any]:
-    """A scripted answer: what the broker would say, changed."""
+    """Return a scripted response: the broker's normal one, changed."""
 
     def answer(request: ProduceRequest) -> Any:
         before = {partition: list(log) for partition, log in s.cluster.log.items()}, dict(s.cluster.sequences)
@@ -120,10 +120,10 @@ def changed(s: Setup, change: Change, *, append: bool) -> Callable[[ProduceReque
     [_drop_all, _drop_partitions, _other_topic, _other_partition, _twice_with_an_error, _first_the_error],
 )
 @simulated
-async def test_answer_that_says_nothing_sure_about_a_partition_is_none(
+async def test_response_without_a_clear_result_for_a_partition_counts_as_missing(
     change: Change, idempotent: bool, append: bool
 ) -> None:
-    """The batch is sent again: with idempotence there is one, without it there may be two, never none."""
+    """The batch is sent again: the log has one copy with idempotence, one or two without it, but never none."""
     async with scripted() as s:
         async with s.producer(enable_idempotence=idempotent, linger_ms=0) as producer:
             s.broker.script(ProduceRequest, changed(s, change, append=append))
@@ -165,7 +165,7 @@ async def test_unknown_error_code_is_an_error_that_names_it(code: int, error: ty
 
 @pytest.mark.parametrize("offset", [-1, -2, -(2**63)])
 @simulated
-async def test_negative_offset_is_no_offset(offset: int) -> None:
+async def test_negative_offset_counts_as_unknown(offset: int) -> None:
     async with scripted() as s, s.producer() as producer:
 
         def negative(answer: ProduceResponse) -> None:
@@ -180,7 +180,7 @@ async def test_negative_offset_is_no_offset(offset: int) -> None:
 
 @simulated
 async def test_unknown_leader_in_a_response_is_ignored() -> None:
-    """KIP-951"""
+    """KIP-951."""
     async with scripted() as s, s.producer() as producer:
         s.broker.script(ProduceRequest, changed(s, _strange_leader, append=False))
         assert (await (await producer.send("orders", b"a"))).offset == 0
@@ -227,8 +227,8 @@ KINDS = ["wrong correlation id", "garbage", "empty", "huge", "not Kafka", "trunc
 
 @pytest.mark.parametrize("kind", KINDS)
 @simulated
-async def test_bytes_that_are_no_answer_end_the_connection_and_lose_nothing(kind: str) -> None:
-    """With other requests in flight on the same connection."""
+async def test_malformed_frame_ends_the_connection_and_loses_no_record(kind: str) -> None:
+    """Other requests are in flight on the same connection."""
     async with scripted(orders=3) as s:
         async with s.producer(linger_ms=0, batch_size=200) as producer:
             await (await producer.send("orders", b"0", partition=0))
@@ -237,7 +237,7 @@ async def test_bytes_that_are_no_answer_end_the_connection_and_lose_nothing(kind
             for delivery in deliveries:
                 assert (await delivery).offset >= -1
             assert memory_is_whole(producer)
-            # What follows behind a whole answer in its frame is left aside, as a newer field would be.
+            # Bytes after a complete response in the same frame are ignored, as a newer field would be.
             assert s.broker.connection_count == (2 if kind == "trailing" else 3)
         for partition in range(3):
             numbers = [int(bytes(v).rstrip(b"x")) for v in s.cluster.values("orders", partition) if v][partition == 0 :]
@@ -246,7 +246,7 @@ async def test_bytes_that_are_no_answer_end_the_connection_and_lose_nothing(kind
 
 @pytest.mark.parametrize("kind", ["garbage", "truncated", "wrong correlation id"])
 @simulated
-async def test_broker_that_never_answers_sensibly_fails_the_record_in_time_and_says_why(kind: str) -> None:
+async def test_broker_with_only_malformed_responses_fails_the_record_in_time_with_the_reason(kind: str) -> None:
     async with scripted() as s, s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
         s.broker.script(ProduceRequest, *[_garbage(kind, s)] * 500)
         started = trio.current_time()
@@ -258,7 +258,7 @@ async def test_broker_that_never_answers_sensibly_fails_the_record_in_time_and_s
 
 @pytest.mark.parametrize("answer", ["an answer", "the connection's end"])
 @simulated
-async def test_answer_to_acks_0_ends_the_connection_and_nothing_is_sent_twice(answer: str) -> None:
+async def test_response_to_acks_0_ends_the_connection_and_no_record_is_sent_twice(answer: str) -> None:
     async with scripted() as s:
         async with s.producer(acks=0, linger_ms=0) as producer:
             await producer.partitions_for("orders")
@@ -277,7 +277,7 @@ async def test_answer_to_acks_0_ends_the_connection_and_nothing_is_sent_twice(an
 
 
 @simulated
-async def test_one_partitions_bad_answer_is_nothing_to_the_others() -> None:
+async def test_bad_result_of_one_partition_does_not_affect_the_others() -> None:
     async with scripted(orders=4) as s, s.producer(linger_ms=50) as producer:
         await producer.partitions_for("orders")
 
@@ -311,7 +311,7 @@ async def test_one_partitions_bad_answer_is_nothing_to_the_others() -> None:
     ids=["no id", "negative id", "loading", "closed", "garbage"],
 )
 @simulated
-async def test_producer_id_is_requested_until_there_is_one(answer: Any) -> None:
+async def test_producer_id_is_requested_until_the_producer_has_one(answer: Any) -> None:
     async with scripted() as s, s.producer() as producer:
         s.broker.script(InitProducerIdRequest, *[answer] * 3)
         started = trio.current_time()

@@ -1,4 +1,4 @@
-"""From a record to its place in a batch, when memory is short: who waits, who need not, and what goes back."""
+"""Opening a batch when memory is short: which callers wait, which do not, and which memory is released."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Setup:
         await self.opener.open_batch(self.queue, RECORD, trio.current_time() + patience)
 
 
-async def test_memory_that_came_too_late_goes_back(autojump_clock: trio.testing.MockClock) -> None:
+async def test_memory_allocated_too_late_is_released(autojump_clock: trio.testing.MockClock) -> None:
     """The producer was closed while the caller waited."""
     setup = Setup()
     pool = setup.bench.accumulator.pool
@@ -84,7 +84,7 @@ async def test_new_batch_wakes_the_sender_for_its_linger(autojump_clock: trio.te
 async def test_new_batch_among_others_wakes_the_sender_when_its_linger_ends(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Not at once, or with many partitions it would do nothing but look at all of them."""
+    """Otherwise a sender with many partitions would do nothing but scan them all."""
     setup = Setup(linger=5.0)
     await setup.open_batch()
     other = setup.bench.accumulator.queue(TopicPartition("t", 1))
@@ -95,7 +95,7 @@ async def test_new_batch_among_others_wakes_the_sender_when_its_linger_ends(
     setup.bench.accumulator.flushes += 1
     setup.bench.accumulator.pool.release(None, 200)
     assert setup.opener.open_batch_nowait(setup.bench.accumulator.queue(TopicPartition("t", 2)), RECORD)
-    assert setup.wakes == 2, "nothing lingers while somebody waits for it"
+    assert setup.wakes == 2, "nothing lingers while a caller waits for it"
 
 
 async def test_full_batch_wakes_the_sender(autojump_clock: trio.testing.MockClock) -> None:
@@ -111,10 +111,10 @@ async def test_full_batch_wakes_the_sender(autojump_clock: trio.testing.MockCloc
     assert setup.wakes == 4
 
 
-async def test_full_batch_is_followed_by_another_without_yielding_until_others_must_have_their_turn(
+async def test_full_batch_is_followed_by_another_without_yielding_until_other_tasks_must_run(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """After a megabyte, or a millisecond since the last time."""
+    """Other tasks run after a megabyte, or a millisecond since the last time."""
     setup = Setup(memory=8 << 20, batch_size=256 << 10)
     await setup.open_batch()
     for _ in range(3):
@@ -133,10 +133,10 @@ async def test_full_batch_is_followed_by_another_without_yielding_until_others_m
     assert len(setup.queue.batches) == 8
 
 
-async def test_no_more_batches_are_filled_between_two_turns_than_may_be_in_flight(
+async def test_no_more_batches_are_filled_without_yielding_than_may_be_in_flight(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """They could not be sent, and would only take memory."""
+    """Further batches could not be sent, and would only take memory."""
     setup = Setup(memory=10_000)
     await setup.open_batch()
     for _ in range(4):
@@ -146,10 +146,10 @@ async def test_no_more_batches_are_filled_between_two_turns_than_may_be_in_fligh
         await setup.open_batch()
     for partition in range(1, 20):
         queue = setup.bench.accumulator.queue(TopicPartition("t", partition))
-        assert setup.opener.next_queue(queue, None, None, b"v", ()) is queue, "no other one was filled for it"
+        assert setup.opener.next_queue(queue, None, None, b"v", ()) is queue, "no other batch was opened for the record"
 
 
-async def test_batch_for_which_there_is_no_memory_is_not_begun_without_waiting(
+async def test_batch_without_free_memory_is_not_opened_without_waiting(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     setup = Setup()
@@ -170,7 +170,7 @@ async def test_no_batch_is_opened_for_an_unsendable_record(autojump_clock: trio.
     assert len(setup.queue.batches) == 1
 
 
-async def test_record_without_key_continues_in_the_sticky_partition_of_the_moment(
+async def test_record_without_key_goes_to_the_current_sticky_partition(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     setup = Setup()
@@ -182,7 +182,7 @@ async def test_record_without_key_continues_in_the_sticky_partition_of_the_momen
     assert setup.queue.open is None
     assert other.open is not None
     assert setup.opener.next_queue(setup.queue, known, None, b"v", ()) is other
-    assert len(other.batches) == 1, "it has room"
+    assert len(other.batches) == 1, "the open batch has room"
 
 
 async def test_batch_that_another_task_opened_is_used_if_the_record_fits() -> None:
@@ -195,7 +195,7 @@ async def test_batch_that_another_task_opened_is_used_if_the_record_fits() -> No
 
 
 async def test_time_spent_waiting_for_memory_is_counted(autojump_clock: trio.testing.MockClock) -> None:
-    """Also when it failed"""
+    """The time counts also if the wait failed."""
     setup = Setup()
     pool = setup.bench.accumulator.pool
     lent = [pool.try_allocate(200) for _ in range(2)]
@@ -211,7 +211,7 @@ async def test_time_spent_waiting_for_memory_is_counted(autojump_clock: trio.tes
 
 @pytest.mark.parametrize("timestamp", [None, 1], ids=["short way", "long way"])
 @simulated
-async def test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one(timestamp: int | None) -> None:
+async def test_small_record_does_not_enter_a_batch_that_refused_a_larger_one(timestamp: int | None) -> None:
     async with scripted() as s, s.producer(batch_size=400, buffer_memory=400, linger_ms=0) as producer:
         await producer.partitions_for("orders")
         port = s.broker.stop()
@@ -235,7 +235,7 @@ async def test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one
 
 @simulated
 async def test_record_that_fits_the_open_batch_does_not_wait() -> None:
-    """Also while others wait for memory."""
+    """This holds even while others wait for memory."""
     async with scripted(orders=2) as s, s.producer(batch_size=400, buffer_memory=800, linger_ms=60_000) as producer:
         await producer.partitions_for("orders")
         port = s.broker.stop()
@@ -246,14 +246,14 @@ async def test_record_that_fits_the_open_batch_does_not_wait() -> None:
             assert producer._accumulator.pool.waiting == 1
             with trio.fail_after(0.001):
                 await producer.send("orders", b"second", partition=0)
-                await producer.send("orders", b"third", partition=0, timestamp_ms=1)  # the long way
+                await producer.send("orders", b"third", partition=0, timestamp_ms=1)  # on the slow path
             await s.broker.start(current_simulation().nursery, port)
         await producer.flush()
         assert s.cluster.values("orders", 0) == [b"first", b"second", b"third"]
 
 
 @simulated
-async def test_topic_that_is_gone_when_a_new_partition_is_requested_does_not_exist() -> None:
+async def test_deleted_topic_is_unknown_when_a_new_partition_is_requested() -> None:
     async with scripted(orders=1) as s, s.producer(max_block_ms=3000) as producer:
         await (await producer.send("orders", b"1"))
         del s.cluster.topics["orders"]
@@ -264,8 +264,8 @@ async def test_topic_that_is_gone_when_a_new_partition_is_requested_does_not_exi
 
 
 @simulated
-async def test_topic_without_partitions_is_one_that_is_not_there_yet() -> None:
-    """No broker should say so; a sender that divided by the number of partitions would end for good."""
+async def test_topic_without_partitions_counts_as_not_created_yet() -> None:
+    """No broker should report this; a sender that divided by the number of partitions would fail permanently."""
     async with scripted(orders=0, bills=1) as s, s.producer(max_block_ms=3000) as producer:
         with pytest.raises(UnknownTopicOrPartitionError):
             await producer.send("orders", b"1", key=b"k")
@@ -277,7 +277,9 @@ async def test_topic_without_partitions_is_one_that_is_not_there_yet() -> None:
 async def test_sender_far_ahead_of_the_network_waits_for_it_to_catch_up_but_not_for_long(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """What is filled long before it is sent has left the processor's caches; the memory is used when it must be."""
+    """Batches filled long before they are sent have left the processor's caches; the memory is used only if
+    necessary.
+    """
     setup = Setup(memory=20_000)
     await setup.open_batch()
     for ahead in range(2, 12):
@@ -325,5 +327,5 @@ async def test_sender_far_ahead_continues_when_few_batches_are_left(autojump_clo
             assert len(queue.batches) == left
             assert queue.open is None
         assert setup.bench.drain(began)
-    assert len(queue.batches) == 3, "two, and the new one"
+    assert len(queue.batches) == 3, "two batches and the new one"
     assert trio.current_time() == began

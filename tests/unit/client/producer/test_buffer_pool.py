@@ -1,4 +1,4 @@
-"""The buffer pool: bounded, fair, and whole again after every cancellation."""
+"""The buffer pool: bounded, fair, and complete again after every cancellation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def take(pool: BufferPool, size: int) -> bytearray:
     return buffer
 
 
-def test_pooled_buffers_are_lent_again_and_others_are_not() -> None:
+def test_pooled_buffers_are_reused_and_others_are_not() -> None:
     pool = BufferPool(100, 10)
     small, large = take(pool, 10), take(pool, 30)
     pool.release(small, 10)
@@ -33,7 +33,7 @@ def test_pooled_buffers_are_lent_again_and_others_are_not() -> None:
     assert take(pool, 30) is not large
 
 
-def test_grown_buffer_is_credited_with_its_lent_size() -> None:
+def test_grown_buffer_releases_its_allocated_size() -> None:
     pool = BufferPool(100, 10)
     take(pool, 10)
     pool.release(bytearray(500), 10)
@@ -49,7 +49,7 @@ def test_memory_of_pooled_buffers_is_used_for_larger_ones() -> None:
     assert (pool.available, pool.pooled, pool.in_use) == (5, 0, 95)
 
 
-def test_more_than_the_pool_will_ever_have_is_refused_at_once() -> None:
+def test_allocation_above_the_pools_size_is_refused_at_once() -> None:
     with pytest.raises(MessageSizeTooLargeError, match="buffer_memory=100"):
         BufferPool(100, 10).try_allocate(101)
 
@@ -73,17 +73,17 @@ async def test_waiters_are_served_in_order_and_small_ones_do_not_overtake(
             pool.release(buffer, 10)
             await trio.testing.wait_all_tasks_blocked()
             assert served == []
-            assert pool.in_use == 100  # what came free is kept for the first in line
-            assert pool.try_allocate(1) is None  # newcomers queue up
+            assert pool.in_use == 100  # freed memory is reserved for the first waiter
+            assert pool.try_allocate(1) is None  # new callers queue up
         pool.release(lent[3], 10)
         await trio.testing.wait_all_tasks_blocked()
         assert served == ["large"]
-        pool.release(bytearray(5), 20)  # enough for both: the first passes the turn on
+        pool.release(bytearray(5), 20)  # enough for both: the first waiter wakes the second
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(served) == ["large", "last", "small"]
 
 
-async def test_waiter_for_one_buffer_gets_the_one_that_is_given_back() -> None:
+async def test_waiter_for_one_buffer_gets_the_released_one() -> None:
     pool = BufferPool(100, 10)
     lent = [take(pool, 10) for _ in range(10)]
     got: list[bytearray] = []
@@ -99,7 +99,7 @@ async def test_waiter_for_one_buffer_gets_the_one_that_is_given_back() -> None:
     assert (pool.available, pool.pooled, pool.in_use) == (0, 0, 100)
 
 
-async def test_waiting_ends_with_a_sentence_after_the_timeout(autojump_clock: trio.testing.MockClock) -> None:
+async def test_waiting_ends_with_a_descriptive_error_after_the_timeout(autojump_clock: trio.testing.MockClock) -> None:
     pool = BufferPool(100, 10)
     take(pool, 95)
     with pytest.raises(
@@ -133,7 +133,7 @@ async def _until(condition: object) -> None:
         await trio.sleep(0.01)
 
 
-async def test_allocation_cancelled_at_any_checkpoint_leaves_the_pool_whole(
+async def test_allocation_cancelled_at_any_checkpoint_leaves_the_pool_complete(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     pool = BufferPool(100, 10)
@@ -165,7 +165,7 @@ async def _release_in_parts(pool: BufferPool, nursery: trio.Nursery) -> None:
 
 
 class PoolMachine(RuleBasedStateMachine):
-    """Allocating and releasing in any order keeps the memory identity, and free memory is never refused."""
+    """In any order of allocations and releases, the memory adds up, and free memory is never refused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(size=st.sampled_from([1, 50, 100, 101, 333, 1000]))
     def allocate(self, size: int) -> None:
-        """Succeeds exactly when the memory is there."""
+        """Allocate; this succeeds exactly when enough memory is free."""
         free = self.pool.total - self.pool.in_use
         buffer = self.pool.try_allocate(size)
         assert (buffer is not None) == (size <= free)
@@ -184,7 +184,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 1000), grown=st.booleans())
     def release(self, pick: int, grown: bool) -> None:
-        """Gives back what was lent, grown or not."""
+        """Release a buffer, grown or not."""
         if self.lent:
             buffer, size = self.lent.pop(pick % len(self.lent))
             self.pool.release(bytearray(size + 7) if grown else buffer, size)

@@ -1,4 +1,4 @@
-"""Sending many at once: every kind of column, spread over partitions, and what a bad record leaves behind."""
+"""send_many: every kind of column, spread over partitions, and the state after a bad record."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_arrow_columns_of_every_kind_arrive_as_lists_do() -> None:
 
 
 @simulated
-async def test_everything_may_be_its_own_for_each_record() -> None:
+async def test_every_argument_may_differ_per_record() -> None:
     async with scripted(orders=3) as s, s.producer(linger_ms=5) as producer:
         deliveries = await producer.send_many(
             "orders",
@@ -82,7 +82,7 @@ async def test_everything_may_be_its_own_for_each_record() -> None:
 
 
 @simulated
-async def test_partitions_and_times_come_as_arrow_columns_too() -> None:
+async def test_partitions_and_times_may_be_arrow_columns() -> None:
     async with scripted(orders=2) as s, s.producer() as producer:
         for kind in (pa.int32(), pa.int64(), pa.uint8()):
             for unit, of_ms in (("s", 1 / 1000), ("ms", 1), ("us", 1000), ("ns", 1_000_000)):
@@ -152,13 +152,13 @@ async def test_deliveries_are_right_while_others_send_to_the_same_partitions() -
         async with trio.open_nursery() as nursery:
             for name in (b"a", b"b", b"c"):
                 nursery.start_soon(one, name)
-        for name, told in results.items():
-            assert len(told) == 400
-            for value, metadata in told:
+        for name, acknowledged in results.items():
+            assert len(acknowledged) == 400
+            for value, metadata in acknowledged:
                 assert s.cluster.values("orders", metadata.partition)[metadata.offset] == value
             for partition in range(2):
                 own = [value for value in s.cluster.values("orders", partition) if value and value.startswith(name)]
-                assert own == [value for value, metadata in told if metadata.partition == partition]
+                assert own == [value for value, metadata in acknowledged if metadata.partition == partition]
 
 
 BAD_VALUE = [b"0", b"1", b"2", 3, b"4"]
@@ -219,7 +219,7 @@ async def test_broken_arrow_column_raises_where_it_is_broken() -> None:
 
 
 @simulated
-async def test_buffers_that_only_python_can_read_are_sent_too() -> None:
+async def test_buffers_of_python_objects_are_sent_too() -> None:
     every_other = memoryview(b"a-b-c-")[::2]
     numbers = memoryview(b"\x01\x00\x02\x00").cast("H")
     async with scripted(orders=2) as s, s.producer() as producer:
@@ -237,7 +237,7 @@ async def test_buffers_that_only_python_can_read_are_sent_too() -> None:
 
 
 @simulated
-async def test_partitions_that_are_new_are_found() -> None:
+async def test_new_partitions_are_found() -> None:
     async with scripted(orders=1) as s, s.producer() as producer:
         await (await producer.send("orders", b"first"))
         s.cluster.topics["orders"] = 4
@@ -247,7 +247,7 @@ async def test_partitions_that_are_new_are_found() -> None:
 
 
 @simulated
-async def test_cancelled_anywhere_it_has_accepted_the_records_before_and_no_others() -> None:
+async def test_send_many_cancelled_anywhere_has_accepted_exactly_the_first_records() -> None:
     async with scripted(orders=3) as s:
         options = {"batch_size": 100, "linger_ms": 0, "buffer_memory": 600}
         async with s.producer(**options) as producer:
@@ -317,7 +317,7 @@ def test_any_columns_arrive_as_if_sent_one_by_one(data: st.DataObject, count: in
     def column(of: Any) -> list[Any]:
         return data.draw(st.lists(of, min_size=count, max_size=count))
 
-    def brought(contents: list[Any]) -> Any:
+    def as_column(contents: list[Any]) -> Any:
         if data.draw(st.booleans()):
             return contents
         whole = array_of(contents, data.draw(st.sampled_from(TYPES)))
@@ -334,7 +334,7 @@ def test_any_columns_arrive_as_if_sent_one_by_one(data: st.DataObject, count: in
     own = data.draw(
         st.one_of(st.none(), st.just(column(st.lists(st.tuples(texts.map(bytes.decode), texts), max_size=2))))
     )
-    arguments = (brought(values), None if keys is None else brought(keys))
+    arguments = (as_column(values), None if keys is None else as_column(keys))
 
     async def main(simulation: Simulation) -> None:
         cluster = ScriptedCluster(orders=partitions)
@@ -357,24 +357,26 @@ def test_any_columns_arrive_as_if_sent_one_by_one(data: st.DataObject, count: in
             metadata = [delivery.result() for delivery in deliveries]
         assert len(metadata) == count
         next_offsets = [0] * partitions
-        for number, told in enumerate(metadata):
-            record = cluster.log[TopicPartition("orders", told.partition)][told.offset]
+        for number, record_metadata in enumerate(metadata):
+            record = cluster.log[TopicPartition("orders", record_metadata.partition)][record_metadata.offset]
             key = None if keys is None else keys[number]
             assert (record.key, record.value) == (key, values[number])
-            assert record.timestamp == told.timestamp == (stamps if isinstance(stamps, int) else stamps[number])
+            assert (
+                record.timestamp == record_metadata.timestamp == (stamps if isinstance(stamps, int) else stamps[number])
+            )
             assert list(record.headers) == ([] if own is None else own[number])
-            assert told.offset == next_offsets[told.partition]
-            next_offsets[told.partition] += 1
+            assert record_metadata.offset == next_offsets[record_metadata.partition]
+            next_offsets[record_metadata.partition] += 1
             if places is not None:
-                assert told.partition == (places if isinstance(places, int) else places[number])
+                assert record_metadata.partition == (places if isinstance(places, int) else places[number])
             elif key is not None:
-                assert told.partition == by_key(key, partitions)
+                assert record_metadata.partition == by_key(key, partitions)
 
     run_simulation(main, seed=seed)
 
 
 @simulated
-async def test_without_a_wait_the_first_records_are_sent_and_the_rest_is_left() -> None:
+async def test_send_many_nowait_sends_the_first_records_and_leaves_the_rest() -> None:
     async with scripted(orders=2) as s, s.producer(buffer_memory=4_000, batch_size=1_000, linger_ms=5) as producer:
         with pytest.raises(triokafka.errors.MetadataNotReadyError):
             producer.send_many_nowait("orders", [b"early"])
@@ -392,7 +394,7 @@ async def test_without_a_wait_the_first_records_are_sent_and_the_rest_is_left() 
 
 
 @simulated
-async def test_without_a_wait_a_record_that_cannot_be_sent_is_left_and_so_are_those_behind_it() -> None:
+async def test_send_many_nowait_stops_at_a_record_that_cannot_be_sent() -> None:
     async with scripted() as s, s.producer(max_request_size=1_000) as producer:
         await producer.send("orders", b"0")
         values = [b"1", b"2", b"x" * 2_000, b"3"]
@@ -408,7 +410,7 @@ async def test_without_a_wait_a_record_that_cannot_be_sent_is_left_and_so_are_th
 
 
 @simulated
-async def test_without_a_wait_nothing_is_accepted_by_a_producer_that_needs_objects() -> None:
+async def test_send_many_nowait_accepts_nothing_with_serializers() -> None:
     async with scripted() as s, s.producer(value_serializer=str.encode) as producer:
         await producer.send("orders", "0")
         assert len(producer.send_many_nowait("orders", ["1", "2"])) == 0

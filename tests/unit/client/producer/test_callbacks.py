@@ -1,4 +1,4 @@
-"""Delivery callbacks: when they run, what they may do, and what becomes of what they raise."""
+"""Delivery callbacks: when they run, what they may do, and how their exceptions are handled."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from triokafka.protocol.api.produce import ProduceRequest
 from triokafka.structs import RecordMetadata
 
 
-class Outcome(BaseException):
-    """As a test's own outcome is one: no `Exception`."""
+class TestOutcome(BaseException):
+    """An exception that is no `Exception`, like pytest's own outcomes."""
 
 
 @simulated
 async def test_each_record_has_one_call_with_metadata_or_error() -> None:
-    told: list[Any] = []
+    calls: list[Any] = []
     async with scripted(orders=2) as s, s.producer(linger_ms=10) as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(18, 1))
         for number in range(6):
-            await producer.send("orders", b"v", partition=number % 2, on_delivery=lambda *args: told.append(args))
+            await producer.send("orders", b"v", partition=number % 2, on_delivery=lambda *args: calls.append(args))
         await producer.flush()
-    good, bad = [one for one in told if one[1] is None], [one for one in told if one[0] is None]
+    good, bad = [one for one in calls if one[1] is None], [one for one in calls if one[0] is None]
     assert [(metadata.partition, metadata.offset) for metadata, _ in good] == [(0, 0), (0, 1), (0, 2)]
     assert [type(error) for _, error in bad] == [RecordListTooLargeError] * 3
 
@@ -49,20 +49,20 @@ async def test_callback_added_late_is_called_at_once() -> None:
     async with scripted() as s, s.producer() as producer:
         delivery = await producer.send("orders", b"v")
         metadata = await delivery
-        told: list[Any] = []
-        delivery.add_callback(lambda *args: told.append(args))
-        assert told == [(metadata, None)]
+        calls: list[Any] = []
+        delivery.add_callback(lambda *args: calls.append(args))
+        assert calls == [(metadata, None)]
 
 
 @simulated
-async def test_own_callback_replaces_the_producers_by_every_way_to_send() -> None:
-    told: list[tuple[str, int]] = []
+async def test_callback_of_a_record_replaces_the_producers_in_every_send_method() -> None:
+    calls: list[tuple[str, int]] = []
 
     def own(metadata: RecordMetadata | None, _: Exception | None) -> None:
         assert metadata is not None
-        told.append(("own", metadata.offset))
+        calls.append(("own", metadata.offset))
 
-    async with scripted() as s, s.producer(on_delivery=lambda m, e: told.append(("all", m.offset))) as producer:
+    async with scripted() as s, s.producer(on_delivery=lambda m, e: calls.append(("all", m.offset))) as producer:
         stream = await producer.bind("orders", 0)
         await producer.send("orders", b"0", on_delivery=own)
         producer.send_nowait("orders", b"1")
@@ -71,7 +71,7 @@ async def test_own_callback_replaces_the_producers_by_every_way_to_send() -> Non
         await stream.send(b"5")
         await stream.send(b"6", on_delivery=own)
         stream.send_nowait(b"7", on_delivery=own)
-    assert told == [
+    assert calls == [
         ("own", 0),
         ("all", 1),
         ("all", 2),
@@ -116,7 +116,7 @@ async def test_callback_that_sends_into_a_full_buffer_or_a_closing_producer_gets
 
 @simulated
 async def test_callback_may_end_the_block_from_within() -> None:
-    """Leaving does not wait for itself."""
+    """Leaving does not wait for its own callback."""
     async with scripted() as s:
         with trio.CancelScope() as scope:
             async with s.producer(linger_ms=0) as producer:
@@ -129,29 +129,29 @@ async def test_callback_may_end_the_block_from_within() -> None:
 
 @simulated
 async def test_callback_that_raises_is_logged_and_the_others_run(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[int] = []
+    calls: list[int] = []
 
     def callback(metadata: Any, error: Any) -> None:
-        told.append(metadata.offset)
+        calls.append(metadata.offset)
         raise RuntimeError("a bad callback")
 
     async with scripted() as s, s.producer(linger_ms=10, on_delivery=callback) as producer:
         deliveries = [await producer.send("orders", b"v") for _ in range(3)]
         assert (await deliveries[2]).offset == 2
-    assert told == [0, 1, 2]
+    assert calls == [0, 1, 2]
     assert caplog.text.count("a delivery callback for orders-0 failed") == 3
 
 
 @pytest.mark.parametrize("accident", ["acknowledged", "refused", "expired", "closed"])
 @simulated
 async def test_base_exception_of_a_callback_ends_the_block_after_all_callbacks(accident: str) -> None:
-    """Nothing hangs, all memory is given back, and what others sent is delivered."""
-    told: list[Any] = []
+    """Nothing hangs, all memory is released, and the records of others are delivered."""
+    calls: list[Any] = []
 
     def callback(metadata: Any, error: Any) -> None:
-        told.append(metadata or error)
-        if len(told) == 1:
-            raise Outcome
+        calls.append(metadata or error)
+        if len(calls) == 1:
+            raise TestOutcome
 
     producers: list[triokafka.Producer] = []
     async with scripted(orders=1, other=1) as s:
@@ -170,8 +170,8 @@ async def test_base_exception_of_a_callback_ends_the_block_after_all_callbacks(a
                     await producer.send("orders", b"v", on_delivery=callback)
                 if accident != "closed":
                     await trio.sleep_forever()
-        assert caught.group_contains(Outcome)
-        assert len(told) == 3
+        assert caught.group_contains(TestOutcome)
+        assert len(calls) == 3
         assert memory_is_whole(producers[0])
         expected = {"acknowledged": triokafka.RecordMetadata, "refused": RecordListTooLargeError}
-        assert {type(one) for one in told} == {expected.get(accident, KafkaTimeoutError)}
+        assert {type(one) for one in calls} == {expected.get(accident, KafkaTimeoutError)}

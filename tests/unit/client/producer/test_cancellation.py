@@ -1,5 +1,4 @@
-"""Sends and flushes that are cancelled at every possible place: nothing leaks, nothing is lost, nothing is sent
-twice."""
+"""Sends and flushes cancelled at every checkpoint: no leak, no lost record, no duplicate."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ async def cluster_and_producer(**options: Any) -> AsyncIterator[tuple[ScriptedCl
 
 @simulated
 async def test_send_cancelled_at_any_checkpoint_accepts_nothing() -> None:
-    """Metadata, sealing a batch."""
+    """The checkpoints are in the metadata request and in the sealing of a batch."""
     async with cluster_and_producer(batch_size=200, linger_ms=10_000) as (cluster, producer):
         cancelled = 0
 
@@ -42,7 +41,7 @@ async def test_send_cancelled_at_any_checkpoint_accepts_nothing() -> None:
 
         sent = 0
         while sent < 3:
-            await trio.sleep(0.01)  # so long after the last one that beginning a batch yields
+            await trio.sleep(0.01)  # enough time since the last yield that opening a batch yields
             _, times = await cancelled_at_each_checkpoint(lambda: producer.send("orders", b"x" * 150), check)
             cancelled += times
             sent += 1
@@ -51,7 +50,7 @@ async def test_send_cancelled_at_any_checkpoint_accepts_nothing() -> None:
 
 
 @simulated
-async def test_send_cancelled_while_it_waits_for_memory_gives_it_back() -> None:
+async def test_send_cancelled_while_it_waits_for_memory_releases_it() -> None:
     async with cluster_and_producer(batch_size=200, buffer_memory=500, linger_ms=0, request_timeout_ms=5000) as (
         cluster,
         producer,
@@ -80,7 +79,7 @@ async def test_send_cancelled_while_it_waits_for_memory_gives_it_back() -> None:
 
 
 @simulated
-async def test_flush_cancelled_at_any_checkpoint_leaves_linger_as_it_was() -> None:
+async def test_flush_cancelled_at_any_checkpoint_leaves_linger_unchanged() -> None:
     async with cluster_and_producer(linger_ms=5_000) as (_, producer):
         await producer.send("orders", b"warm")
         await producer.flush()

@@ -1,4 +1,4 @@
-"""What deliveries report, and what they raise."""
+"""The results and errors of deliveries."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ async def test_delivery_counts_the_attempts_and_the_time_from_its_own_send() -> 
         await trio.sleep(0.020)
         late = await producer.send("orders", b"late", timestamp_ms=5)
         later = producer.send_nowait("orders", b"later")
-        told = [await delivery for delivery in (early, late, later)]
-        assert [metadata.attempts for metadata in told] == [2, 2, 2]
-        assert told[0].latency_ms - told[1].latency_ms == pytest.approx(20)
-        assert told[1].latency_ms == pytest.approx(told[2].latency_ms)
-        assert 30 + 80 < told[1].latency_ms < 30 + 120 + 20  # what was left of linger, back-off, two round trips
+        metadata_of_all = [await delivery for delivery in (early, late, later)]
+        assert [metadata.attempts for metadata in metadata_of_all] == [2, 2, 2]
+        assert metadata_of_all[0].latency_ms - metadata_of_all[1].latency_ms == pytest.approx(20)
+        assert metadata_of_all[1].latency_ms == pytest.approx(metadata_of_all[2].latency_ms)
+        # the rest of the linger time, the back-off, two round trips
+        assert 30 + 80 < metadata_of_all[1].latency_ms < 30 + 120 + 20
         again = await (await producer.send("orders", b"again"))
         assert again.attempts == 1
         assert 50 <= again.latency_ms < 60
@@ -33,16 +34,16 @@ async def test_delivery_counts_the_attempts_and_the_time_from_its_own_send() -> 
 
 @simulated
 async def test_callback_gets_the_same_metadata_as_the_awaiting_task() -> None:
-    told: list[object] = []
+    calls: list[object] = []
     async with scripted() as s, s.producer() as producer:
-        delivery = await producer.send("orders", b"v", key=b"k", on_delivery=lambda *args: told.append(args))
+        delivery = await producer.send("orders", b"v", key=b"k", on_delivery=lambda *args: calls.append(args))
         metadata = await delivery
-        assert told == [(metadata, None)]
+        assert calls == [(metadata, None)]
         assert metadata.latency_ms > 0
 
 
 @simulated
-async def test_record_sent_now_has_deliveries_of_one_part() -> None:
+async def test_record_of_send_nowait_has_deliveries_of_one_part() -> None:
     async with scripted() as s, s.producer() as producer:
         with pytest.raises(MetadataNotReadyError):
             producer.send_nowait_as_deliveries("orders", b"v")
@@ -54,8 +55,8 @@ async def test_record_sent_now_has_deliveries_of_one_part() -> None:
 
 
 @simulated
-async def test_record_sent_now_is_on_its_way_before_the_call_returns() -> None:
-    """Also when the sender has other work to do then, and while it waits for a linger time."""
+async def test_record_of_send_nowait_is_written_before_the_call_returns() -> None:
+    """This holds even if the sender has other work then, and while it waits for a linger time."""
     for linger_ms, on_their_way in ((0, [1, 2]), (50, [0, 0])):
         async with scripted() as s, s.producer(linger_ms=linger_ms) as producer:
             await (await producer.send("orders", b"first"))
@@ -71,7 +72,7 @@ async def test_record_sent_now_is_on_its_way_before_the_call_returns() -> None:
 
 @simulated
 async def test_failure_that_many_records_share_is_raised_as_one() -> None:
-    """Also when each was sent alone, because of an interceptor."""
+    """This holds even if each was sent alone because of an interceptor."""
     for interceptors in ([], [triokafka.ProducerInterceptor()]):
         async with scripted() as s, s.producer(linger_ms=10, interceptors=interceptors) as producer:
             s.broker.script(ProduceRequest, s.broker.refuse(18))

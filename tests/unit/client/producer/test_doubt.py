@@ -1,4 +1,4 @@
-"""Batches with an unknown outcome: what may be sent after them, and what must keep its sequence number."""
+"""Batches with an unknown outcome: which batches may follow them, and which must retain their sequence numbers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from triokafka.protocol.api.produce import ProduceRequest
 
 
 @simulated
-async def test_refusal_after_an_attempt_in_doubt_repeats_nothing_behind_it() -> None:
-    """Refused in the end, the first batch had been written before, and so had the second: it keeps its number."""
+async def test_refusal_after_an_attempt_with_unknown_outcome_repeats_no_later_batch() -> None:
+    """The first batch was written before its final refusal, and so was the second, which retains its sequence
+    number.
+    """
     async with scripted() as s, s.producer(linger_ms=0, batch_size=100, retry_backoff_ms=10) as producer:
 
         def swallow(request: ProduceRequest) -> None:
@@ -33,8 +35,10 @@ async def test_refusal_after_an_attempt_in_doubt_repeats_nothing_behind_it() -> 
 
 
 @simulated
-async def test_refusal_after_an_attempt_in_doubt_leaves_no_gap_either() -> None:
-    """Here neither was written: the second is refused as out of order, gets a new number, and is written once."""
+async def test_refusal_after_an_attempt_with_unknown_outcome_leaves_no_gap() -> None:
+    """Here neither was written: the second is refused as out of order, gets a new sequence number, and is
+    written once.
+    """
     async with scripted() as s, s.producer(linger_ms=0, batch_size=100, retry_backoff_ms=10) as producer:
         await (await producer.send("orders", b"warm"))
         s.broker.script(ProduceRequest, lambda request: None, lambda request: None)

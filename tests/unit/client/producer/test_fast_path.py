@@ -1,4 +1,4 @@
-"""The short way of a record into an open batch: compiled and plain do the same."""
+"""The fast path of a record into an open batch: the compiled and the plain implementation behave the same."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def _end(module: ModuleType, number: int) -> Any:
     return Queue()
 
 
-class Way:
-    """A short way to a topic of three partitions, each with an open batch; 2 is the sticky one."""
+class FastPath:
+    """A fast path to a topic of three partitions, each with an open batch; partition 2 is the sticky one."""
 
     def __init__(self, module: ModuleType, *, enabled: bool = True, system_clock: bool = False) -> None:
         self.ends = [_end(module, number) for number in range(3)]
@@ -106,8 +106,8 @@ class Way:
         return [end.open.count for end in self.ends]
 
 
-def told(delivery: Any) -> Any:
-    """The delivery of an acknowledged batch; None for none."""
+def metadata_of(delivery: Any) -> Any:
+    """Return the metadata of a delivery once its batch is acknowledged; None for no delivery."""
     if delivery is None:
         return None
     return delivery.metadata_in(SimpleNamespace(**SETTLED), 7)
@@ -140,10 +140,10 @@ numbers = st.one_of(st.none(), st.integers(-3, 4), st.booleans(), st.sampled_fro
         )
     )
 )
-def test_both_twins_take_and_leave_the_same_records(records: list[Any]) -> None:
-    ways = [Way(module) for module in MODULES]
+def test_both_implementations_accept_and_reject_the_same_records(records: list[Any]) -> None:
+    ways = [FastPath(module) for module in MODULES]
     for topic, value, key, partition, headers in records:
-        answers = [told(way.append(topic, value, key, partition, headers)) for way in ways]
+        answers = [metadata_of(way.append(topic, value, key, partition, headers)) for way in ways]
         assert answers.count(answers[0]) == len(answers), (topic, value, key, partition)
     batches = [[bytes(end.open.build()) if end.open.count else b"" for end in way.ends] for way in ways]
     assert batches.count(batches[0]) == len(batches)
@@ -151,7 +151,7 @@ def test_both_twins_take_and_leave_the_same_records(records: list[Any]) -> None:
 
 @both
 def test_record_goes_to_its_partition_the_one_of_its_key_or_the_sticky_one(module: ModuleType) -> None:
-    way = Way(module)
+    way = FastPath(module)
     assert way.append("orders", b"v", partition=1) is not None
     assert way.counts() == [0, 1, 0]
     assert way.append("orders", b"v") is not None
@@ -163,15 +163,15 @@ def test_record_goes_to_its_partition_the_one_of_its_key_or_the_sticky_one(modul
 
 
 @both
-def test_record_without_room_goes_into_the_batch_that_is_begun_for_it(module: ModuleType) -> None:
-    """Of its own partition, or of the sticky one of the moment."""
-    way = Way(module)
+def test_record_without_room_goes_into_a_new_batch(module: ModuleType) -> None:
+    """The new batch is in the record's own partition, or in the current sticky one."""
+    way = FastPath(module)
     full, other = way.ends[0], way.ends[1]
     way.following = other
     large = bytes(300)
     assert way.append("orders", large, partition=0) is not None
     delivery = way.append("orders", large, b"key", partition=0)
-    assert (told(delivery).serialized_key_size, told(delivery).serialized_value_size) == (3, 300)
+    assert (metadata_of(delivery).serialized_key_size, metadata_of(delivery).serialized_value_size) == (3, 300)
     assert way.asked == [(full, None, b"key", large, ())]
     assert way.counts() == [1, 1, 0]
     way.topic.sticky = 0
@@ -182,15 +182,15 @@ def test_record_without_room_goes_into_the_batch_that_is_begun_for_it(module: Mo
     full.open = None
     other.open = open_batch()
     assert way.append("orders", large, partition=0) is not None
-    assert way.asked[2][0] is full, "where there is no batch there is no room"
+    assert way.asked[2][0] is full, "without a batch there is no room"
     way.following = None
     assert way.append("orders", large, partition=0) is None
     assert len(way.asked) == 4
 
 
 @both
-def test_nothing_is_begun_for_a_record_that_may_change_or_is_none(module: ModuleType) -> None:
-    way = Way(module)
+def test_no_batch_is_opened_for_a_mutable_or_missing_value(module: ModuleType) -> None:
+    way = FastPath(module)
     way.following = way.ends[1]
     way.ends[0].open = None
     for value in (bytearray(b"abc"), memoryview(b"abc"), "text", 5):
@@ -223,7 +223,7 @@ def test_nothing_is_begun_for_a_record_that_may_change_or_is_none(module: Module
     ids=lambda given: str(given).partition(" at 0x")[0],
 )
 def test_unusual_records_take_the_slow_path(module: ModuleType, arguments: dict[str, Any]) -> None:
-    way = Way(module)
+    way = FastPath(module)
     way.append("orders", b"first", partition=0)
     way.append("orders", b"first", partition=2)
     before = way.counts()
@@ -233,45 +233,45 @@ def test_unusual_records_take_the_slow_path(module: ModuleType, arguments: dict[
 
 @both
 def test_nothing_takes_the_fast_path_without_an_open_batch_or_when_it_is_disabled(module: ModuleType) -> None:
-    way = Way(module)
+    way = FastPath(module)
     way.ends[2].open = None
     assert way.append("orders", b"v") is None
     assert module.BoundFastPath(way.way, way.ends[2]).append(b"v", None, None, (), None) is None
     assert module.BoundFastPath(way.way, way.ends[1]).append(b"v", None, None, (), None) is not None
     assert module.BoundFastPath(way.way, way.ends[1]).append(b"v", None, 5, (), None) is None
-    disabled = Way(module, enabled=False)
+    disabled = FastPath(module, enabled=False)
     assert disabled.append("orders", b"v") is None
     assert module.BoundFastPath(disabled.way, disabled.ends[1]).append(b"v", None, None, (), None) is None
 
 
 @both
 def test_closed_batch_takes_no_more_records(module: ModuleType) -> None:
-    way = Way(module)
+    way = FastPath(module)
     way.append("orders", b"v", partition=0)
     way.ends[0].open.close()
     assert way.append("orders", b"v", partition=0) is None
 
 
 @both
-def test_delivery_has_the_place_the_size_and_the_duration_of_its_record(module: ModuleType) -> None:
-    way = Way(module)
-    metadata = told(way.append("orders", bytearray(b"four"), memoryview(b"no"), 1))
+def test_delivery_has_the_offset_the_size_and_the_latency_of_its_record(module: ModuleType) -> None:
+    way = FastPath(module)
+    metadata = metadata_of(way.append("orders", bytearray(b"four"), memoryview(b"no"), 1))
     assert metadata == ("orders", 1, 47, WALL_MS, 2, 4, 2, pytest.approx(750.0))
-    assert told(way.append("orders", None, None, 1))[4:6] == (-1, -1)
+    assert metadata_of(way.append("orders", None, None, 1))[4:6] == (-1, -1)
 
 
 @both
-def test_time_is_the_systems_where_the_world_is_the_real_one(module: ModuleType) -> None:
-    way = Way(module, system_clock=True)
+def test_timestamp_is_the_system_time_in_the_real_world(module: ModuleType) -> None:
+    way = FastPath(module, system_clock=True)
     before = time.time_ns() // 1_000_000
-    timestamp = told(way.append("orders", b"v", partition=0)).timestamp
+    timestamp = metadata_of(way.append("orders", b"v", partition=0)).timestamp
     assert before <= timestamp <= time.time_ns() // 1_000_000
 
 
 @both
 def test_latency_is_from_the_records_own_time_and_never_negative(module: ModuleType) -> None:
-    way = Way(module, system_clock=True)
-    [early, late] = [told(way.append("orders", b"v", partition=0)) for _ in range(2)]
+    way = FastPath(module, system_clock=True)
+    [early, late] = [metadata_of(way.append("orders", b"v", partition=0)) for _ in range(2)]
     assert 0.0 <= late.latency_ms <= early.latency_ms <= 1000.0
     delivery = way.append("orders", b"v", partition=0)
     settled_too_early = SimpleNamespace(**SETTLED | {"settled_at": SETTLED["created_at"] - 5})
@@ -279,8 +279,8 @@ def test_latency_is_from_the_records_own_time_and_never_negative(module: ModuleT
 
 
 @both
-async def test_delivery_is_awaited_by_several_tasks_and_as_often_as_one_likes(module: ModuleType) -> None:
-    way = Way(module)
+async def test_delivery_may_be_awaited_by_several_tasks_and_repeatedly(module: ModuleType) -> None:
+    way = FastPath(module)
     delivery = way.append("orders", b"v", partition=0)
     seen = []
 
@@ -301,8 +301,8 @@ async def test_delivery_is_awaited_by_several_tasks_and_as_often_as_one_likes(mo
 
 
 @both
-async def test_cancelled_wait_leaves_the_delivery_as_it_was(module: ModuleType) -> None:
-    way = Way(module)
+async def test_cancelled_wait_leaves_the_delivery_unchanged(module: ModuleType) -> None:
+    way = FastPath(module)
     delivery = way.append("orders", b"v", partition=0)
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -314,8 +314,8 @@ async def test_cancelled_wait_leaves_the_delivery_as_it_was(module: ModuleType) 
 
 @both
 async def test_failure_is_raised_as_a_copy_with_its_cause_and_keeps_no_frame_alive(module: ModuleType) -> None:
-    """A delivery is not tracked by the garbage collector, so its error must not lead back to it."""
-    way = Way(module)
+    """The garbage collector does not track deliveries, so an error must not reference its delivery."""
+    way = FastPath(module)
     batch = way.ends[0].open
     delivery = way.append("orders", b"v", partition=0)
     error = ProtocolError("nonsense", path="here", offset=3)
@@ -327,9 +327,9 @@ async def test_failure_is_raised_as_a_copy_with_its_cause_and_keeps_no_frame_ali
 
     async def fail() -> weakref.ref[Local]:
         local = Local()
-        kept = delivery
+        awaited = delivery
         try:
-            await kept
+            await awaited
         except ProtocolError as caught:
             assert (str(caught), caught.offset, caught.__cause__) == (str(error), 3, error.__cause__)
             assert caught is not error
@@ -346,8 +346,8 @@ async def test_failure_is_raised_as_a_copy_with_its_cause_and_keeps_no_frame_ali
 
 
 @both
-async def test_send_takes_the_fast_path_where_it_can_and_else_the_slow_one(module: ModuleType) -> None:
-    way = Way(module)
+async def test_send_takes_the_fast_path_where_possible_and_otherwise_the_slow_path(module: ModuleType) -> None:
+    way = FastPath(module)
     bound = module.BoundFastPath(way.way, way.ends[1])
     for delivery in (
         await way.way.send("orders", b"v", partition=1),
@@ -381,13 +381,13 @@ async def test_send_takes_the_fast_path_where_it_can_and_else_the_slow_one(modul
 
 @both
 async def test_delivery_callbacks_run_for_records_of_the_fast_path(module: ModuleType) -> None:
-    """Each once, in the order of the records."""
-    way = Way(module)
+    """Each callback runs once, in the order of the records."""
+    way = FastPath(module)
     bound = module.BoundFastPath(way.way, way.ends[1])
-    told: list[tuple[str, int]] = []
+    calls_madedata_of: list[tuple[str, int]] = []
 
     def on_delivery(name: str) -> Any:
-        return lambda metadata, error: told.append((name, metadata.offset))
+        return lambda metadata, error: calls_madedata_of.append((name, metadata.offset))
 
     way.way.append("orders", b"v", None, 1, None, (), on_delivery("append"))
     bound.append(b"v", None, None, (), on_delivery("bound append"))
@@ -395,15 +395,15 @@ async def test_delivery_callbacks_run_for_records_of_the_fast_path(module: Modul
     way.way.send_nowait("orders", b"v", partition=1, on_delivery=on_delivery("send_nowait"))
     await bound.send(b"v", on_delivery=on_delivery("bound send"))
     bound.send_nowait(b"v", on_delivery=on_delivery("bound send_nowait"))
-    assert (way.counts(), way.long, told) == ([0, 6, 0], [], [])
+    assert (way.counts(), way.long, calls_madedata_of) == ([0, 6, 0], [], [])
     way.ends[1].open.settle(40)
     names = ["append", "bound append", "send", "send_nowait", "bound send", "bound send_nowait"]
-    assert told == [(name, 40 + number) for number, name in enumerate(names)]
+    assert calls_madedata_of == [(name, 40 + number) for number, name in enumerate(names)]
 
 
 @both
 async def test_send_is_started_and_run_as_any_async_function(module: ModuleType) -> None:
-    way = Way(module)
+    way = FastPath(module)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(way.way.send, "orders", b"v")
         nursery.start_soon(way.way.send, "others", b"v")
@@ -416,8 +416,8 @@ async def test_send_is_started_and_run_as_any_async_function(module: ModuleType)
 
 
 @both
-async def test_record_is_put_into_its_batch_when_the_coroutine_is_awaited_not_before(module: ModuleType) -> None:
-    way = Way(module)
+async def test_record_is_appended_when_the_coroutine_is_awaited_not_before(module: ModuleType) -> None:
+    way = FastPath(module)
     first = way.way.send("orders", b"first", partition=0)
     second = way.way.send("orders", b"second", partition=0)
     assert way.counts() == [0, 0, 0]
@@ -427,7 +427,7 @@ async def test_record_is_put_into_its_batch_when_the_coroutine_is_awaited_not_be
 
 @both
 def test_coroutine_that_is_never_awaited_sends_nothing_and_warns(module: ModuleType) -> None:
-    way = Way(module)
+    way = FastPath(module)
     with pytest.warns(RuntimeWarning, match="send' was never awaited"):
         way.way.send("orders", b"v", partition=0)
         gc.collect()
@@ -436,7 +436,7 @@ def test_coroutine_that_is_never_awaited_sends_nothing_and_warns(module: ModuleT
 
 @both
 async def test_coroutine_is_awaited_once_only(module: ModuleType) -> None:
-    way = Way(module)
+    way = FastPath(module)
     for topic in ("orders", "others"):
         coroutine = way.way.send(topic, b"v")
         await coroutine
@@ -454,22 +454,22 @@ async def test_coroutine_is_awaited_once_only(module: ModuleType) -> None:
 
 @both
 async def test_cancelled_slow_path_ends_where_it_waits(module: ModuleType) -> None:
-    way = Way(module)
+    way = FastPath(module)
     with trio.CancelScope() as scope:
         scope.cancel()
         await way.way.send("others", b"v")
     assert scope.cancelled_caught
     with trio.CancelScope() as scope:
         scope.cancel()
-        await way.way.send("orders", b"v")  # nothing waits here
+        await way.way.send("orders", b"v")  # this send does not wait
     assert not scope.cancelled_caught
     with pytest.raises(TypeError, match="the value is a str"):
         await way.way.send("orders", "wrong")
 
 
 @both
-def test_coroutine_can_be_driven_by_hand_as_pythons(module: ModuleType) -> None:
-    way = Way(module)
+def test_coroutine_can_be_driven_by_hand_like_a_python_coroutine(module: ModuleType) -> None:
+    way = FastPath(module)
     fresh = way.way.send("orders", b"v")
     with pytest.raises(TypeError, match="can't send non-None value to a just-started coroutine"):
         fresh.send(5)
@@ -489,7 +489,7 @@ def test_coroutine_can_be_driven_by_hand_as_pythons(module: ModuleType) -> None:
 
 
 @both
-def test_send_of_a_producer_has_the_signature_that_its_class_shows(module: ModuleType) -> None:
+def test_send_of_a_producer_has_the_signature_of_its_class(module: ModuleType) -> None:
     for function, method in (
         (triokafka.Producer.send, module.FastPath.send),
         (triokafka.Producer.send_nowait, module.FastPath.send_nowait),

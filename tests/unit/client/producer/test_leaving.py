@@ -1,5 +1,6 @@
-"""Leaving a producer's block: what was accepted is delivered or reported, within the close timeout, whatever brokers
-do."""
+"""Leaving a producer's block: accepted records are delivered or reported within the close timeout, whatever the brokers
+do.
+"""
 
 from __future__ import annotations
 
@@ -69,9 +70,9 @@ ACCIDENTS = [_never_answers, _answers_late, _always_closes, _gives_no_id, _is_go
 async def test_close_timeout_holds_and_undelivered_records_are_reported(
     accident: Callable[[Setup], None], body: str, codec: str
 ) -> None:
-    """A block that is left early does not wait where no acknowledgement comes (clients-today pains 4 and 5)"""
+    """A block that is left early does not wait if no acknowledgement arrives."""
     seconds, bound = (3, "close_timeout_ms=3000") if body == "ends" else (0.8, "close_stall_timeout_ms=800")
-    told: list[Any] = []
+    calls: list[Any] = []
     async with scripted(orders=3) as s:
         producer = s.producer(close_timeout_ms=3000, close_stall_timeout_ms=800, linger_ms=100, compression_type=codec)
         deliveries: list[triokafka.Delivery] = []
@@ -83,7 +84,7 @@ async def test_close_timeout_holds_and_undelivered_records_are_reported(
                     accident(s)
                     for number in range(6):
                         deliveries.append(await producer.send("orders", b"x" * 16_000, partition=number % 3))
-                    await producer.send("orders", b"x", on_delivery=lambda *args: told.append(args))
+                    await producer.send("orders", b"x", on_delivery=lambda *args: calls.append(args))
                     left_at = trio.current_time()
                     if body == "raises":
                         raise ZeroDivisionError
@@ -103,7 +104,7 @@ async def test_close_timeout_holds_and_undelivered_records_are_reported(
         for delivery in deliveries:
             with pytest.raises(KafkaTimeoutError, match=bound + r"\).*" + WHY.get(accident, "")):  # type: ignore[arg-type]
                 await delivery
-        [(metadata, error)] = told  # type: ignore[misc]
+        [(metadata, error)] = calls  # type: ignore[misc]
         assert metadata is None
         assert isinstance(error, KafkaTimeoutError)
         assert memory_is_whole(producer)
@@ -173,7 +174,7 @@ async def test_close_timeout_of_zero_drops_unsent_records() -> None:
 
 
 @simulated
-async def test_flush_that_is_cancelled_leaves_the_records_on_their_way() -> None:
+async def test_cancelled_flush_leaves_the_records_in_flight() -> None:
     async with scripted() as s:
         async with s.producer(request_timeout_ms=3000) as producer:
             s.broker.script(ProduceRequest, SILENCE)
@@ -215,8 +216,8 @@ async def test_flush_does_not_wait_for_later_records_and_several_may_wait() -> N
 
 
 @simulated
-async def test_records_that_lost_their_race_with_the_end_are_refused_not_forgotten() -> None:
-    """A send that begins as the block is left is either delivered or raises."""
+async def test_records_sent_too_late_are_refused_not_forgotten() -> None:
+    """A send that starts while the block is left is either delivered or raises."""
     async with scripted() as s, trio.open_nursery() as outer:
         accepted: list[bytes] = []
         refused: list[bytes] = []

@@ -1,4 +1,6 @@
-"""lz4 beside the event loop: the thread, what it is given, and that nothing shows of it but the time that it saves."""
+"""The lz4 compressor beside the event loop: its thread, its jobs, and that only the time that it saves is
+noticeable.
+"""
 
 from __future__ import annotations
 
@@ -40,36 +42,36 @@ TEXT = b"".join(b'{"number": %d, "name": "somebody %d"}' % (i, i * 7) for i in r
 
 @pytest.fixture(params=NAMES)
 def kind(request: pytest.FixtureRequest) -> Any:
-    """The two twins."""
+    """The worker class of each implementation."""
     return importlib.import_module(f"triokafka.client.producer.{request.param}").Lz4Worker
 
 
 @contextmanager
 def serving(kind: Any, idle: float = 30.0) -> Iterator[tuple[Any, int]]:
-    """A worker with its thread, and where its bell is heard."""
-    heard, descriptor = os.pipe()
+    """Run a worker in its thread; yield it with the read end of its bell."""
+    bell, descriptor = os.pipe()
     worker = kind(*(lz4_compressor.functions() or (0, 0)), descriptor)
-    assert not worker.push(bytearray(10), 0, 5), "nobody is there who would do it"
+    assert not worker.push(bytearray(10), 0, 5), "no thread serves yet"
     thread = threading.Thread(target=worker.serve, args=(idle,))
     thread.start()
     try:
         while not worker.serving:
             pass
-        yield worker, heard
+        yield worker, bell
     finally:
         worker.stop()
         thread.join()
-        os.close(heard)
+        os.close(bell)
         os.close(descriptor)
     assert not worker.serving
     assert not worker.push(bytearray(10), 0, 5)
 
 
-def collect(worker: Any, heard: int, count: int) -> list[int]:
-    """The results of so many jobs."""
+def collect(worker: Any, bell: int, count: int) -> list[int]:
+    """Return the results of so many jobs."""
     found: list[int] = []
     while len(found) < count:
-        os.read(heard, 100)
+        os.read(bell, 100)
         found += worker.finished()
     return found
 
@@ -77,10 +79,10 @@ def collect(worker: Any, heard: int, count: int) -> list[int]:
 def test_jobs_are_done_in_place_and_in_order(kind: Any) -> None:
     pieces = [TEXT[: 1000 * (i + 1)] for i in range(12)]
     buffers = [bytearray(b"header" + piece + bytes(100)) for piece in pieces]
-    with serving(kind) as (worker, heard):
+    with serving(kind) as (worker, bell):
         for buffer, piece in zip(buffers, pieces, strict=True):
             assert worker.push(buffer, 6, 6 + len(piece))
-        sizes = collect(worker, heard, len(pieces))
+        sizes = collect(worker, bell, len(pieces))
         assert worker.finished() == []
     for buffer, piece, size in zip(buffers, pieces, sizes, strict=True):
         assert buffer[6 : 6 + size] == compress("lz4", piece)
@@ -90,58 +92,58 @@ def test_jobs_are_done_in_place_and_in_order(kind: Any) -> None:
 def test_incompressible_batch_is_unchanged(kind: Any) -> None:
     noise = bytearray(os.urandom(70_000))
     before = bytes(noise)
-    with serving(kind) as (worker, heard):
+    with serving(kind) as (worker, bell):
         assert worker.push(noise, 0, len(noise))
         assert worker.push(bytearray(noise + bytes(100)), 0, len(noise))
-        first, second = collect(worker, heard, 2)
+        first, second = collect(worker, bell, 2)
     assert (first, noise) == (-1, before)
     assert second > len(noise)
 
 
-def test_there_are_never_more_jobs_than_it_has_room_for(kind: Any) -> None:
-    with serving(kind) as (worker, heard):
+def test_worker_accepts_no_more_jobs_than_it_has_room_for(kind: Any) -> None:
+    with serving(kind) as (worker, bell):
         accepted = [worker.push(bytearray(TEXT[:5_000]), 0, 5_000) for _ in range(40)]
-        assert accepted == [True] * 16 + [False] * 24, "collected, not done, makes room"
-        assert len(collect(worker, heard, 16)) == 16
+        assert accepted == [True] * 16 + [False] * 24, "only collected jobs make room"
+        assert len(collect(worker, bell, 16)) == 16
         assert worker.push(bytearray(TEXT[:5_000]), 0, 5_000)
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 5), (5, 4), (0, 11), (11, 11)])
-def test_bytes_that_a_buffer_does_not_have_are_refused(kind: Any, start: int, end: int) -> None:
+def test_range_outside_of_the_buffer_is_refused(kind: Any, start: int, end: int) -> None:
     with serving(kind) as (worker, _), pytest.raises(ValueError, match="of a buffer of 10"):
         worker.push(bytearray(10), start, end)
 
 
-def test_thread_ends_by_itself_when_there_is_nothing_to_do(kind: Any) -> None:
-    heard, descriptor = os.pipe()
+def test_thread_ends_by_itself_when_it_is_idle(kind: Any) -> None:
+    bell, descriptor = os.pipe()
     worker = kind(*(lz4_compressor.functions() or (0, 0)), descriptor)
     worker.serve(0.01)
     assert not worker.serving
-    os.close(heard)
+    os.close(bell)
     os.close(descriptor)
 
 
-def test_stopped_before_it_serves_it_does_not_stay(kind: Any) -> None:
+def test_worker_stopped_before_it_serves_ends_at_once(kind: Any) -> None:
     worker = kind(*(lz4_compressor.functions() or (0, 0)), -1)
     worker.stop()
     worker.serve(1_000.0)
     assert not worker.serving
 
 
-# ------------------------------------------------------------------------ who gives what to it
+# ------------------------------------------------------------------------ which batches it gets
 
 
-class ByHand:
-    """A worker that does its jobs when a test lets it."""
+class ManualWorker:
+    """A worker that runs its jobs when the test says so."""
 
     def __init__(self, *_: object) -> None:
         self.serving = True
         self.done = 0
         self.jobs: list[tuple[bytearray, int, int]] = []
         self.results: list[int] = []
-        ByHand.last = self
+        ManualWorker.last = self
 
-    last: ByHand
+    last: ManualWorker
 
     def push(self, buffer: bytearray, start: int, end: int) -> bool:
         if self.serving:
@@ -164,7 +166,7 @@ class ByHand:
 
 
 def closed_batch(size: int, value: bytes = TEXT) -> ProducerBatch:
-    """A batch with a record of so many bytes."""
+    """Return a closed batch with a record of so many bytes."""
     made = BatchBuilder(size + 200, compression="lz4", buffer=bytearray(size + 300))
     made.append(0, None, (value * (size // len(value) + 1))[:size])
     batch = ProducerBatch(TopicPartition("t", 0), (1,), made, reserved=0, created_at=0.0, new_event=SettledEvent)
@@ -172,112 +174,112 @@ def closed_batch(size: int, value: bytes = TEXT) -> ProducerBatch:
     return batch
 
 
-class Line:
-    """An `Lz4Compressor` whose worker is there already."""
+class CompressorSetup:
+    """An `Lz4Compressor` with a worker that already serves."""
 
     def __init__(self) -> None:
         self.started: list[Callable[[], Awaitable[None]]] = []
         self.done: list[ProducerBatch] = []
-        self.beside = Lz4Compressor(
+        self.compressor = Lz4Compressor(
             world=SimpleNamespace(),  # type: ignore[arg-type]
             start_task=self.started.append,
             on_done=lambda batch, error: self.done.append(batch),
             wake=lambda: None,
         )
-        self.worker = ByHand()
-        self.beside._worker = self.worker  # type: ignore[assignment]
+        self.worker = ManualWorker()
+        self.compressor._worker = self.worker  # type: ignore[assignment]
 
 
-def test_thread_gets_a_batch_when_it_is_worth_it() -> None:
-    line = Line()
+def test_thread_gets_only_batches_worth_the_hand_over() -> None:
+    setup = CompressorSetup()
     small, good, huge = (
         closed_batch(WORTH_GIVING_BYTES - 200),
         closed_batch(WORTH_GIVING_BYTES),
         closed_batch(MOST_BYTES),
     )
     for batch in (small, good, huge):
-        line.beside.enqueue(batch)
-        line.beside.enqueue(batch)
+        setup.compressor.enqueue(batch)
+        setup.compressor.enqueue(batch)
     assert [batch.in_thread for batch in (small, good, huge)] == [False, True, False]
-    assert line.beside.waiting == 1
-    line.worker.do()
-    assert not line.beside.hand_over(), "what it does not have, others compress"
-    assert line.done == [good]
+    assert setup.compressor.waiting == 1
+    setup.worker.do()
+    assert not setup.compressor.hand_over(), "the event loop compresses the other batches"
+    assert setup.done == [good]
     assert not good.in_thread
     assert good.compressed
-    line.beside.enqueue(good)
-    assert line.beside.waiting == 0, "it is compressed"
+    setup.compressor.enqueue(good)
+    assert setup.compressor.waiting == 0, "the batch is already compressed"
     (record,) = decode_records(good.build())
     assert record.value == (TEXT * 2)[:WORTH_GIVING_BYTES]
 
 
 def test_event_loop_compresses_when_the_thread_is_behind() -> None:
-    line = Line()
+    setup = CompressorSetup()
     batches = [closed_batch(WORTH_GIVING_BYTES) for _ in range(MOST_GIVEN + 2)]
     for batch in batches:
-        line.beside.enqueue(batch)
+        setup.compressor.enqueue(batch)
     assert [batch.in_thread for batch in batches] == [True] * MOST_GIVEN + [False] * 2
     assert [batch.compressed for batch in batches] == [False] * MOST_GIVEN + [True] * 2
-    line.worker.do(2)
+    setup.worker.do(2)
     later = closed_batch(WORTH_GIVING_BYTES)
-    line.beside.enqueue(later)
-    assert later.in_thread, "asked first what is done meanwhile"
-    assert line.done == batches[:2]
+    setup.compressor.enqueue(later)
+    assert later.in_thread, "finished jobs are collected first"
+    assert setup.done == batches[:2]
 
 
 def test_event_loop_compresses_batches_that_do_not_fit() -> None:
-    line = Line()
+    setup = CompressorSetup()
     batch = closed_batch(WORTH_GIVING_BYTES, os.urandom(WORTH_GIVING_BYTES))
     assert batch.builder is not None
     builder = BatchBuilder(batch.builder.size, compression="lz4", buffer=batch.builder.buffer[: batch.builder.size])
     builder.append(0, None, os.urandom(batch.builder.size - 80))
     batch.builder = builder
-    line.beside.enqueue(batch)
-    line.worker.do()
-    line.beside.hand_over()
+    setup.compressor.enqueue(batch)
+    setup.worker.do()
+    setup.compressor.hand_over()
     assert not batch.in_thread
     assert not batch.compressed
     batch.compress()
     assert batch.compressed
 
 
-def test_without_a_thread_one_is_started_once_and_the_batch_is_not_kept() -> None:
-    line = Line()
-    line.worker.serving = False
+def test_first_batch_starts_the_thread_once_and_is_compressed_elsewhere() -> None:
+    setup = CompressorSetup()
+    setup.worker.serving = False
     for _ in range(3):
         batch = closed_batch(WORTH_GIVING_BYTES)
-        line.beside.enqueue(batch)
+        setup.compressor.enqueue(batch)
         assert not batch.in_thread
-    assert len(line.started) == 1
+    assert len(setup.started) == 1
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.just("enqueue"), st.just("do"), st.just("collect"), st.just("stop")), max_size=40))
 def test_batches_are_returned_once_and_complete(steps: list[str]) -> None:
-    line = Line()
+    setup = CompressorSetup()
     batches: list[ProducerBatch] = []
     for step in steps:
         if step == "enqueue":
             batches.append(closed_batch(WORTH_GIVING_BYTES + len(batches)))
-            line.beside.enqueue(batches[-1])
+            setup.compressor.enqueue(batches[-1])
         elif step == "do":
-            line.worker.do()
+            setup.worker.do()
         elif step == "collect":
-            line.beside.hand_over()
+            setup.compressor.hand_over()
         else:
-            line.worker.serving = False
-        assert sum(batch.in_thread for batch in batches) == line.beside.waiting <= MOST_GIVEN
-    line.worker.do(len(batches))
-    line.beside.hand_over()
+            setup.worker.serving = False
+        assert sum(batch.in_thread for batch in batches) == setup.compressor.waiting <= MOST_GIVEN
+    setup.worker.do(len(batches))
+    setup.compressor.hand_over()
     assert not any(batch.in_thread for batch in batches)
-    assert len(line.done) == len(set(line.done))
+    assert len(setup.done) == len(set(setup.done))
     for number, batch in enumerate(batches):
         (record,) = decode_records(batch.build())
         assert len(record.value or b"") == WORTH_GIVING_BYTES + number
 
 
-class Elsewhere(SimpleNamespace):
-    """A world with so many processors."""
+class MachineWorld(SimpleNamespace):
+    """A world on a machine with so many processors."""
 
     has_doorbells = True
 
@@ -299,7 +301,7 @@ def test_only_fast_lz4_on_several_processors(codec: str, level: int | None, cpus
             codec, level, world=world, start_task=lambda work: None, on_done=lambda *_: None, wake=lambda: None
         )
 
-    assert type(made(Elsewhere(cpus=cpus))) is expected
+    assert type(made(MachineWorld(cpus=cpus))) is expected
     assert type(made(SimpleNamespace(cpus=cpus, has_doorbells=False))) is ThreadCompressor
 
 
@@ -312,7 +314,7 @@ class Tasks:
     def __init__(self, nursery: trio.Nursery, world: World) -> None:
         self.done: list[ProducerBatch] = []
         self.woken = trio.Event()
-        self.beside = Lz4Compressor(
+        self.compressor = Lz4Compressor(
             world=world,
             start_task=nursery.start_soon,
             on_done=lambda batch, error: self.done.append(batch),
@@ -324,10 +326,10 @@ class Tasks:
         self.woken = trio.Event()
 
     async def give(self, batch: ProducerBatch) -> None:
-        """Enqueue it, again and again, until the thread is there."""
+        """Enqueue the batch repeatedly until the thread serves."""
         with trio.fail_after(30):
             while True:
-                self.beside.enqueue(batch)
+                self.compressor.enqueue(batch)
                 if batch.in_thread:
                     return
                 await trio.sleep(0.001)
@@ -338,7 +340,7 @@ needs_functions = pytest.mark.skipif(lz4_compressor.functions() is None, reason=
 
 @needs_functions
 async def test_bell_wakes_the_event_loop_when_a_batch_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lz4_compressor, "IDLE_SECONDS", 60)  # it wakes when the thread ends, too
+    monkeypatch.setattr(lz4_compressor, "IDLE_SECONDS", 60)  # the event loop wakes when the thread ends, too
     async with trio.open_nursery() as nursery:
         tasks = Tasks(nursery, RealWorld())
         for _ in range(3):
@@ -349,11 +351,11 @@ async def test_bell_wakes_the_event_loop_when_a_batch_is_done(monkeypatch: pytes
                     await tasks.woken.wait()
             assert batch.compressed
         nursery.cancel_scope.cancel()
-    assert tasks.beside.waiting == 0
+    assert tasks.compressor.waiting == 0
 
 
 @needs_functions
-async def test_cancelled_compressor_takes_back_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_compressor_returns_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lz4_compressor, "IDLE_SECONDS", 60)
     with trio.fail_after(50):
         async with trio.open_nursery() as nursery:
@@ -370,7 +372,7 @@ async def test_cancelled_compressor_takes_back_its_batches(monkeypatch: pytest.M
 
 
 @needs_functions
-async def test_thread_is_gone_after_a_while_and_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_thread_ends_and_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lz4_compressor, "IDLE_SECONDS", 0.001)
     async with trio.open_nursery() as nursery:
         tasks = Tasks(nursery, RealWorld())
@@ -378,13 +380,13 @@ async def test_thread_is_gone_after_a_while_and_comes_again(monkeypatch: pytest.
             batch = closed_batch(WORTH_GIVING_BYTES)
             await tasks.give(batch)
             with trio.fail_after(30):
-                while tasks.beside._worker is not None:
+                while tasks.compressor._worker is not None:
                     await tasks.woken.wait()
             assert batch.compressed
             assert not nursery.child_tasks
 
 
-class Poor(RealWorld):
+class LimitedWorld(RealWorld):
     """A world without descriptors, or without threads."""
 
     missing = "descriptors"
@@ -400,39 +402,39 @@ class Poor(RealWorld):
 
 @needs_functions
 @pytest.mark.parametrize("missing", ["descriptors", "threads"])
-async def test_where_no_thread_is_to_be_had_the_event_loop_compresses(missing: str) -> None:
-    world = Poor()
+async def test_without_a_thread_the_event_loop_compresses(missing: str) -> None:
+    world = LimitedWorld()
     world.missing = missing
     async with trio.open_nursery() as nursery:
         tasks = Tasks(nursery, world)
         for _ in range(3):
             batch = closed_batch(WORTH_GIVING_BYTES)
-            tasks.beside.enqueue(batch)
+            tasks.compressor.enqueue(batch)
             await trio.testing.wait_all_tasks_blocked()
             assert not batch.in_thread
             batch.compress()
         assert not nursery.child_tasks
 
 
-def test_batch_that_the_thread_gets_at_the_last_moment_is_not_compressed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second does not fit a request with the first, so the accumulator shows it only when it comes to it."""
+def test_batch_handed_over_at_the_last_moment_is_not_compressed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second batch does not fit a request with the first, so the accumulator offers it only when its turn comes."""
     monkeypatch.setattr(lz4_compressor, "WORTH_GIVING_BYTES", 1)
-    line = Line()
-    bench = Bench([1, 1], compressor=line.beside, compression_type="lz4", max_request_size=200)
+    setup = CompressorSetup()
+    bench = Bench([1, 1], compressor=setup.compressor, compression_type="lz4", max_request_size=200)
     batches = [bench.batch(0, size=100), bench.batch(1, size=100)]
     assert bench.drain(10.0) == {}
     assert [batch.in_thread for batch in batches] == [True, True]
     assert [batch.compressed for batch in batches] == [False, False]
-    line.worker.do(2)
-    line.beside.hand_over()
+    setup.worker.do(2)
+    setup.compressor.hand_over()
     assert bench.drain(10.0) == {1: batches}
 
 
 # ------------------------------------------------------------------------ a producer with it
 
 
-class SlowWorker(ByHand):
-    """A thread that takes its time, in a simulated world: after each job it may ring."""
+class SlowWorker(ManualWorker):
+    """A slow thread in a simulated world: after each job it may ring the bell."""
 
     def __init__(self, chance: random.Random, bell: SilentBell) -> None:
         super().__init__()
@@ -481,7 +483,7 @@ class SilentBell:
 
 
 def give_threads(world: Any, chance: random.Random, monkeypatch: pytest.MonkeyPatch) -> list[SlowWorker]:
-    """Have producers of a simulated world use lz4 beside the event loop."""
+    """Make producers of a simulated world use lz4 beside the event loop."""
     workers: list[SlowWorker] = []
     bells: list[SilentBell] = []
 
@@ -528,7 +530,9 @@ actions = st.lists(
 def test_order_and_memory_are_the_same_however_long_it_takes(
     script: list[Any], linger: int, patience: int, seed: int, idempotent: bool, largest: int
 ) -> None:
-    """Also for who leaves at once: then what is there is the beginning of what was sent, and the memory comes back."""
+    """This holds also for a producer that is left at once: the log then has the first records, and all memory is
+    released.
+    """
 
     async def main(simulation: Simulation) -> None:
         cluster = ScriptedCluster(orders=3)
@@ -571,7 +575,7 @@ def test_order_and_memory_are_the_same_however_long_it_takes(
 
 @simulated
 async def test_producer_has_the_thread_compress_its_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """(The property above is about order and memory of batches that the thread had.)"""
+    """The property above checks order and memory; this test checks that the thread is used."""
     async with scripted() as s:
         workers = give_threads(s.world, random.Random(1), monkeypatch)
         async with s.producer(compression_type="lz4", batch_size=30_000) as producer:

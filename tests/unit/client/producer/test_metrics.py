@@ -1,4 +1,4 @@
-"""What a producer reports: metrics, health, deliveries."""
+"""The metrics, health and deliveries of a producer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_metrics_are_those_that_are_documented() -> None:
 
 
 @simulated
-async def test_a_new_producer_measures_nothing_and_divides_by_nothing() -> None:
+async def test_metrics_of_a_new_producer_are_zero() -> None:
     async with scripted() as s:
         producer = s.producer(buffer_memory=100_000)
         metrics = dict(producer.metrics())
@@ -86,7 +86,7 @@ async def test_waiting_for_memory_is_measured() -> None:
 
 
 @simulated
-async def test_delivery_report_has_the_place_of_the_record_and_how_it_was_sent() -> None:
+async def test_delivery_report_has_the_position_of_the_record_and_its_attempts() -> None:
     async with scripted(orders=3) as s, s.producer(linger_ms=50, retry_backoff_ms=1000) as producer:
         await producer.partitions_for("orders")
         s.broker.script(ProduceRequest, s.broker.refuse(7))
@@ -102,7 +102,7 @@ async def test_delivery_report_has_the_place_of_the_record_and_how_it_was_sent()
 
 
 @simulated
-async def test_time_that_the_broker_stamped_is_the_records_time() -> None:
+async def test_delivery_has_the_timestamp_set_by_the_broker() -> None:
     async with scripted() as s, s.producer() as producer:
 
         def stamped(request: ProduceRequest) -> Any:
@@ -162,16 +162,16 @@ async def test_health_names_the_broker_that_cannot_be_reached() -> None:
 
 
 @simulated
-async def test_health_names_the_partition_that_fails_and_is_well_again_afterwards() -> None:
+async def test_health_names_the_failing_partition_and_recovers() -> None:
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         await (await producer.send("orders", b"v"))
         s.broker.script(ProduceRequest, *[s.broker.refuse(19)] * 3)
         delivery = await producer.send("orders", b"v")
         await s.broker.wait_for(ProduceRequest, 3)
         await trio.sleep(0.01)
-        [trouble] = producer.health().troubles
+        [problem] = producer.health().troubles
         assert re.match(
-            r"orders-0: a batch has failed 2 times in 0\.\d s, the last time with NotEnoughReplicas", trouble
+            r"orders-0: a batch has failed 2 times in 0\.\d s, the last time with NotEnoughReplicas", problem
         )
         await delivery
         assert producer.health().healthy
@@ -193,7 +193,7 @@ async def test_closed_connection_is_no_problem() -> None:
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         await (await producer.send("orders", b"v"))
         s.broker.cut()
-        await trio.sleep(0.02)  # less than the reconnect back-off
+        await trio.sleep(0.02)  # shorter than the reconnect back-off
         health = producer.health()
         assert [broker.error is not None for broker in health.brokers if broker.node.node_id == 1] == [True]
         assert health.healthy
@@ -201,7 +201,7 @@ async def test_closed_connection_is_no_problem() -> None:
 
 
 class Watch(triokafka.Hooks):
-    """Notes the names of the events."""
+    """Records the names of the events."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -224,7 +224,7 @@ class Watch(triokafka.Hooks):
 
 
 @simulated
-async def test_hooks_tell_the_life_of_each_batch_and_cannot_disturb_it() -> None:
+async def test_hooks_receive_the_events_of_each_batch_and_cannot_disturb_it() -> None:
     watch = Watch()
     async with scripted() as s:
         s.broker.script(ProduceRequest, s.broker.refuse(7))

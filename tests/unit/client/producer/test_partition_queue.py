@@ -1,4 +1,4 @@
-"""The queue of a partition, and when it is forgotten."""
+"""The queue of a partition, and when it is dropped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_partition_has_one_queue_while_it_is_referenced() -> None:
 
 
 def test_unreferenced_queue_is_dropped_at_once() -> None:
-    """Without help from the garbage collector."""
+    """The garbage collector is not needed."""
     register = QueueRegister()
     gc.disable()
     try:
@@ -45,7 +45,7 @@ def test_partitions_of_a_topic_share_the_compression_ratio() -> None:
     assert second.ratio.expected == 1.0
 
 
-def test_ratio_comes_in_steps_and_errs_on_the_side_of_small_batches() -> None:
+def test_compression_ratio_changes_in_steps_and_errs_towards_small_batches() -> None:
     ratio = CompressionRatio()
     seen = []
     for _ in range(60):
@@ -58,7 +58,7 @@ def test_ratio_comes_in_steps_and_errs_on_the_side_of_small_batches() -> None:
     assert ratio.expected == 1.0
 
 
-def test_records_that_compress_worse_are_counted_on_at_once() -> None:
+def test_worse_compression_is_assumed_at_once() -> None:
     ratio = CompressionRatio()
     for _ in range(60):
         ratio.observe(0.2)
@@ -69,7 +69,7 @@ def test_records_that_compress_worse_are_counted_on_at_once() -> None:
     assert ratio.expected == 0.75
 
 
-def test_only_a_queue_that_was_counted_in_makes_a_new_epoch_necessary() -> None:
+def test_only_a_dropped_queue_with_sequence_numbers_requires_a_new_epoch() -> None:
     register = QueueRegister()
     unused, used = register.get(TP), register.get(TopicPartition("t", 1))
     del unused
@@ -80,7 +80,7 @@ def test_only_a_queue_that_was_counted_in_makes_a_new_epoch_necessary() -> None:
     assert not register.take_lost_numbers()
 
 
-def test_queue_with_batches_in_it_or_on_the_wire_is_kept() -> None:
+def test_queue_with_waiting_or_in_flight_batches_is_not_dropped() -> None:
     bench = Bench()
     queues = bench.accumulator.queues
     batch = bench.batch()
@@ -92,8 +92,8 @@ def test_queue_with_batches_in_it_or_on_the_wire_is_kept() -> None:
     assert len(queues) == 0
 
 
-def test_queue_is_kept_until_the_last_request_with_a_batch_of_it_has_ended() -> None:
-    """The batch is settled, but its numbers still count."""
+def test_queue_is_not_dropped_before_the_last_request_with_its_batches_has_ended() -> None:
+    """The batch is settled, but its sequence numbers still count."""
     bench = Bench(idempotent=True)
     batch = bench.batch()
     bench.drain(5.0)
@@ -107,7 +107,7 @@ def test_queue_is_kept_until_the_last_request_with_a_batch_of_it_has_ended() -> 
     assert bench.accumulator.queues.take_lost_numbers()
 
 
-def test_batches_are_put_back_in_the_order_of_their_numbers() -> None:
+def test_batches_are_requeued_in_the_order_of_their_sequence_numbers() -> None:
     bench = Bench()
     queue: PartitionQueue = bench.accumulator.queue(TP)
     batches = [bench.batch() for _ in range(4)]

@@ -1,4 +1,4 @@
-"""Where records go."""
+"""The choice of a record's partition."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from triokafka.client.producer.partitioner import KeyHash, choose_sticky, murmur
         (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
     ],
 )
-def test_hash_is_javas(key: bytes, java: int) -> None:
+def test_hash_equals_javas(key: bytes, java: int) -> None:
     assert murmur2(key) == java & 0xFFFFFFFF
     assert KeyHash()(key) == java & 0x7FFFFFFF
 
 
 @given(st.binary(max_size=80))
-def test_hash_is_another_clients_for_any_length(key: bytes) -> None:
+def test_hash_equals_another_clients_for_any_length(key: bytes) -> None:
     assert murmur2(key) == peer_murmur2(key) & 0xFFFFFFFF
     assert murmur2(memoryview(bytearray(key))) == murmur2(key)
 
 
-def test_remembered_hashes_are_the_same_and_bounded() -> None:
+def test_cached_hashes_are_equal_and_bounded() -> None:
     remembered = KeyHash()
     for i in range(20_000):
         remembered(b"%d" % i)
@@ -51,7 +51,7 @@ def test_equally_loaded_partitions_are_chosen_equally() -> None:
     assert chosen({0: 2, 1: 2, 2: 2, 3: 2}, range(4), range(4)) == {0: 250, 1: 250, 2: 250, 3: 250}
 
 
-def test_partitions_with_long_queues_are_chosen_less() -> None:
+def test_partitions_with_long_queues_are_chosen_less_often() -> None:
     """KIP-794."""
     counts = chosen({0: 0, 1: 3, 2: 1}, range(3), range(3))
     assert counts[0] > counts[2] > counts[1] > 0

@@ -1,4 +1,4 @@
-"""What users plug into a producer: made, configured, used in order, closed."""
+"""A producer's plug-ins: created, configured, called in order, closed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _no_events() -> None:
 
 
 class Shouting(triokafka.Serializer[str]):
-    """A serializer that notes what happens to it, and adds a header."""
+    """A serializer that records its calls, and adds a header."""
 
     def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
         self.is_key = is_key
@@ -64,7 +64,7 @@ class ToTheLast(triokafka.Partitioner):
 
 
 @simulated
-async def test_serializer_classes_are_made_configured_given_the_topic_and_closed() -> None:
+async def test_serializer_classes_are_instantiated_configured_called_with_the_topic_and_closed() -> None:
     async with scripted() as s:
         async with s.producer(
             key_serializer=Shouting,
@@ -93,7 +93,7 @@ async def test_serializer_objects_are_not_configured_and_do_not_see_null() -> No
 
 
 @simulated
-async def test_headers_that_a_serializer_adds_are_not_the_callers() -> None:
+async def test_headers_added_by_a_serializer_do_not_change_the_callers() -> None:
     serializer = Shouting()
     serializer.is_key = True
     headers = [("mine", b"1")]
@@ -142,25 +142,25 @@ async def test_value_that_cannot_be_serialized_names_type_serializer_and_topic(
             producer.send_nowait("orders", value)
 
 
-def test_option_for_a_plugin_that_none_requests_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_unused_plugin_option_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     triokafka.Producer(value_serializer=Shouting, plugin_options={"loudness": 1, "loudnes": 2})
     assert "plugin_options: no plug-in read loudnes; check the spelling" in caplog.text
 
 
-def test_plugin_that_cannot_be_configured_has_those_before_it_closed_and_is_named() -> None:
+def test_failing_configuration_of_a_plugin_closes_the_earlier_ones_and_names_it() -> None:
     with pytest.raises(ConfigurationError, match=r"interceptors: .*Cannot.* could not be configured: LookupError"):
         triokafka.Producer(interceptors=[Interceptor, Cannot], client_id="me")
     assert EVENTS == [("configured", "me"), "interceptor closed"]
 
 
-def test_producer_that_is_refused_later_has_its_plugins_never_made() -> None:
+def test_plugins_of_a_refused_producer_are_never_created() -> None:
     with pytest.raises(ConfigurationError, match="security_protocol"):
         triokafka.Producer(interceptors=[Interceptor], security_protocol="TLS")
     assert EVENTS == []
 
 
 @simulated
-async def test_interceptors_and_partitioner_are_configured_and_closed_and_one_that_cannot_close_stops_none() -> None:
+async def test_plugins_are_configured_and_closed_even_if_one_fails_to_close() -> None:
     async with (
         scripted(orders=3) as s,
         s.producer(interceptors=[Interceptor, Interceptor()], partitioner=ToTheLast) as producer,
@@ -214,11 +214,11 @@ async def test_interceptor_result_that_is_no_record_is_logged_and_ignored(
 
 
 @simulated
-async def test_dropped_record_goes_nowhere_and_its_caller_sees_it() -> None:
-    told: list[Any] = []
+async def test_dropped_record_is_not_sent_and_its_delivery_shows_it() -> None:
+    calls: list[Any] = []
     async with scripted() as s:
         async with s.producer(interceptors=[Chain("a", None), Chain("b")]) as producer:
-            delivery = await producer.send("orders", b"v", on_delivery=lambda *args: told.append(args))
+            delivery = await producer.send("orders", b"v", on_delivery=lambda *args: calls.append(args))
             assert (
                 producer.send_nowait("orders", b"v").result() == await delivery == ("orders", -1, -1, -1, -1, -1, 0, -1)
             )
@@ -227,7 +227,7 @@ async def test_dropped_record_goes_nowhere_and_its_caller_sees_it() -> None:
             assert {metadata.offset for metadata in [await one for one in deliveries]} == {-1}
         assert s.produced == []
     assert [event[0] for event in EVENTS] == ["a"] * 4
-    assert told == []
+    assert calls == []
 
 
 @simulated
@@ -282,7 +282,7 @@ class Tracing(triokafka.ProducerInterceptor):
 
 
 @simulated
-async def test_headers_that_an_interceptor_adds_are_sent_and_are_not_the_callers() -> None:
+async def test_headers_added_by_an_interceptor_are_sent_and_do_not_change_the_callers() -> None:
     headers = [("mine", b"1")]
     async with scripted() as s:
         async with s.producer(interceptors=[Tracing]) as producer:
@@ -294,7 +294,7 @@ async def test_headers_that_an_interceptor_adds_are_sent_and_are_not_the_callers
 
 
 class Unexpected(BaseException):
-    """As a test's own outcome is one."""
+    """An exception that is no `Exception`, like pytest's own outcomes."""
 
 
 @simulated

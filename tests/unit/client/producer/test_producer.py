@@ -85,7 +85,7 @@ async def test_the_bodys_exception_leaves_as_itself_with_a_note_about_lost_recor
 
 
 @simulated
-async def test_unseen_failures_are_raised_together_when_the_block_is_left() -> None:
+async def test_unhandled_failures_are_raised_together_when_the_block_is_left() -> None:
     async with scripted() as s:
         s.broker.script(ProduceRequest, s.broker.refuse(18), s.broker.refuse(18))
         with pytest.raises(ExceptionGroup, match="2 records were not delivered") as caught:
@@ -97,7 +97,7 @@ async def test_unseen_failures_are_raised_together_when_the_block_is_left() -> N
 
 
 @simulated
-async def test_awaited_failure_is_raised_there_and_not_again() -> None:
+async def test_awaited_failure_is_raised_only_by_the_await() -> None:
     async with scripted() as s:
         s.broker.script(ProduceRequest, s.broker.refuse(18))
         async with s.producer() as producer:
@@ -108,22 +108,22 @@ async def test_awaited_failure_is_raised_there_and_not_again() -> None:
 
 @simulated
 async def test_failure_passed_to_a_callback_is_not_raised_again() -> None:
-    told: list[Any] = []
+    calls: list[Any] = []
     async with scripted() as s:
         s.broker.script(ProduceRequest, s.broker.refuse(18))
         async with s.producer() as producer:
-            await producer.send("orders", b"a", on_delivery=lambda *args: told.append(args))
-    [(metadata, error)] = told
+            await producer.send("orders", b"a", on_delivery=lambda *args: calls.append(args))
+    [(metadata, error)] = calls
     assert metadata is None
     assert isinstance(error, RecordListTooLargeError)
 
 
 @simulated
 async def test_callbacks_run_in_the_order_of_their_records_and_one_that_raises_stops_no_other() -> None:
-    told: list[int] = []
+    calls: list[int] = []
 
     def callback(metadata: Any, error: Any) -> None:
-        told.append(metadata.offset)
+        calls.append(metadata.offset)
         if metadata.offset == 1:
             raise RuntimeError("a bad callback")
 
@@ -131,7 +131,7 @@ async def test_callbacks_run_in_the_order_of_their_records_and_one_that_raises_s
         async with s.producer(on_delivery=callback) as producer:
             for i in range(4):
                 await producer.send("orders", b"%d" % i)
-        assert told == [0, 1, 2, 3]
+        assert calls == [0, 1, 2, 3]
 
 
 @simulated
@@ -159,7 +159,7 @@ async def test_flush_sends_at_once_and_waits_for_the_answers() -> None:
 
 
 @simulated
-async def test_full_batch_goes_out_without_waiting_for_linger() -> None:
+async def test_full_batch_is_sent_without_waiting_for_linger() -> None:
     async with scripted() as s, s.producer(linger_ms=50_000, batch_size=1000) as producer:
         for _ in range(3):
             await producer.send("orders", b"x" * 400)
@@ -169,7 +169,7 @@ async def test_full_batch_goes_out_without_waiting_for_linger() -> None:
 
 
 @simulated
-async def test_record_larger_than_a_batch_goes_alone() -> None:
+async def test_record_larger_than_a_batch_is_sent_alone() -> None:
     async with scripted() as s, s.producer(batch_size=100) as producer:
         assert (await (await producer.send("orders", b"x" * 5000))).offset == 0
 
@@ -195,7 +195,7 @@ async def test_retriable_error_is_retried_until_it_works(code: int) -> None:
 
 
 @simulated
-async def test_partitions_of_one_request_succeed_and_fail_by_themselves() -> None:
+async def test_partitions_of_one_request_succeed_and_fail_independently() -> None:
     async with scripted(orders=2) as s, s.producer(linger_ms=100) as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(18, 1))
         good = await producer.send("orders", b"a", partition=0)
@@ -207,7 +207,7 @@ async def test_partitions_of_one_request_succeed_and_fail_by_themselves() -> Non
 
 
 @simulated
-async def test_stale_metadata_error_has_the_metadata_refreshed_and_the_new_leader_used() -> None:
+async def test_stale_metadata_error_triggers_a_metadata_refresh_and_the_new_leader_is_used() -> None:
     async with scripted(nodes=2) as s, s.producer() as producer:
         await (await producer.send("orders", b"a"))
         s.cluster.move("orders", 0, 2)
@@ -216,7 +216,7 @@ async def test_stale_metadata_error_has_the_metadata_refreshed_and_the_new_leade
 
 
 @simulated
-async def test_new_leader_named_by_the_error_reply_is_used_without_back_off() -> None:
+async def test_new_leader_in_the_error_response_is_used_without_back_off() -> None:
     """KIP-951."""
     from triokafka.protocol.api.produce import LeaderIdAndEpoch, NodeEndpoint
 
@@ -267,7 +267,7 @@ async def test_silent_broker_ends_the_connection_after_the_request_timeout() -> 
     ids=["unknown correlation id", "too short", "negative size"],
 )
 @simulated
-async def test_nonsense_from_the_broker_ends_the_connection_and_loses_nothing(nonsense: Raw) -> None:
+async def test_malformed_response_ends_the_connection_and_loses_no_record(nonsense: Raw) -> None:
     async with scripted() as s, s.producer() as producer:
         s.broker.script(ProduceRequest, nonsense)
         assert (await (await producer.send("orders", b"a"))).offset == 0
@@ -275,7 +275,7 @@ async def test_nonsense_from_the_broker_ends_the_connection_and_loses_nothing(no
 
 
 @simulated
-async def test_reply_that_leaves_out_the_partition_is_retried() -> None:
+async def test_response_without_the_partition_is_retried() -> None:
     from triokafka.protocol.api.produce import ProduceResponse
 
     async with scripted() as s, s.producer() as producer:
@@ -312,7 +312,7 @@ async def test_close_timeout_holds_when_no_broker_answers() -> None:
 
 
 @simulated
-async def test_acks_0_is_done_when_written_and_has_no_offset() -> None:
+async def test_acks_0_completes_when_written_and_has_no_offset() -> None:
     async with scripted() as s:
         async with s.producer(acks=0) as producer:
             metadata = await (await producer.send("orders", b"a"))
@@ -343,7 +343,7 @@ async def test_topic_that_is_created_meanwhile_is_found() -> None:
 
 
 @simulated
-async def test_denied_topic_is_an_error_at_once() -> None:
+async def test_unauthorized_topic_is_an_error_at_once() -> None:
     async with scripted() as s, s.producer() as producer:
         s.cluster.topic_errors["orders"] = 29
         started = trio.current_time()
@@ -353,7 +353,7 @@ async def test_denied_topic_is_an_error_at_once() -> None:
 
 
 @simulated
-async def test_partition_that_does_not_exist_is_refused_after_asking_again() -> None:
+async def test_unknown_partition_is_refused_after_a_metadata_refresh() -> None:
     async with scripted() as s, s.producer() as producer:
         await producer.send("orders", b"a")
         before = len(s.broker.seen(MetadataRequest))
@@ -396,7 +396,7 @@ async def test_non_bytes_arguments_are_refused_by_name(arguments: dict[str, Any]
 
 
 @simulated
-async def test_header_name_that_is_no_text_is_refused_before_a_batch_is_begun() -> None:
+async def test_header_name_that_is_not_a_string_is_refused_before_a_batch_is_opened() -> None:
     async with scripted() as s, s.producer() as producer:
         with pytest.raises(UnicodeEncodeError):
             await producer.send("orders", b"a", headers=[("\ud800", b"x")])
@@ -429,7 +429,7 @@ async def test_sending_outside_of_the_block_is_refused() -> None:
 
 
 @simulated
-async def test_send_nowait_requests_metadata_and_says_so() -> None:
+async def test_send_nowait_without_metadata_requests_them_and_raises() -> None:
     async with scripted() as s, s.producer() as producer:
         with pytest.raises(MetadataNotReadyError):
             producer.send_nowait("orders", b"a")
@@ -461,8 +461,8 @@ async def test_idempotent_producer_numbers_records_through_retries() -> None:
 
 
 @simulated
-async def test_lost_producer_state_is_answered_with_a_new_epoch() -> None:
-    """UNKNOWN_PRODUCER_ID, and a sequence that the broker forgot (KIP-360)."""
+async def test_lost_producer_state_starts_a_new_epoch() -> None:
+    """The errors are UNKNOWN_PRODUCER_ID, and a sequence that the broker forgot (KIP-360)."""
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         await (await producer.send("orders", b"a"))
         s.broker.script(ProduceRequest, s.broker.refuse(59))
@@ -486,7 +486,7 @@ async def test_record_refused_permanently_does_not_stop_those_behind_it() -> Non
 
 
 @simulated
-async def test_producer_id_that_is_denied_fails_the_producer_and_all_its_records() -> None:
+async def test_refused_producer_id_fails_the_producer_and_all_its_records() -> None:
     async with scripted() as s:
         s.broker.script(InitProducerIdRequest, InitProducerIdResponse(error_code=31, producer_id=-1, producer_epoch=0))
         async with s.producer() as producer:
@@ -513,7 +513,7 @@ async def test_broker_without_producer_ids_is_served_without_idempotence() -> No
 
 @simulated
 async def test_too_large_batch_is_split_and_keeps_its_order() -> None:
-    """KIP-126"""
+    """KIP-126."""
     async with scripted() as s, s.producer(linger_ms=100) as producer:
 
         def at_most_five(request: ProduceRequest) -> Any:
@@ -531,7 +531,7 @@ async def test_too_large_batch_is_split_and_keeps_its_order() -> None:
 
 
 @simulated
-async def test_single_record_that_the_broker_finds_too_large_fails() -> None:
+async def test_single_record_that_is_too_large_for_the_broker_fails() -> None:
     async with scripted() as s, s.producer() as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(10))
         with pytest.raises(MessageSizeTooLargeError):
@@ -564,7 +564,7 @@ async def test_errors_of_single_records_reach_their_deliveries() -> None:
 
 @simulated
 async def test_throttled_producer_waits_as_long_as_the_broker_asked() -> None:
-    """KIP-219"""
+    """KIP-219."""
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         s.broker.throttle_time_ms = 3000
         await (await producer.send("orders", b"a"))
@@ -587,7 +587,7 @@ async def test_bound_stream_sends_to_its_partition() -> None:
 
 
 @simulated
-async def test_serializers_turn_objects_into_bytes_and_leave_none_alone() -> None:
+async def test_serializers_are_not_called_for_none() -> None:
     async with scripted() as s:
         async with s.producer(key_serializer=str.encode, value_serializer=lambda v: b"%d" % v) as producer:
             await producer.send("orders", 42, key="k")
@@ -596,14 +596,14 @@ async def test_serializers_turn_objects_into_bytes_and_leave_none_alone() -> Non
 
 
 @simulated
-async def test_serializer_that_makes_no_bytes_is_named() -> None:
+async def test_serializer_that_does_not_return_bytes_is_named() -> None:
     async with scripted() as s, s.producer(value_serializer=str.upper) as producer:
         with pytest.raises(TypeError, match=r"value_serializer.*returned a str"):
             await producer.send("orders", "text")
 
 
 @simulated
-async def test_keyed_records_go_where_java_sends_them() -> None:
+async def test_keyed_records_go_to_javas_partitions() -> None:
     async with scripted(orders=10) as s, s.producer() as producer:
         delivery = await producer.send("orders", b"a", key=b"foobar")
         assert (await delivery).partition == (-790332482 & 0x7FFFFFFF) % 10
@@ -611,7 +611,7 @@ async def test_keyed_records_go_where_java_sends_them() -> None:
 
 @simulated
 async def test_keyless_records_stick_to_a_partition_per_batch_and_reach_all() -> None:
-    """KIP-480, KIP-794"""
+    """KIP-480, KIP-794."""
     async with scripted(orders=4) as s:
         async with s.producer(batch_size=2000, linger_ms=10) as producer:
             for _ in range(400):
@@ -632,14 +632,14 @@ async def _send_from_two_tasks(producer: triokafka.Producer) -> None:
 async def test_two_tasks_that_find_the_batch_full_share_the_next_one() -> None:
     async with scripted() as s, s.producer(batch_size=200, linger_ms=100) as producer:
         await producer.send("orders", b"x" * 125)
-        await trio.sleep(0.01)  # so long that both yield before they begin a batch
+        await trio.sleep(0.01)  # enough time since the last yield that both yield before they open a batch
         await _send_from_two_tasks(producer)
         await producer.flush()
         assert len(s.broker.seen(ProduceRequest)) == 2
 
 
 @simulated
-async def test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_rest() -> None:
+async def test_two_tasks_that_wait_for_memory_share_one_batch_and_release_the_rest() -> None:
     async with scripted() as s, s.producer(batch_size=200, buffer_memory=400, linger_ms=10_000) as producer:
         for _ in range(2):
             await producer.send("orders", b"x" * 130)
@@ -651,7 +651,7 @@ async def test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_
 
 @simulated
 async def test_large_record_that_waited_for_memory_does_not_wait_again_behind_small_ones() -> None:
-    """What they have opened meanwhile is closed, and the memory opens the next."""
+    """The batch that the small records opened meanwhile is closed, and the memory is used for the next one."""
     async with (
         scripted(orders=2) as s,
         s.producer(batch_size=400, buffer_memory=800, linger_ms=0, enable_idempotence=False) as producer,
@@ -771,7 +771,7 @@ class _Recorder(triokafka.ProducerInterceptor):
 
 
 @simulated
-async def test_interceptors_change_drop_and_see_records_and_break_nothing() -> None:
+async def test_interceptors_change_drop_and_observe_records_and_their_errors_break_nothing() -> None:
     recorder = _Recorder()
     async with scripted() as s:
         async with s.producer(interceptors=[recorder, recorder], max_request_size=1000) as producer:
@@ -784,7 +784,7 @@ async def test_interceptors_change_drop_and_see_records_and_break_nothing() -> N
                 await producer.send("orders", b"x" * 2000)
         assert s.cluster.values("orders") == [b"a!!", b"raise"]
     assert recorder.told[:4] == [(0, None)] * 2 + [(1, None)] * 2
-    assert [told[1] for told in recorder.told[4:6]] == ["MessageSizeTooLargeError"] * 2
+    assert [metadata_calls[1] for metadata_calls in recorder.told[4:6]] == ["MessageSizeTooLargeError"] * 2
     assert recorder.told[6:] == ["closed", "closed"]
 
 
@@ -820,8 +820,8 @@ async def test_topic_deleted_while_sending_fails_its_records_and_no_others() -> 
         del s.cluster.topics["orders"]
         s.broker.script(ProduceRequest, s.broker.refuse(3))
         lost = await producer.send("orders", b"b")
-        kept = await producer.send("other", b"c")
-        assert (await kept).offset == 0
+        other = await producer.send("other", b"c")
+        assert (await other).offset == 0
         with pytest.raises(KafkaTimeoutError):
             await lost
         assert producer.metrics()["buffer_available_bytes"] == producer.metrics()["buffer_total_bytes"]

@@ -1,4 +1,4 @@
-"""What the ends of requests mean for their batches, without a network: see ``test_sender`` for the rest."""
+"""The results of requests for their batches, without a network; ``test_sender`` covers the rest."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from triokafka.hooks import NO_HOOKS
 from triokafka.structs import TopicPartition
 
 
-class Desk:
-    """An answer handler over a bench, and a batch that is on the wire."""
+class HandlerBench:
+    """A response handler over a bench, and a batch in flight."""
 
     def __init__(self, *, acks: int = -1, retries: int = 5, **settings: Any) -> None:
         self.bench = Bench(**settings)
@@ -50,26 +50,26 @@ class Desk:
         self.identities_lost += 1
 
     def sent(self) -> ProducerBatch:
-        """A batch on the wire."""
+        """Return a batch in flight."""
         self.bench.batch()
         [[batch]] = self.bench.drain(5.0).values()
         return batch
 
     @property
     def queued(self) -> list[ProducerBatch]:
-        """The batches that wait in the queue."""
+        """Return the batches that wait in the queue."""
         return [batch for queue in self.bench.accumulator.active.values() for batch in queue.batches]
 
     def refuse(self, batch: ProducerBatch, code: int) -> None:
-        """The broker's answer is this code."""
+        """Handle a response with this error code."""
         answer = ProduceAnswer(code, -1, -1, None, {}, -1, -1, None)
         self.handler.answered([batch], {TopicPartition("t", 0): answer}, 10.0)
 
 
 @pytest.mark.parametrize(("acks", "again"), [(0, False), (1, True), (-1, True)])
 def test_unanswered_batch_is_retried_unless_duplicates_could_go_undetected(acks: int, again: bool) -> None:
-    """With ``acks=0`` a gap is allowed, a repeat is not."""
-    desk = Desk(acks=acks)
+    """With ``acks=0`` a gap is allowed, a duplicate is not."""
+    desk = HandlerBench(acks=acks)
     batch = desk.sent()
     desk.handler.unanswered([batch], KafkaConnectionError("cut"), 10.0)
     assert desk.queued == ([batch] if again else [])
@@ -78,8 +78,8 @@ def test_unanswered_batch_is_retried_unless_duplicates_could_go_undetected(acks:
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_unsent_batch_is_queued_again_as_if_nothing_had_been(acks: int) -> None:
-    desk = Desk(acks=acks, retries=0)
+def test_unsent_batch_is_queued_again_unchanged(acks: int) -> None:
+    desk = HandlerBench(acks=acks, retries=0)
     batch = desk.sent()
     desk.handler.unsent([batch], KafkaConnectionError("just ended"), 10.0)
     assert desk.queued == [batch]
@@ -87,8 +87,8 @@ def test_unsent_batch_is_queued_again_as_if_nothing_had_been(acks: int) -> None:
     assert desk.counters["record_retry_total"] == 0
 
 
-def test_partition_that_the_answer_leaves_out_is_retried() -> None:
-    desk = Desk()
+def test_partition_missing_from_the_response_is_retried() -> None:
+    desk = HandlerBench()
     batch = desk.sent()
     desk.handler.answered([batch], {}, 10.0)
     assert desk.queued == [batch]
@@ -96,8 +96,8 @@ def test_partition_that_the_answer_leaves_out_is_retried() -> None:
 
 @pytest.mark.parametrize("code", sorted(code for code in ERRORS if code))
 def test_every_error_code_settles_or_requeues_its_batch_and_releases_its_memory(code: int) -> None:
-    """Also those that no broker should ever answer with."""
-    desk = Desk(idempotent=True)
+    """This includes codes that no broker should ever return."""
+    desk = HandlerBench(idempotent=True)
     batch = desk.sent()
     desk.refuse(batch, code)
     pool = desk.bench.accumulator.pool
@@ -117,11 +117,11 @@ def test_every_error_code_settles_or_requeues_its_batch_and_releases_its_memory(
 
 
 @pytest.mark.parametrize(("code", "attempts", "known"), [(18, 1, True), (18, 2, False), (-1, 1, False)])
-def test_fate_of_a_refused_batch_is_known_only_if_nothing_else_can_have_written_it(
+def test_outcome_of_a_refused_batch_is_known_only_if_no_other_attempt_can_have_written_it(
     code: int, attempts: int, known: bool
 ) -> None:
-    """Else the batches sent after it get no new numbers before it is answered."""
-    desk = Desk(idempotent=True)
+    """Otherwise the batches sent after it get no new sequence numbers before its outcome is known."""
+    desk = HandlerBench(idempotent=True)
     queue = desk.bench.accumulator.queue(TopicPartition("t", 0))
     batch = desk.sent()
     batch.attempts = attempts
@@ -132,8 +132,8 @@ def test_fate_of_a_refused_batch_is_known_only_if_nothing_else_can_have_written_
 
 
 def test_duplicate_is_success_without_an_offset() -> None:
-    """The broker has it, and forgot where."""
-    desk = Desk(idempotent=True)
+    """The broker has the batch, but no longer knows its offset."""
+    desk = HandlerBench(idempotent=True)
     batch = desk.sent()
     desk.refuse(batch, 46)
     assert batch.done

@@ -1,4 +1,4 @@
-"""The way of a record through a producer: the order of its steps, who does them, and what they wait for."""
+"""The path of a record through a producer: the order of the steps, the tasks that run them, and their waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from triokafka.records import iter_batches
 
 
 class Watcher(triokafka.ProducerInterceptor, triokafka.Serializer[bytes], triokafka.Partitioner):
-    """Every plug-in in one, to see in which order they are called."""
+    """All plug-ins in one class, which records the order of their calls."""
 
     def __init__(self, steps: list[str]) -> None:
         self.steps = steps
@@ -85,21 +85,21 @@ async def test_only_background_tasks_talk_to_brokers_and_call_back() -> None:
             submit(*args, **options)
 
         channel.submit = noting  # type: ignore[method-assign]
-        told: list[str] = []
+        task_names: list[str] = []
         for _ in range(20):
             await producer.send(
-                "orders", b"x" * 90, on_delivery=lambda *_: told.append(trio.lowlevel.current_task().name)
+                "orders", b"x" * 90, on_delivery=lambda *_: task_names.append(trio.lowlevel.current_task().name)
             )
         await producer.flush()
         assert len(tasks) == 20
         assert trio.lowlevel.current_task().name not in tasks
-        assert len(set(tasks)) == 2, "the sender, and the connection, where an answer is followed by the next request"
-        assert len(told) == 20
-        assert trio.lowlevel.current_task().name not in told
+        assert len(set(tasks)) == 2, "only the sender and the connection send requests"
+        assert len(task_names) == 20
+        assert trio.lowlevel.current_task().name not in task_names
 
 
 @simulated
-async def test_client_id_is_in_every_request_and_is_made_up_if_need_be() -> None:
+async def test_client_id_is_in_every_request_and_is_generated_if_not_configured() -> None:
     async with scripted() as s:
         for client_id, expected in ((None, "triokafka-producer-1"), (None, "triokafka-producer-2"), ("mine", "mine")):
             s.broker.headers.clear()
@@ -110,7 +110,7 @@ async def test_client_id_is_in_every_request_and_is_made_up_if_need_be() -> None
 
 
 @simulated
-async def test_metadata_and_memory_are_waited_for_within_one_budget() -> None:
+async def test_waits_for_metadata_and_memory_share_one_time_limit() -> None:
     async with scripted(nodes=2) as s, trio.open_nursery() as nursery:
         s.cluster.move("orders", 0, 2)
 
@@ -148,7 +148,7 @@ async def test_sender_is_woken_per_batch_not_per_record() -> None:
         producer._sender.step = counting  # type: ignore[method-assign]
         await producer.send("orders", b"x" * 100)
         await trio.sleep(0.1)
-        assert steps >= 1, "a new batch wakes the sender, which has to know when its linger ends"
+        assert steps >= 1, "a new batch wakes the sender, which must learn when the linger ends"
         steps = 0
         for _ in range(15):
             await producer.send("orders", b"x" * 100)
@@ -161,14 +161,14 @@ async def test_sender_is_woken_per_batch_not_per_record() -> None:
 
 
 @simulated
-async def test_batch_goes_out_when_its_linger_ends_also_while_others_wait_longer() -> None:
+async def test_batch_is_sent_when_its_linger_ends_even_while_others_wait_longer() -> None:
     async with scripted(orders=2) as s, s.producer(linger_ms=100, retry_backoff_ms=5_000) as producer:
         for partition in (0, 1):
             await (await producer.send("orders", b"warm", partition=partition))
         s.broker.script(ProduceRequest, s.broker.refuse(19, 0))
         await producer.send("orders", b"again", partition=0)
         await trio.sleep(0.5)
-        assert producer._accumulator.active, "the refused one waits for its back-off"
+        assert producer._accumulator.active, "the refused batch waits for its back-off"
         started = trio.current_time()
         await (await producer.send("orders", b"x", partition=1))
         assert trio.current_time() - started == pytest.approx(0.1, abs=0.05)
@@ -195,7 +195,7 @@ async def test_partitions_for_uses_known_metadata_or_requests_it() -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @simulated
-async def test_compression_is_of_whole_batches_in_every_codec(codec: str) -> None:
+async def test_whole_batches_are_compressed_in_every_codec(codec: str) -> None:
     async with scripted() as s, s.producer(compression_type=codec, linger_ms=100) as producer:
         deliveries = [await producer.send("orders", b"a value that repeats itself") for _ in range(50)]
         assert (await deliveries[49]).offset == 49
@@ -207,7 +207,7 @@ async def test_compression_is_of_whole_batches_in_every_codec(codec: str) -> Non
 
 
 @simulated
-async def test_request_timeout_is_also_the_brokers() -> None:
+async def test_request_timeout_is_sent_to_the_broker() -> None:
     async with scripted() as s:
         async with s.producer(request_timeout_ms=7_000, acks=1) as producer:
             await producer.send("orders", b"a")

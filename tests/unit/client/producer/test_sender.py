@@ -1,4 +1,4 @@
-"""What the sender makes of answers, of lost connections and of nodes that take nothing: against a scripted broker."""
+"""The sender's reaction to responses, lost connections and nodes that accept nothing, against a scripted broker."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ from triokafka.structs import TopicPartition
 
 
 def epochs(requests: list[Any]) -> list[int]:
-    """The producer epochs of the first batch of each request."""
+    """Return the producer epochs of the first batch of each request."""
     return [
         next(iter(iter_batches(request.topic_data[0].partition_data[0].records))).producer_epoch for request in requests
     ]
 
 
-# ---------------------------------------------------------------- errors: which end what
+# ---------------------------------------------------------------- the effects of errors
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def epochs(requests: list[Any]) -> list[int]:
     ],
 )
 @simulated
-async def test_error_that_no_producer_id_survives_fails_the_producer(code: int, error: type) -> None:
+async def test_error_that_ends_the_producer_id_fails_the_producer(code: int, error: type) -> None:
     async with scripted(orders=1, other=1) as s, s.producer() as producer:
         await (await producer.send("other", b"warm"))
         s.broker.script(ProduceRequest, s.broker.refuse(code))
@@ -108,8 +108,8 @@ async def test_any_other_error_fails_its_batch_and_nothing_else(code: int, error
 
 
 @simulated
-async def test_fatal_error_leaves_the_other_answers_of_its_request_as_they_are() -> None:
-    """What the broker has is acknowledged, although the producer is at an end."""
+async def test_fatal_error_leaves_the_other_results_of_its_response_unchanged() -> None:
+    """Written records are acknowledged, although the producer has failed."""
     async with scripted(orders=2) as s, s.producer(linger_ms=10) as producer:
         await producer.partitions_for("orders")
         s.broker.script(ProduceRequest, s.broker.refuse(31, 0))
@@ -122,7 +122,7 @@ async def test_fatal_error_leaves_the_other_answers_of_its_request_as_they_are()
 
 
 @simulated
-async def test_without_a_producer_id_no_answer_is_fatal() -> None:
+async def test_without_a_producer_id_no_error_is_fatal() -> None:
     async with scripted() as s, s.producer(enable_idempotence=False) as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(31))
         with pytest.raises(ClusterAuthorizationFailedError):
@@ -132,7 +132,7 @@ async def test_without_a_producer_id_no_answer_is_fatal() -> None:
 
 @simulated
 async def test_producer_whose_epoch_is_too_old_gets_a_new_id() -> None:
-    """Somebody else writes under its id: counting on would never catch up."""
+    """Another client writes under its id, so that bumping the epoch would never catch up."""
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         await (await producer.send("orders", b"a"))
         s.broker.script(ProduceRequest, s.broker.refuse(47))
@@ -190,7 +190,7 @@ async def test_records_in_a_batch_with_a_bad_record_get_their_own_error() -> Non
 
 
 @simulated
-async def test_each_node_gets_one_request_with_all_that_is_for_it() -> None:
+async def test_each_node_gets_one_request_with_all_its_batches() -> None:
     async with (
         scripted(nodes=2, orders=4, other=2) as s,
         s.producer(linger_ms=50, request_timeout_ms=7000) as producer,
@@ -218,7 +218,7 @@ async def test_each_node_gets_one_request_with_all_that_is_for_it() -> None:
 
 @simulated
 async def test_many_tasks_share_a_producer_and_its_sticky_partition() -> None:
-    """No lock is needed, since nothing yields between finding a batch and appending to it."""
+    """No lock is needed, because no task yields between finding a batch and appending to it."""
     async with scripted(orders=3) as s:
         async with s.producer(linger_ms=1, batch_size=500, buffer_memory=3000) as producer:
 
@@ -237,7 +237,7 @@ async def test_many_tasks_share_a_producer_and_its_sticky_partition() -> None:
 
 
 class _Node:
-    """A network client with one broker that takes requests, or not."""
+    """A network client with one broker that accepts requests or does not."""
 
     def __init__(self, cluster: Any) -> None:
         self.config = SimpleNamespace(request_timeout_ms=1000, client_id="test")
@@ -293,8 +293,8 @@ def _sender_over(bench: Bench) -> tuple[Sender, _Node]:
     return sender, node
 
 
-def test_batch_stays_queued_while_its_node_takes_nothing_and_the_sender_looks_again_in_time() -> None:
-    """Asking is what starts the connection."""
+def test_batch_stays_queued_while_its_node_accepts_nothing_and_the_sender_checks_again_in_time() -> None:
+    """Checking for readiness starts the connection."""
     bench = Bench()
     batch = bench.batch()
     bench.close()
@@ -319,7 +319,7 @@ def test_expired_batches_are_not_sent() -> None:
     assert "submit" not in node.calls
 
 
-def test_unknown_leader_has_the_metadata_refreshed_and_keeps_the_topic_known() -> None:
+def test_unknown_leader_triggers_a_metadata_refresh_and_the_topic_stays_in_use() -> None:
     bench = Bench([-1])
     bench.batch()
     sender, node = _sender_over(bench)
@@ -361,7 +361,7 @@ async def test_acks_0_does_not_retry_and_reports_unwritten_records() -> None:
 
 @simulated
 async def test_acks_0_waits_for_a_broker_that_is_away() -> None:
-    """Nothing was handed to a connection, so nothing can be repeated: it is no attempt."""
+    """No byte was written to a connection, so no duplicate is possible: this does not count as an attempt."""
     async with scripted() as s:
         async with s.producer(acks=0, linger_ms=0) as producer:
             await producer.partitions_for("orders")
@@ -376,8 +376,8 @@ async def test_acks_0_waits_for_a_broker_that_is_away() -> None:
 
 
 @simulated
-async def test_connection_that_takes_nothing_costs_no_attempt() -> None:
-    """Also without retries."""
+async def test_request_refused_by_the_connection_costs_no_attempt() -> None:
+    """This holds even without retries."""
     async with scripted() as s, s.producer(enable_idempotence=False, retries=0, linger_ms=0) as producer:
         await (await producer.send("orders", b"a"))
         [channel] = [c for c in producer._client._brokers.channels() if c.node.node_id == 1]
@@ -422,7 +422,7 @@ async def test_back_off_doubles_with_jitter_up_to_its_maximum() -> None:
 
 
 @simulated
-async def test_each_partition_backs_off_by_itself() -> None:
+async def test_each_partition_backs_off_independently() -> None:
     async with (
         scripted(orders=2) as s,
         s.producer(linger_ms=0, retry_backoff_ms=5000, retry_backoff_max_ms=5000) as producer,
@@ -439,8 +439,8 @@ async def test_each_partition_backs_off_by_itself() -> None:
 
 
 @simulated
-async def test_leader_that_moved_is_tried_at_once_by_every_batch_that_waits() -> None:
-    """Although only the first refusal names it (KIP-951)."""
+async def test_new_leader_is_tried_at_once_by_every_waiting_batch() -> None:
+    """Only the first refusal names the new leader (KIP-951)."""
     async with (
         scripted(nodes=2) as s,
         s.producer(linger_ms=0, batch_size=100, retry_backoff_ms=8000, retry_backoff_max_ms=8000) as producer,
@@ -502,7 +502,7 @@ async def test_producer_id_is_requested_again_with_growing_back_off() -> None:
 
 
 @simulated
-async def test_batch_that_expires_on_the_wire_frees_its_memory_with_the_answer() -> None:
+async def test_expired_batch_in_flight_releases_its_memory_with_the_response() -> None:
     async with (
         scripted() as s,
         s.producer(linger_ms=0, delivery_timeout_ms=2000, request_timeout_ms=2000) as producer,
@@ -512,7 +512,7 @@ async def test_batch_that_expires_on_the_wire_frees_its_memory_with_the_answer()
         lost = await producer.send("orders", b"b")
         with pytest.raises(KafkaTimeoutError):
             await lost
-        assert not memory_is_whole(producer)  # the request is still out, on a connection that has 100 ms to go
+        assert not memory_is_whole(producer)  # the request is still in flight, on a connection that has 100 ms left
         assert (await (await producer.send("orders", b"c"))).offset == 1
         assert memory_is_whole(producer)
         assert s.cluster.values("orders") == [b"a", b"c"]
@@ -520,8 +520,8 @@ async def test_batch_that_expires_on_the_wire_frees_its_memory_with_the_answer()
 
 
 @simulated
-async def test_batches_expire_in_the_order_of_their_making_also_those_that_were_split() -> None:
-    told: list[bytes] = []
+async def test_batches_expire_in_order_of_creation_including_split_ones() -> None:
+    eventsed_values: list[bytes] = []
     async with (
         scripted() as s,
         s.producer(linger_ms=50, delivery_timeout_ms=3000, request_timeout_ms=1000) as producer,
@@ -530,7 +530,7 @@ async def test_batches_expire_in_the_order_of_their_making_also_those_that_were_
         s.broker.script(ProduceRequest, s.broker.refuse(10), *[s.broker.refuse(19)] * 1000)
 
         def note(value: bytes) -> Any:
-            return lambda metadata, error: told.append(value)
+            return lambda metadata, error: eventsed_values.append(value)
 
         for number in range(4):
             await producer.send("orders", b"%d" % number, on_delivery=note(b"%d" % number))
@@ -538,11 +538,11 @@ async def test_batches_expire_in_the_order_of_their_making_also_those_that_were_
         for number in range(4, 8):
             await producer.send("orders", b"%d" % number, on_delivery=note(b"%d" % number))
         await trio.sleep(10)
-    assert told == [b"%d" % number for number in range(8)]
+    assert eventsed_values == [b"%d" % number for number in range(8)]
 
 
 @simulated
-async def test_throttled_node_is_left_alone_and_the_others_are_not() -> None:
+async def test_throttled_node_gets_no_requests_and_the_others_do() -> None:
     """KIP-219."""
     async with scripted(nodes=2, orders=2) as s, s.producer(linger_ms=0) as producer:
         s.cluster.move("orders", 1, 2)
@@ -588,7 +588,7 @@ async def test_sender_sleeps_while_a_broker_is_away_and_while_a_batch_lingers() 
 
 @simulated
 async def test_two_flushes_do_not_end_each_other() -> None:
-    """One is cancelled; the other still has everything sent at once."""
+    """One flush is cancelled; the other still sends everything at once."""
     async with scripted(orders=2) as s, s.producer(linger_ms=50_000, retry_backoff_ms=1000) as producer:
         await producer.partitions_for("orders")
         s.broker.script(ProduceRequest, s.broker.refuse(19))
@@ -630,7 +630,7 @@ async def test_callback_may_send_the_next_record() -> None:
 
 @simulated
 async def test_slow_broker_is_avoided_by_records_without_key_until_it_answers() -> None:
-    """KIP-794"""
+    """KIP-794."""
     async with (
         scripted(nodes=2, orders=2) as s,
         s.producer(
@@ -661,7 +661,7 @@ async def test_slow_broker_is_avoided_by_records_without_key_until_it_answers() 
         assert where == {0, 1}
 
 
-# ---------------------------------------------------------------- topics that are not used any more
+# ---------------------------------------------------------------- unused topics
 
 
 @simulated
@@ -685,8 +685,8 @@ async def test_topics_used_once_leave_nothing_behind() -> None:
 
 
 @simulated
-async def test_topic_used_again_after_it_was_forgotten_counts_on_under_a_new_epoch() -> None:
-    """Numbers from 0 under the old one would be taken for repeats, and dropped."""
+async def test_topic_used_again_after_it_was_forgotten_starts_a_new_epoch() -> None:
+    """Sequence numbers from 0 under the old epoch would count as duplicates, and the records would be dropped."""
     async with (
         scripted(orders=1, other=1) as s,
         s.producer(linger_ms=0, metadata_max_idle_ms=5000, metadata_max_age_ms=1000) as producer,
@@ -704,7 +704,7 @@ async def test_topic_used_again_after_it_was_forgotten_counts_on_under_a_new_epo
 
 
 @simulated
-async def test_bound_stream_keeps_its_partition_known() -> None:
+async def test_bound_stream_keeps_its_topic_in_use() -> None:
     async with (
         scripted(orders=1, other=1) as s,
         s.producer(linger_ms=0, metadata_max_idle_ms=5000, metadata_max_age_ms=1000) as producer,
@@ -725,7 +725,7 @@ async def test_bound_stream_keeps_its_partition_known() -> None:
 
 @simulated
 async def test_leaving_needs_no_new_epoch() -> None:
-    """Although the queues of topics that are forgotten then were counted in."""
+    """The queues of topics that are forgotten then had sequence numbers."""
     async with scripted(orders=1, other=1) as s:
         async with s.producer(linger_ms=5000) as producer:
             await producer.send("other", b"x")
@@ -768,31 +768,31 @@ async def test_sends_that_wait_for_memory_are_refused_when_the_producer_is_close
         assert len(s.cluster.values("orders")) == 2
 
 
-# ---------------------------------------------------------------- telling
+# ---------------------------------------------------------------- hooks and metrics
 
 
 class Recorder(Hooks):
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.events: list[Any] = []
 
     def on_batch_sealed(self, topic_partition: TopicPartition, records: int, size: int, compressed_size: int) -> None:
-        self.told.append(("sealed", topic_partition, records, size, compressed_size))
+        self.events.append(("sealed", topic_partition, records, size, compressed_size))
 
     def on_batch_retried(self, topic_partition: TopicPartition, records: int, attempt: int, error: Exception) -> None:
-        self.told.append(("retried", topic_partition, records, attempt, type(error).__name__))
+        self.events.append(("retried", topic_partition, records, attempt, type(error).__name__))
 
     def on_batch_acknowledged(
         self, topic_partition: TopicPartition, records: int, size: int, base_offset: int, attempts: int, seconds: float
     ) -> None:
-        self.told.append(("acknowledged", topic_partition, records, size, base_offset, attempts))
+        self.events.append(("acknowledged", topic_partition, records, size, base_offset, attempts))
         assert 0 < seconds < 10
 
     def on_batch_failed(self, topic_partition: TopicPartition, records: int, error: Exception) -> None:
-        self.told.append(("failed", topic_partition, records, type(error).__name__))
+        self.events.append(("failed", topic_partition, records, type(error).__name__))
 
 
 @simulated
-async def test_hooks_see_the_life_of_every_batch() -> None:
+async def test_hooks_receive_the_events_of_every_batch() -> None:
     recorder = Recorder()
     tp = TopicPartition("orders", 0)
     async with scripted() as s, s.producer(linger_ms=50, compression_type="gzip", hooks=recorder) as producer:
@@ -802,7 +802,7 @@ async def test_hooks_see_the_life_of_every_batch() -> None:
         await producer.flush()
         with pytest.raises(RecordListTooLargeError):
             await (await producer.send("orders", b"y"))
-    [sealed, retried, acknowledged, *rest] = recorder.told
+    [sealed, retried, acknowledged, *rest] = recorder.events
     assert sealed[:3] == ("sealed", tp, 10)
     assert sealed[3] > 1000 > 500 > sealed[4] > 61
     assert retried == ("retried", tp, 10, 1, "NotEnoughReplicasError")
@@ -820,7 +820,7 @@ async def test_counters_add_up() -> None:
         await producer.flush()
         with pytest.raises(RecordListTooLargeError):
             await (await producer.send("orders", b"y"))
-        await trio.sleep(0.1)  # the refusal is dealt with when the sender runs
+        await trio.sleep(0.1)  # the sender handles the refusal the next time it runs
         metrics = producer.metrics()
         assert set(COUNTERS) <= set(metrics)
         assert {
@@ -848,8 +848,8 @@ async def test_counters_add_up() -> None:
 
 
 @simulated
-async def test_answer_that_names_the_topic_of_a_request_by_id_is_understood_after_the_topic_was_recreated() -> None:
-    """Whatever the metadata is by then."""
+async def test_response_by_topic_id_is_matched_to_its_request_after_the_topic_was_recreated() -> None:
+    """The metadata of that moment do not matter."""
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         await (await producer.send("orders", b"a"))
 
@@ -865,8 +865,10 @@ async def test_answer_that_names_the_topic_of_a_request_by_id_is_understood_afte
 
 @simulated
 @pytest.mark.parametrize("idempotent", [True, False])
-async def test_batch_is_sent_again_over_a_new_connection_only_when_the_broker_can_tell(idempotent: bool) -> None:
-    """A second copy without a sequence number would be appended beside the first."""
+async def test_batch_is_repeated_over_a_new_connection_only_when_the_broker_detects_duplicates(
+    idempotent: bool,
+) -> None:
+    """A second copy without a sequence number would be appended after the first."""
     async with scripted() as s, s.producer(linger_ms=0, enable_idempotence=idempotent) as producer:
         await (await producer.send("orders", b"warm"))
 

@@ -1,4 +1,4 @@
-"""Sequence numbers of a partition: what is sent when, and what an answer means."""
+"""Sequence numbers of a partition: which batches may be sent, and the effects of responses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refused(one: ProducerBatch) -> None:
     one.on_wire = False
 
 
-def test_numbers_count_records_and_are_kept_through_retries() -> None:
+def test_sequence_numbers_count_records_and_do_not_change_in_retries() -> None:
     sequences = PartitionSequences()
     batches = [batch(1, 3), batch(2, 1), batch(3, 2)]
     sent(sequences, *batches)
@@ -43,7 +43,7 @@ def test_numbers_count_records_and_are_kept_through_retries() -> None:
     assert (batches[1].producer_id, batches[1].producer_epoch) == IDENTITY
 
 
-def test_numbers_start_again_after_the_greatest() -> None:
+def test_sequence_numbers_wrap_to_zero_after_the_greatest() -> None:
     assert add_sequence(2**31 - 1, 1) == 0
     assert add_sequence(2**31 - 2, 5) == 3
 
@@ -62,7 +62,9 @@ def test_only_the_first_unanswered_batch_may_be_sent_again() -> None:
 
 
 def test_nothing_follows_the_first_batch_until_the_broker_has_it() -> None:
-    """A broker that does not know the producer takes any number: it would write the second batch without the first."""
+    """A broker that does not know the producer accepts any sequence number: it would write the second batch without the
+    first.
+    """
     sequences = PartitionSequences()
     first, second, third = batch(1), batch(2), batch(3)
     assert sequences.may_send(first)
@@ -74,8 +76,8 @@ def test_nothing_follows_the_first_batch_until_the_broker_has_it() -> None:
     assert sequences.may_send(third)
 
 
-def test_nothing_new_follows_a_batch_that_is_sent_again() -> None:
-    """It may be in the log already; a broker that has taken five more would not know it as a repeat."""
+def test_no_new_batch_follows_a_retried_one() -> None:
+    """The batch may be in the log already; after five more, a broker would not recognize it as a duplicate."""
     sequences = PartitionSequences()
     known, again, new = batch(0), batch(1), batch(2)
     sent(sequences, known)
@@ -90,7 +92,9 @@ def test_nothing_new_follows_a_batch_that_is_sent_again() -> None:
 
 
 def test_five_batches_are_in_flight_at_most() -> None:
-    """Over all connections: a leader that moves gets none of the fifth's followers before the first is answered."""
+    """The limit counts over all connections: a new leader gets none of the later batches before the first is
+    acknowledged.
+    """
     sequences = PartitionSequences()
     known, *five = [batch(number) for number in range(6)]
     sent(sequences, known)
@@ -102,7 +106,7 @@ def test_five_batches_are_in_flight_at_most() -> None:
 
 
 def test_batch_before_a_refused_one_keeps_its_numbers() -> None:
-    """It may be in the log, though its answer was lost: under other numbers it would be written twice."""
+    """It may be in the log although its response was lost: under new sequence numbers it would be written twice."""
     sequences = PartitionSequences()
     known, doubtful, bad, behind = batch(0), batch(1), batch(2), batch(3)
     sent(sequences, known)
@@ -126,7 +130,7 @@ def test_out_of_order_behind_a_missing_batch_is_retried_with_the_same_numbers() 
 
 
 @pytest.mark.parametrize("error", [OutOfOrderSequenceNumberError, UnknownProducerIdError])
-def test_lost_state_starts_a_new_epoch_once_nothing_is_on_the_wire(error: type) -> None:
+def test_lost_producer_state_starts_a_new_epoch_once_nothing_is_in_flight(error: type) -> None:
     """KIP-360."""
     sequences = PartitionSequences()
     first, second, third = batch(1), batch(2, 3), batch(3)
@@ -136,7 +140,7 @@ def test_lost_state_starts_a_new_epoch_once_nothing_is_on_the_wire(error: type) 
     refused(second)
     assert sequences.should_retry(second, error(), log_start_offset=0)
     assert sequences.bump_wanted
-    assert not sequences.bump_due  # the third is still on the wire
+    assert not sequences.bump_due  # the third batch is still in flight
     assert not sequences.may_send(second)
     refused(third)
     assert sequences.bump_due
@@ -146,8 +150,8 @@ def test_lost_state_starts_a_new_epoch_once_nothing_is_on_the_wire(error: type) 
     assert sequences.next == 5
 
 
-def test_unknown_producer_without_a_log_start_is_asked_again_under_the_same_number() -> None:
-    """The partition is just moving: its new leader will say more."""
+def test_unknown_producer_id_error_without_a_log_start_is_retried_with_the_same_sequence_number() -> None:
+    """The partition is moving: its new leader will return a clear result."""
     sequences = PartitionSequences()
     first = batch(1)
     sent(sequences, first)
@@ -156,7 +160,7 @@ def test_unknown_producer_without_a_log_start_is_asked_again_under_the_same_numb
 
 
 @pytest.mark.parametrize("error", [OutOfOrderSequenceNumberError, UnknownProducerIdError])
-def test_batch_renumbered_does_not_spend_an_epoch_per_attempt(error: type) -> None:
+def test_renumbered_batch_does_not_use_an_epoch_per_attempt(error: type) -> None:
     sequences = PartitionSequences()
     first = batch(1)
     sent(sequences, first)
@@ -167,8 +171,8 @@ def test_batch_renumbered_does_not_spend_an_epoch_per_attempt(error: type) -> No
     assert not sequences.bump_wanted
 
 
-def test_second_loss_begins_another_epoch_once_the_first_one_was_good() -> None:
-    """Else a batch with a new number whose predecessor is lost again would wait until it expires."""
+def test_second_loss_starts_another_epoch_once_the_first_epoch_has_worked() -> None:
+    """Otherwise a renumbered batch whose predecessor is lost again would wait until it expires."""
     sequences = PartitionSequences()
     first, second = batch(1), batch(2)
     sent(sequences, first, second)
@@ -193,7 +197,7 @@ def test_batch_refused_permanently_leaves_a_gap_that_needs_a_new_epoch() -> None
     assert sequences.bump_due
 
 
-def test_batch_of_unknown_fate_stops_new_ones_until_the_others_are_answered() -> None:
+def test_batch_with_unknown_outcome_stops_new_ones_until_the_others_have_responses() -> None:
     sequences = PartitionSequences()
     first, second, third = batch(1), batch(2), batch(3)
     sent(sequences, first, second)
@@ -203,14 +207,14 @@ def test_batch_of_unknown_fate_stops_new_ones_until_the_others_are_answered() ->
     sequences.resolve()
     assert sequences.unresolved
     refused(second)
-    sequences.acknowledged(second)  # so the broker had the first as well
+    sequences.acknowledged(second)  # so the broker had the first batch as well
     sequences.resolve()
     assert not sequences.unresolved
     assert not sequences.bump_wanted
     assert sequences.may_send(third)
 
 
-def test_unknown_fate_of_the_last_batch_needs_a_new_epoch() -> None:
+def test_unknown_outcome_of_the_last_batch_needs_a_new_epoch() -> None:
     sequences = PartitionSequences()
     first = batch(1)
     sent(sequences, first)
@@ -227,7 +231,7 @@ def test_batch_that_was_never_sent_leaves_no_gap() -> None:
     assert not sequences.bump_wanted
 
 
-def test_other_errors_are_retried_as_they_say() -> None:
+def test_other_errors_are_retried_if_they_are_retriable() -> None:
     sequences = PartitionSequences()
     first = batch(1)
     sent(sequences, first)
@@ -235,7 +239,7 @@ def test_other_errors_are_retried_as_they_say() -> None:
     assert not sequences.bump_wanted
 
 
-def test_other_partitions_take_the_new_epoch_when_nothing_of_theirs_is_in_flight() -> None:
+def test_other_partitions_adopt_the_new_epoch_once_they_have_nothing_in_flight() -> None:
     sequences = PartitionSequences()
     first, second, third = batch(1), batch(2), batch(3)
     sent(sequences, first)

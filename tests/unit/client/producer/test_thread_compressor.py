@@ -1,4 +1,4 @@
-"""Compression in worker threads: when it is used, and that nothing shows of it but the time that it saves."""
+"""Compression in worker threads: when it is used, and that only the time that it saves is noticeable."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from triokafka.records import BatchBuilder, builder
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
 
-LARGE = b"0123456789" * 2_000  # takes gzip longer than a hand-over to a thread
+LARGE = b"0123456789" * 2_000  # gzip takes longer for it than a hand-over to a thread
 
 
 class Threads:
-    """Worker threads that begin and end when a test lets them; once begun, they cannot be cancelled."""
+    """Worker threads that start and end when the test says so; once started, they cannot be cancelled."""
 
     def __init__(self, world: Any, *, held: bool = True) -> None:
         self.running = 0
@@ -60,11 +60,11 @@ class Threads:
             self.running -= 1
 
     async def begun(self) -> None:
-        """Wait until one runs."""
+        """Wait until a thread runs."""
         await self._begun.wait()
 
     def release(self) -> None:
-        """Let all of them end, and every later one."""
+        """Let all threads end, including later ones."""
         self._gate.set()
 
 
@@ -93,8 +93,8 @@ async def test_no_thread_where_it_would_not_help(codec: str) -> None:
 
 
 @simulated
-async def test_batch_in_a_thread_keeps_its_place() -> None:
-    """(what follows in the partition waits for it; other partitions do not.)"""
+async def test_batch_in_a_thread_stays_in_order() -> None:
+    """Later batches of the partition wait for it; other partitions do not."""
     async with scripted(orders=2) as s, s.producer(compression_type="gzip", linger_ms=0) as producer:
         threads = Threads(s.world)
         large = await producer.send("orders", LARGE, partition=0)
@@ -125,7 +125,7 @@ async def test_closed_batches_are_compressed_also_while_their_broker_takes_none(
 
 @simulated
 async def test_memory_of_a_batch_that_expires_in_a_thread_is_released_when_the_thread_is_done() -> None:
-    """(lent again before, the thread would compress what others write.)"""
+    """If the memory were reused earlier, the thread would compress the bytes of other records."""
     options = {"compression_type": "gzip", "linger_ms": 0, "delivery_timeout_ms": 2_000, "request_timeout_ms": 1_000}
     async with scripted() as s, s.producer(**options) as producer:
         threads = Threads(s.world)
@@ -141,7 +141,7 @@ async def test_memory_of_a_batch_that_expires_in_a_thread_is_released_when_the_t
 
 
 @simulated
-async def test_batch_that_expires_in_the_line_leaves_it() -> None:
+async def test_batch_that_expires_in_the_queue_is_removed() -> None:
     options = {"compression_type": "gzip", "linger_ms": 0, "delivery_timeout_ms": 2_000, "request_timeout_ms": 1_000}
     async with scripted() as s, s.producer(batch_size=5_000, **options) as producer:
         threads = Threads(s.world, held=False)
@@ -161,7 +161,7 @@ async def test_batch_that_expires_in_the_line_leaves_it() -> None:
 
 
 @simulated
-async def test_leaving_waits_for_the_thread_and_gives_the_memory_back_once() -> None:
+async def test_leaving_waits_for_the_thread_and_releases_the_memory_once() -> None:
     async with scripted() as s:
         producer = s.producer(compression_type="gzip", linger_ms=0, close_timeout_ms=500)
         threads = Threads(s.world)
@@ -186,7 +186,7 @@ async def test_cancelled_body_still_delivers_batches_in_compression() -> None:
     async with scripted() as s:
         threads = Threads(s.world)
         with trio.CancelScope() as scope:
-            # The virtual clock does not wait for threads, and may run on meanwhile.
+            # The virtual clock does not wait for threads, and may advance meanwhile.
             producer = s.producer(compression_type="gzip", linger_ms=0, close_stall_timeout_ms=30_000)
             async with trio.open_nursery() as nursery, producer:
                 await producer.send("orders", LARGE)
@@ -224,7 +224,7 @@ async def test_producer_that_fails_waits_for_its_threads_memory_too() -> None:
 @pytest.mark.parametrize("size", [20, 20_000])
 @simulated
 async def test_batch_on_which_the_codec_fails_fails_alone(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the event loop, and in a thread."""
+    """This holds in the event loop and in a thread."""
     compress = builder.compress  # type: ignore[attr-defined]
 
     def failing(codec: int, data: Any, level: int | None) -> bytes:
@@ -247,7 +247,9 @@ async def test_batch_on_which_the_codec_fails_fails_alone(size: int, monkeypatch
 
 
 @simulated
-async def test_batch_on_which_the_codec_fails_affects_none_of_its_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_batch_on_which_the_codec_fails_affects_no_other_batch_of_its_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compress = builder.compress  # type: ignore[attr-defined]
 
     def failing(codec: int, data: Any, level: int | None) -> bytes:
@@ -271,7 +273,7 @@ async def test_batch_on_which_the_codec_fails_affects_none_of_its_hand_over(monk
 
 
 @simulated
-async def test_without_a_thread_to_be_had_the_batches_say_so() -> None:
+async def test_batches_fail_when_no_thread_can_be_started() -> None:
     async with scripted() as s, s.producer(compression_type="gzip", linger_ms=0) as producer:
         threads = Threads(s.world)
         threads.failure = RuntimeError("can't start new thread")
@@ -284,7 +286,7 @@ async def test_without_a_thread_to_be_had_the_batches_say_so() -> None:
 
 
 @simulated
-async def test_threads_are_few_and_take_several_batches_at_once() -> None:
+async def test_few_threads_compress_several_batches_per_job() -> None:
     async with scripted(orders=20) as s, s.producer(compression_type="gzip", linger_ms=1) as producer:
         threads = Threads(s.world)
         values = [bytes([65 + number % 7]) * 15_000 for number in range(200)]
@@ -340,7 +342,7 @@ def closed_batch(size: int) -> ProducerBatch:
     return batch
 
 
-def test_line_is_handed_over_when_all_of_it_is_worth_a_thread() -> None:
+def test_queue_is_handed_over_once_it_is_worth_a_thread() -> None:
     compressor, started = line()
     batches = [closed_batch(3_000) for _ in range(5)]
     for batch in batches[:3]:
@@ -350,7 +352,7 @@ def test_line_is_handed_over_when_all_of_it_is_worth_a_thread() -> None:
     compressor.enqueue(batches[3])
     assert compressor.hand_over()
     assert compressor.hand_over()
-    assert (compressor.waiting, len(started)) == (4, 1), "one thread is enough for that"
+    assert (compressor.waiting, len(started)) == (4, 1), "one thread is enough for all batches"
     compressor.withdraw(batches[0])
     compressor.withdraw(batches[0])
     assert not compressor.hand_over()

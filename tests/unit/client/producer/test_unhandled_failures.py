@@ -1,4 +1,4 @@
-"""Failures that were not handled are raised at the end of the block, however many there are."""
+"""Unhandled failures are raised at the end of the block, however many there are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REMEMBERED = 1_000
 
 
 def failed(records: int = 2, *, seen: int = 0) -> ProducerBatch:
-    """A batch that failed; the failures of its first ``seen`` records were reported."""
+    """Return a failed batch; the failures of its first ``seen`` records were handled."""
     batch = ProducerBatch(
         TopicPartition("t", 0), (1,), BatchBuilder(1000), reserved=0, created_at=0.0, new_event=SettledEvent
     )

@@ -1,4 +1,4 @@
-"""Wrong use of a producer: the right error at the right call, nothing else lost, all memory given back."""
+"""Wrong use of a producer: the right error from the right call, no other record lost, all memory released."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 async def test_unsendable_records_are_refused_at_the_call(
     wrong: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    """Whether a batch is open or not, by every way to send."""
+    """This holds with and without an open batch, and for every send method."""
     arguments = {"topic": "orders", "value": b"v", "partition": 1, **wrong}
     async with scripted(orders=3) as s, s.producer(linger_ms=1000) as producer:
         await producer.partitions_for("orders")
@@ -84,8 +84,8 @@ async def test_unsendable_records_are_refused_at_the_call(
         assert memory_is_whole(producer)
 
 
-class Grumpy:
-    """Raises at every call."""
+class AlwaysRaises:
+    """Raises in every method."""
 
     def __len__(self) -> int:
         raise ZeroDivisionError
@@ -94,15 +94,45 @@ class Grumpy:
 
 
 JUNK: list[Any] = [
-    *[None, True, -1, 0, 1.5, float("nan"), 10**30, "", "x", "\ud800", b"", b"x", object(), int, Grumpy(), Exception()],
-    *[[], ["x"], [None], [()], [(1, 2)], [("a", b"b")], [("a", Grumpy())], {}, {"a": b"b"}, set(), range(2), iter([1])],
+    *[
+        None,
+        True,
+        -1,
+        0,
+        1.5,
+        float("nan"),
+        10**30,
+        "",
+        "x",
+        "\ud800",
+        b"",
+        b"x",
+        object(),
+        int,
+        AlwaysRaises(),
+        Exception(),
+    ],
+    *[
+        [],
+        ["x"],
+        [None],
+        [()],
+        [(1, 2)],
+        [("a", b"b")],
+        [("a", AlwaysRaises())],
+        {},
+        {"a": b"b"},
+        set(),
+        range(2),
+        iter([1]),
+    ],
 ]
 
 
 @pytest.mark.parametrize("argument", ["topic", "value", "key", "partition", "timestamp_ms", "headers", "on_delivery"])
 @simulated
-async def test_no_argument_does_harm(argument: str) -> None:
-    """Something is raised or the record is sent; nothing else is lost, and all memory comes back."""
+async def test_no_argument_breaks_the_producer(argument: str) -> None:
+    """The call raises or the record is sent; no other record is lost, and all memory is released."""
     async with scripted(orders=2) as s, s.producer(max_block_ms=200, linger_ms=1, batch_size=500) as producer:
         stream = await producer.bind("orders", 0)
         sent: list[triokafka.Delivery] = []
@@ -148,7 +178,7 @@ async def test_no_argument_does_harm(argument: str) -> None:
     ids=lambda given: type(given).__name__,
 )
 @simulated
-async def test_headers_are_whatever_can_be_walked_and_holds_pairs(headers: Any) -> None:
+async def test_headers_may_be_any_iterable_of_pairs(headers: Any) -> None:
     async with scripted() as s:
         async with s.producer() as producer:
             await producer.send("orders", b"v", headers=headers)
@@ -181,7 +211,7 @@ async def test_every_view_of_bytes_is_sent_as_its_bytes(value: Any, data: bytes)
 
 
 @simulated
-async def test_bytes_that_change_after_send_returned_change_nothing() -> None:
+async def test_changing_a_buffer_after_send_does_not_change_the_record() -> None:
     value = bytearray(b"before")
     async with scripted() as s:
         async with s.producer(linger_ms=100) as producer:
@@ -193,7 +223,7 @@ async def test_bytes_that_change_after_send_returned_change_nothing() -> None:
 
 
 class Index:
-    """A whole number, as numpy's are."""
+    """An integer of another type, such as numpy's."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -212,7 +242,7 @@ class Index:
 
 
 @simulated
-async def test_partitions_may_be_whole_numbers_of_other_types() -> None:
+async def test_partitions_may_be_integers_of_other_types() -> None:
     async with scripted(orders=3) as s, s.producer() as producer:
         for _ in range(2):
             metadata = await (await producer.send("orders", b"v", partition=Index(2)))  # type: ignore[arg-type]
@@ -289,7 +319,7 @@ async def test_record_larger_than_all_memory_is_refused_by_name() -> None:
 @pytest.mark.parametrize("codec", ["gzip", "lz4"])
 @simulated
 async def test_small_memory_serves_records_that_compress_well(codec: str) -> None:
-    """A batch of well compressed records may be larger than ``batch_size``, but never than the memory."""
+    """A batch of well compressed records may be larger than ``batch_size``, but never larger than the memory."""
     async with scripted() as s:
         async with s.producer(buffer_memory=20_000, compression_type=codec, linger_ms=0) as producer:
             for _ in range(300):
@@ -298,19 +328,19 @@ async def test_small_memory_serves_records_that_compress_well(codec: str) -> Non
 
 
 @simulated
-async def test_record_that_the_broker_finds_too_large_fails_alone() -> None:
+async def test_record_that_is_too_large_for_the_broker_fails_alone() -> None:
     async with scripted(orders=2) as s, s.producer(linger_ms=50) as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(10, 1))
-        kept = await producer.send("orders", b"a", partition=0)
+        small = await producer.send("orders", b"a", partition=0)
         large = await producer.send("orders", b"b", partition=1)
-        assert (await kept).offset == 0
+        assert (await small).offset == 0
         with pytest.raises(MessageSizeTooLargeError, match="orders-1"):
             await large
         assert (await (await producer.send("orders", b"c", partition=1))).offset == 0
         assert memory_is_whole(producer)
 
 
-# ---------------------------------------------------------------- when, and from where
+# ---------------------------------------------------------------- before, inside and after the block
 
 
 async def _every_call_raises(
@@ -346,7 +376,7 @@ async def test_every_call_outside_of_the_block_is_refused() -> None:
 
 
 @simulated
-async def test_a_producer_is_for_one_block() -> None:
+async def test_a_producer_can_be_entered_once() -> None:
     async with scripted() as s:
         producer = s.producer()
         async with producer:
@@ -404,14 +434,14 @@ async def test_tasks_of_other_nurseries_may_send_and_get_an_error_after_the_end(
 
 @simulated
 async def test_waiting_senders_fail_when_the_block_is_left() -> None:
-    """For memory, for metadata, with a silent broker and a close timeout."""
+    """They wait for memory and for metadata, with a silent broker and a close timeout."""
     async with scripted() as s, trio.open_nursery() as outer:
-        heard: list[str] = []
+        refused_topics: list[str] = []
 
         async def wait(topic: str, producer: triokafka.Producer) -> None:
             with pytest.raises(ClosedError):
                 await producer.send(topic, b"x" * 800)
-            heard.append(topic)
+            refused_topics.append(topic)
 
         with pytest.raises(ExceptionGroup, match="were not delivered"):
             async with s.producer(buffer_memory=1000, batch_size=1000, close_timeout_ms=2000) as producer:
@@ -421,16 +451,16 @@ async def test_waiting_senders_fail_when_the_block_is_left() -> None:
                 outer.start_soon(wait, "orders", producer)
                 outer.start_soon(wait, "nowhere", producer)
                 await trio.testing.wait_all_tasks_blocked()
-        while len(heard) < 2:
+        while len(refused_topics) < 2:
             await trio.sleep(0.01)
         assert memory_is_whole(producer)
 
 
-# ---------------------------------------------------------------- topics that go
+# ---------------------------------------------------------------- deleted and unauthorized topics
 
 
 @simulated
-async def test_topic_denied_while_sending_fails_its_records_by_name_and_no_others() -> None:
+async def test_topic_that_becomes_unauthorized_fails_its_records_by_name_and_no_others() -> None:
     async with scripted(orders=1, other=1) as s, s.producer(linger_ms=50) as producer:
         await producer.partitions_for("orders")
         await producer.partitions_for("other")
@@ -448,8 +478,8 @@ async def test_topic_denied_while_sending_fails_its_records_by_name_and_no_other
 
         s.broker.script(ProduceRequest, deny_orders)
         denied = await producer.send("orders", b"a")
-        kept = await producer.send("other", b"b")
-        assert (await kept).offset == 0
+        other = await producer.send("other", b"b")
+        assert (await other).offset == 0
         with pytest.raises(TopicAuthorizationFailedError, match="orders-0"):
             await denied
         assert memory_is_whole(producer)
@@ -479,7 +509,7 @@ async def test_expired_record_names_its_last_error() -> None:
 
 
 @simulated
-async def test_record_that_never_left_says_that_its_broker_cannot_be_reached() -> None:
+async def test_error_of_an_unsent_record_names_the_unreachable_broker() -> None:
     async with scripted() as s, s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
         await (await producer.send("orders", b"a"))
         s.broker.stop()
@@ -488,7 +518,7 @@ async def test_record_that_never_left_says_that_its_broker_cannot_be_reached() -
 
 
 @simulated
-async def test_record_that_never_left_says_that_its_partition_has_no_leader() -> None:
+async def test_error_of_an_unsent_record_names_the_leaderless_partition() -> None:
     async with scripted() as s, s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
         await (await producer.send("orders", b"a"))
         s.cluster.move("orders", 0, -1)
@@ -498,7 +528,7 @@ async def test_record_that_never_left_says_that_its_partition_has_no_leader() ->
 
 
 @simulated
-async def test_record_that_never_left_says_that_its_topic_or_partition_is_gone() -> None:
+async def test_error_of_an_unsent_record_names_the_deleted_topic_or_partition() -> None:
     options = {"delivery_timeout_ms": 3000, "request_timeout_ms": 1000, "linger_ms": 100}
     async with scripted(orders=3, other=1) as s, s.producer(**options) as producer:
         await producer.partitions_for("orders")
@@ -516,7 +546,6 @@ async def test_record_that_never_left_says_that_its_topic_or_partition_is_gone()
 
 @simulated
 async def test_failure_of_the_network_client_fails_pending_and_later_calls() -> None:
-    """(clients-today pain 5)"""
     bug = RuntimeError("a bug in the metadata")
 
     def broken(*_: Any, **__: Any) -> None:
@@ -536,7 +565,7 @@ async def test_failure_of_the_network_client_fails_pending_and_later_calls() -> 
 
 
 @simulated
-async def test_failure_of_the_network_client_is_raised_by_a_producer_that_has_nothing_to_send() -> None:
+async def test_failure_of_the_network_client_is_raised_by_an_idle_producer() -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("a bug in the metadata")
 
@@ -555,8 +584,8 @@ async def test_failure_of_the_network_client_is_raised_by_a_producer_that_has_no
     ids=lambda error: type(error).__name__,
 )
 @simulated
-async def test_every_call_after_a_failure_raises_an_error_of_its_own_with_the_same_words(failure: KafkaError) -> None:
-    """Tasks that raise one error object at once would mix up its traceback."""
+async def test_every_call_after_a_failure_raises_a_new_error_with_the_same_message(failure: KafkaError) -> None:
+    """If tasks raised one shared error object, its traceback would be mixed up."""
     async with scripted() as s, s.producer() as producer:
         producer._fail(failure)
         raised: list[KafkaError] = []
@@ -570,8 +599,8 @@ async def test_every_call_after_a_failure_raises_an_error_of_its_own_with_the_sa
 
 
 @simulated
-async def test_record_that_never_left_says_that_its_broker_asks_to_wait() -> None:
-    """KIP-219"""
+async def test_error_of_an_unsent_record_names_the_throttling_broker() -> None:
+    """KIP-219."""
     async with scripted() as s, s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
         s.broker.throttle_time_ms = 60_000
         await (await producer.send("orders", b"a"))
@@ -583,7 +612,6 @@ async def test_record_that_never_left_says_that_its_broker_asks_to_wait() -> Non
 
 @simulated
 async def test_broker_that_accepts_the_connection_and_sends_nothing_is_named() -> None:
-    """(clients-today pain 13)"""
     async with scripted() as s, s.producer(max_block_ms=500) as producer:
         s.broker.script(ApiVersionsRequest, SILENCE)
         with pytest.raises(KafkaTimeoutError, match=f"bootstrap server {s.address} has not answered yet"):

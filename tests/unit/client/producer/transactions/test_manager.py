@@ -1,4 +1,4 @@
-"""`TransactionManager`: which request follows from which state, and what follows from each answer."""
+"""`TransactionManager`: the requests that follow from each state, and the effects of each response."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BILLING = ConsumerGroupMetadata("billing", 3, "member-1", "instance-1")
 
 
 class Bench:
-    """A manager, and a coordinator of the test's making."""
+    """A manager, and a coordinator played by the test."""
 
     def __init__(self, level: int = 1) -> None:
         self.level = level
@@ -51,7 +51,7 @@ class Bench:
         self.manager = TransactionManager("tx", 60_000, lambda: self.level)
 
     def call(self, kind: type[Any], *, idle: bool = True) -> Any:
-        """The next request, which must be of this kind."""
+        """Return the next request, which must be of this kind."""
         call = self.manager.next_call(idle=idle, sent=self.sent)
         assert call is not None, f"{kind.__name__} expected in {self.manager.state}"
         assert type(call.request) is kind
@@ -67,7 +67,7 @@ class Bench:
         return self.manager
 
     def begin(self, *partitions: TopicPartition) -> TransactionManager:
-        """Begin a transaction that has these partitions."""
+        """Begin a transaction with these partitions."""
         if self.manager.state in (State.UNINITIALIZED, State.INITIALIZING):
             self.initialize()
         self.manager.begin()
@@ -134,7 +134,7 @@ def test_partition_is_registered_once_before_its_first_batch() -> None:
     assert bench.nothing_due()
 
 
-def test_partitions_noted_meanwhile_go_together_in_the_next_request() -> None:
+def test_partitions_added_meanwhile_are_registered_together_in_the_next_request() -> None:
     bench = Bench()
     manager = bench.begin()
     manager.add_partition(ORDERS_0)
@@ -194,7 +194,7 @@ def test_produce_registers_partitions_under_transaction_version_2() -> None:
 
 
 def test_abort_before_the_first_batch_was_sent_needs_no_request_under_transaction_version_2() -> None:
-    """While the coordinator completes the transaction before, it would take the EndTxn for a zombie's."""
+    """While the coordinator still completes the previous transaction, it would take this EndTxn for a zombie's."""
     bench = Bench(2)
     manager = bench.begin()
     manager.add_partition(ORDERS_0)
@@ -230,7 +230,7 @@ def test_offsets_register_their_group_first() -> None:
     call.answered(stored(ORDERS_0))
     assert pending.done
     manager.add_offsets(BILLING, {ORDERS_0: OffsetAndMetadata(6)})
-    bench.call(TxnOffsetCommitRequest)  # the group is known
+    bench.call(TxnOffsetCommitRequest)  # the group is registered
 
 
 def test_offset_commit_registers_its_group_under_transaction_version_2() -> None:
@@ -395,7 +395,7 @@ def test_refused_topic_fails_the_transaction_alone() -> None:
     bench.begin(ORDERS_1)
 
 
-def test_coordinator_may_refuse_the_commit_alone() -> None:
+def test_coordinator_may_refuse_only_the_commit() -> None:
     bench = Bench()
     manager = bench.begin(ORDERS_0)
     manager.begin_commit()
@@ -471,11 +471,11 @@ def test_upgraded_cluster_bumps_the_epoch_before_the_mode_changes() -> None:
 
 
 def test_abort_repeats_a_registration_whose_answer_was_lost() -> None:
-    """Otherwise the coordinator might open the transaction after the abort, and nothing would ever end it."""
+    """Otherwise the coordinator might open the transaction after the abort, and it would never end."""
     bench = Bench()
     manager = bench.begin()
     manager.add_partition(ORDERS_0)
-    bench.call(AddPartitionsToTxnRequest)  # no answer
+    bench.call(AddPartitionsToTxnRequest)  # no response
     manager.begin_abort()
     bench.call(AddPartitionsToTxnRequest).answered(added(ORDERS_0))
     call = bench.call(EndTxnRequest)
@@ -486,14 +486,14 @@ def test_abort_ends_without_end_txn_when_the_repeated_registration_is_refused() 
     bench = Bench()
     manager = bench.begin()
     manager.add_partition(ORDERS_0)
-    bench.call(AddPartitionsToTxnRequest)  # no answer
+    bench.call(AddPartitionsToTxnRequest)  # no response
     manager.begin_abort()
     bench.call(AddPartitionsToTxnRequest).answered(added(ORDERS_0, code=3))
     assert bench.nothing_due()
     assert manager.state is State.READY
 
 
-def test_partition_never_sent_to_the_coordinator_needs_no_end() -> None:
+def test_transaction_never_registered_at_the_coordinator_needs_no_end_txn() -> None:
     bench = Bench()
     manager = bench.begin()
     manager.add_partition(ORDERS_0)
@@ -505,7 +505,7 @@ def test_abort_repeats_the_registration_of_a_group_whose_answer_was_lost() -> No
     bench = Bench()
     manager = bench.begin()
     manager.add_offsets(BILLING, {ORDERS_0: OffsetAndMetadata(1)})
-    bench.call(AddOffsetsToTxnRequest)  # no answer
+    bench.call(AddOffsetsToTxnRequest)  # no response
     manager.begin_abort()
     bench.call(AddOffsetsToTxnRequest).answered(AddOffsetsToTxnResponse())
     bench.call(EndTxnRequest)

@@ -80,7 +80,7 @@ async def test_exception_aborts_and_leaves_the_block_unchanged(level: int) -> No
         with pytest.raises(TransactionAbortedError):
             await unsent
         assert coordinator.ends == [False] and coordinator.committed == {}
-        assert s.cluster.values("orders") == [b"written"], "what was not sent is dropped"
+        assert s.cluster.values("orders") == [b"written"], "unsent records are dropped"
         async with producer.transaction():
             await producer.send("orders", b"again")
         assert coordinator.committed == {ORDERS: [b"again"]}
@@ -110,7 +110,7 @@ async def test_partition_is_registered_before_its_batches_are_sent() -> None:
 async def test_produce_is_marked_as_transactional() -> None:
     for level, versions in ((1, {11}), (2, {12, 13})):
         async with coordinated(level) as (s, _), transactional(s) as producer:
-            for _ in range(8):  # the last ones go out by template
+            for _ in range(8):  # the last requests are encoded from a template
                 async with producer.transaction():
                     await producer.send("orders", b"a")
             assert {request.transactional_id for request in s.produced} == {"billing-1"}
@@ -152,7 +152,7 @@ async def test_second_transaction_at_the_same_time_is_refused() -> None:
             with pytest.raises(IllegalStateError, match="a transaction is open"):
                 async with producer.transaction():
                     pass
-        assert coordinator.ends == [True], "the first is not disturbed"
+        assert coordinator.ends == [True], "the first transaction is not affected"
 
 
 @simulated
@@ -205,7 +205,7 @@ async def test_failed_record_aborts_the_transaction_and_the_next_one_works(level
 
 
 @simulated
-async def test_sends_after_a_failure_say_that_the_transaction_must_be_aborted() -> None:
+async def test_error_of_sends_after_a_failure_requires_an_abort() -> None:
     async with coordinated() as (s, _), transactional(s, linger_ms=0) as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(87))
         transaction = producer.transaction()
@@ -241,7 +241,7 @@ async def test_newer_producer_fences_the_older_one(level: int) -> None:
 
 @LEVELS
 @simulated
-async def test_answers_lost_at_every_request_lose_and_double_nothing(level: int) -> None:
+async def test_lost_responses_of_any_request_lose_and_duplicate_no_record(level: int) -> None:
     for lost in (*REQUESTS, ProduceRequest):
         for how in (CLOSE, CLOSE_AFTER):
             if lost in (AddPartitionsToTxnRequest, AddOffsetsToTxnRequest) and level == 2:
@@ -258,7 +258,7 @@ async def test_answers_lost_at_every_request_lose_and_double_nothing(level: int)
 
 
 @simulated
-async def test_commit_without_an_answer_is_requested_until_it_comes() -> None:
+async def test_commit_without_a_response_is_repeated() -> None:
     async with coordinated() as (s, coordinator), transactional(s, max_block_ms=1_000) as producer:
         s.broker.script(EndTxnRequest, SILENCE)
         transaction = producer.transaction()
