@@ -3,10 +3,10 @@
 Hypothesis has no deadline per example: on a busy machine any example can take long, and the result of a test must not
 depend on that.
 
-Signals that the caller ignores reach the processes that tests start.
+Processes that tests start react to signals, even if the caller of the tests ignores these.
 
-The collector of reference cycles rests while the tests are collected, and afterwards skips what collection has made:
-otherwise each ``gc.collect()`` of a test would take most of a second.
+The collector of reference cycles is off while the tests are collected, and afterwards skips the objects created by
+then: otherwise each ``gc.collect()`` of a test would take most of a second.
 
 A test that leaves threads, clients or processes running fails itself, instead of one of the tests after it.
 """

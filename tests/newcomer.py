@@ -1,11 +1,12 @@
-"""The newcomer's path: every block of the documentation in a fresh environment with only what its page says to install.
+"""The newcomer's path: every block of the documentation in a fresh environment with only the packages that its page
+names.
 
-``python -m tests.newcomer [PAGE …]`` builds a wheel, makes one virtual environment for each set of packages that the
-pages name, and runs the blocks of each page in an empty directory, as they are shown. It prints a line for each block
-and ends with status 1 when one fails. ``--pure`` builds the wheel without compiled kernels, which takes a second.
+``python -m tests.newcomer [PAGE …]`` builds a wheel, creates one virtual environment for each set of packages that the
+pages name, and runs the blocks of each page in an empty directory, as shown. It prints a line for each block and ends
+with status 1 if one fails. ``--pure`` builds the wheel without compiled kernels, which takes a second.
 
 ``python -m tests.newcomer --readers`` follows four readers instead, each through one page: from nothing to the first
-result and to the end of the page. The commands are those of the built site (``make docs``), if it is there.
+result and to the end of the page. The commands are those of the built site (``make docs``), if it exists.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.documented import ROOT, Block, Reader, blocks_of
+from tests.support.inherited_signals import heed_signals
 
 _OURS = re.compile(r"triokafka(\[[\w,-]+\])?")
 EXAMPLES = {
@@ -30,7 +32,7 @@ EXAMPLES = {
     "examples/test_session_timeout.py": ("triokafka[testing]",),
     "examples/simulation.py": ("triokafka",),
 }
-"""Programs of ``examples/`` that need no address, with what their users have installed."""
+"""Programs of ``examples/`` that need no address, with the packages that their users have installed."""
 READERS = {
     "client": "docs/tutorial.md",
     "tester": "docs/testing.md",
@@ -42,7 +44,7 @@ SITE = ROOT / "docs" / "site"
 
 
 class Outcome(NamedTuple):
-    """One block or program: where it stands, what was installed, how long it took, and why it failed."""
+    """One block or program: its place, the installed packages, its duration, and the error."""
 
     where: str
     installed: tuple[str, ...]
@@ -51,10 +53,10 @@ class Outcome(NamedTuple):
 
 
 class Environments:
-    """Virtual environments in a directory, one for each set of packages; each is made once.
+    """Virtual environments in a directory, one for each set of packages, created once.
 
-    Each has exactly what ``pip install`` brings for its set, from a wheel of the package. Nothing is shared but pip's
-    cache of downloads. They have no pip of their own, and byte code only of what was imported: both take seconds.
+    Each has exactly what ``pip install`` installs for its set, from a wheel of the package. They share only pip's
+    download cache. They have no pip, and byte code only for imported modules: both would take seconds.
     """
 
     def __init__(self, directory: Path, *, pure: bool = False) -> None:
@@ -78,7 +80,7 @@ class Environments:
         return self._made[key]
 
     def wheel(self) -> Path:
-        """Return the wheel that is installed; built from the checkout when it is first needed."""
+        """Return the installed wheel, built from the checkout on first use."""
         if self._wheel is None:
             target = self._directory / "wheel"
             environment = {**os.environ, **({"TRIOKAFKA_PURE": "1"} if self._pure else {})}
@@ -89,7 +91,7 @@ class Environments:
 
 
 def pages() -> list[Path]:
-    """All pages with blocks of code."""
+    """Return all pages with blocks of code."""
     found = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     return [page for page in found if blocks_of(page)]
 
@@ -100,7 +102,7 @@ def read(page: Path, environments: Environments, directory: Path) -> Iterator[Ou
     with Reader(page, directory, lambda block: environments.python(block.install)) as reader:
         for block in blocks_of(page):
             if not block.not_run:
-                environments.python(block.install)  # making it does not count as the block's time
+                environments.python(block.install)  # creating it does not count as the block's time
                 yield _outcome(reader, block)
 
 
@@ -115,7 +117,7 @@ def _outcome(reader: Reader, block: Block) -> Outcome:
 
 
 class Walk(NamedTuple):
-    """A reader's way through a page: seconds from nothing, which is a machine with Python and the wheel."""
+    """A reader's path through a page: seconds from nothing, which is a machine with Python and the wheel."""
 
     reader: str
     page: str
@@ -133,7 +135,7 @@ class Walk(NamedTuple):
 
 
 def walk(reader: str, environments: Environments, directory: Path) -> Walk:
-    """Follow one of `READERS` through its page; ends at the first block that fails."""
+    """Follow one of `READERS` through its page; end at the first block that fails."""
     page = ROOT / READERS[reader]
     environments.wheel()  # a reader gets it from an index
     began = time.monotonic()
@@ -162,14 +164,14 @@ def shown_code(page: str) -> list[str]:
 
 
 def differing_blocks(page: Path, site: Path) -> list[str]:
-    """Return the places of a page's blocks that the built site shows otherwise, or not at all."""
+    """Return the places of a page's blocks that the built site shows differently, or not at all."""
     built = site / page.relative_to(ROOT / "docs").with_suffix(".html")
     shown = [code.rstrip() for code in shown_code(built.read_text(encoding="utf-8"))]
     return [str(block) for block in blocks_of(page) if block.code.rstrip() not in shown]
 
 
 def run_example(path: str, environments: Environments, directory: Path) -> Outcome:
-    """Run a program of ``examples/`` from a directory that has nothing else in it."""
+    """Run a program of ``examples/`` from an empty directory."""
     directory.mkdir()
     program = directory / Path(path).name
     program.write_bytes((ROOT / path).read_bytes())
@@ -198,6 +200,7 @@ def main() -> int:
     parser.add_argument("--pure", action="store_true", help="build the wheel without compiled kernels")
     parser.add_argument("--readers", action="store_true", help="time four readers, each through one page")
     arguments = parser.parse_args()
+    heed_signals()  # the blocks' programs are ended by Ctrl-C
     if arguments.readers:
         return _time_readers(pure=arguments.pure)
     failed = total = 0

@@ -1,4 +1,4 @@
-"""The unit tests on every CPython that the package supports and this machine has, each in an environment of its own."""
+"""The unit tests on every CPython that the package supports and this machine has, each in its own environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def copy_sources(target: Path) -> None:
-    """Copy the checkout without what it ignores: kernels and caches belong to the interpreter that made them."""
+    """Copy the checkout without ignored files: kernels and caches belong to the interpreter that created them."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,

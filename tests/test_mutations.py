@@ -1,4 +1,4 @@
-"""Each subtle rule of the producer, log, coordinator and assignors is broken on purpose, and a test must notice.
+"""Each subtle rule of the producer, log, coordinator and assignors is broken on purpose, and a test must fail.
 
 `tests.support.mutations` and the ``*_mutations`` modules beside it list the rules.
 """
@@ -39,7 +39,7 @@ _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", "data")
 
 
 def test_every_mutation_still_fits_its_file() -> None:
-    """The text to replace is there, once; and the test that must notice exists."""
+    """The text to replace occurs once, and the test that must fail exists."""
     for mutation in ALL_MUTATIONS:
         text = (ROOT / mutation.file).read_text()
         assert text.count(mutation.old) == 1, f"{mutation.name}: {text.count(mutation.old)} times in {mutation.file}"
@@ -50,7 +50,10 @@ def test_every_mutation_still_fits_its_file() -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The package and its tests, to be broken. Plain Python only: kernels need not be compiled for each mutation."""
+    """A copy of the package and its tests, to be broken.
+
+    It is plain Python, so that no mutation needs compiled kernels.
+    """
     where = tmp_path_factory.mktemp("mutated")
     for name in ("triokafka", "tests"):
         shutil.copytree(ROOT / name, where / name, ignore=_NOT_COPIED)
@@ -59,7 +62,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _run(where: Path, *tests: str) -> tuple[int, str]:
-    """Exit status and output; a run that hangs has failed."""
+    """Return exit status and output; a run that hangs counts as failed."""
     environment = {**os.environ, "PYTHONPATH": str(where), "TRIOKAFKA_PURE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     environment["TRIOKAFKA_RAFT_SEEDS"] = "45"  # some rules are broken only in rare lives
     shutil.rmtree(where / ".hypothesis", ignore_errors=True)
@@ -76,7 +79,7 @@ def _run(where: Path, *tests: str) -> tuple[int, str]:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_unbroken_the_tests_pass(copy: Path) -> None:
-    """Else a failure would prove nothing."""
+    """Otherwise a failure would prove nothing."""
     status, output = _run(copy, *dict.fromkeys(mutation.test for mutation in ALL_MUTATIONS))
     assert status == 0, output[-3000:]
 
@@ -84,7 +87,7 @@ def test_unbroken_the_tests_pass(copy: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("mutation", ALL_MUTATIONS, ids=lambda mutation: mutation.name)
 def test_broken_rule_is_noticed(copy: Path, mutation: Mutation) -> None:
-    """Each by the test that is named for it."""
+    """The test named for the rule must fail."""
     file = copy / mutation.file
     text = file.read_text()
     file.write_text(text.replace(mutation.old, mutation.new))

@@ -50,7 +50,7 @@ async def _take_part(terms: Terms, journal: Journal) -> None:
     in_hand = asyncio.Lock()
 
     async def commit() -> None:
-        journal.tell()
+        journal.report_reads()
         positions = dict(journal.uncommitted)
         if not positions:
             return
@@ -69,7 +69,7 @@ async def _take_part(terms: Terms, journal: Journal) -> None:
         async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
             pass
 
-    journal.say(joining=True)
+    journal.report(joining=True)
     consumer.subscribe([terms.topic], listener=Listener())
     await consumer.start()
     try:

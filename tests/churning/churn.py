@@ -176,11 +176,11 @@ class Churn:
                 nursery.start_soon(member.leave)
         self.history.append(("all left", round(trio.current_time() - began, 1)))
         for member in self._members.values():
-            assert member.left, f"{member.name} did not leave in order: {member.why()}"
+            assert member.left, f"{member.name} did not leave cleanly: {member.why()}"
 
     # ---------------------------------------------------------------- conditions
 
-    async def _stable_again(self, what: str, since: float, *, after_death: bool = False) -> None:
+    async def _stable_again(self, change: str, since: float, *, after_death: bool = False) -> None:
         """Poll until the group is stable: there is no event for that, and an observer can only ask."""
         allowed = self._plan.rebalance_timeout_ms / 1000
         allowed += self._plan.session_timeout_ms / 1000 if after_death else 0
@@ -189,18 +189,18 @@ class Churn:
                 self._nobody_failed()
                 self._last = await self._observer.look()
                 if self._is_stable(self._last):
-                    self.history.append((what, round(trio.current_time() - since, 1)))
+                    self.history.append((change, round(trio.current_time() - since, 1)))
                     return
                 await trio.sleep(_LOOK_AGAIN)
         says = {member.name: sorted(member.assigned or ()) for member in self._members.values()}
-        raise AssertionError(f"not stable {allowed:.0f} s after: {what}\nseen: {self._last}\nmembers say: {says}")
+        raise AssertionError(f"not stable {allowed:.0f} s after: {change}\nseen: {self._last}\nmembers say: {says}")
 
     def _is_stable(self, seen: Seen) -> bool:
-        said = {member.name: member.assigned for member in self._members.values()}
+        reported = {member.name: member.assigned for member in self._members.values()}
         owners = Counter(partition for share in seen.shares.values() for partition in share)
         return (
             seen.state == "STABLE"
-            and seen.shares == said
+            and seen.shares == reported
             and owners == Counter(dict.fromkeys(range(self._plan.partitions), 1))
         )
 
@@ -240,9 +240,9 @@ class Churn:
             )
             reached = 0
             for first, last in ranges:
-                assert first <= reached, f"nobody has read {partition} from {reached} to {first}"
+                assert first <= reached, f"no member has read {partition} from {reached} to {first}"
                 reached = max(reached, last + 1)
-            assert reached == end, f"nobody has read {partition} from {reached} to {end}"
+            assert reached == end, f"no member has read {partition} from {reached} to {end}"
 
     def _java_reported_no_error(self) -> None:
         """Check that members have no errors, except a removal from the group, which they must report.
@@ -251,7 +251,7 @@ class Churn:
         """
         for member in self._all:
             if member.client == JAVA and not member.fenced and member.name not in self._expelled:
-                errors = [line for line in member.complaints_before_leaving if " ERROR " in line or "Exception" in line]
+                errors = [line for line in member.errors_before_leaving if " ERROR " in line or "Exception" in line]
                 assert not errors, f"{member.name}: {errors}"
 
     # ---------------------------------------------------------------- changes
@@ -271,7 +271,7 @@ class Churn:
         """Return the kinds of changes that are possible now."""
         classic = self._plan.protocol == "classic"
         spare = len(self._members) > self._plan.at_least
-        who: dict[str, object] = {
+        candidates: dict[str, object] = {
             "join": self._slots(running=False),
             "join while one is frozen": self._slots(running=False),
             "leave": spare and self._slots(static=False),
@@ -282,7 +282,7 @@ class Churn:
             "kill and restart": classic and self._slots(static=True),
             "usurp": classic and self._usurpable(),
         }
-        return [kind for kind, someone in who.items() if someone]
+        return [kind for kind, someone in candidates.items() if someone]
 
     async def _change(self, nursery: trio.Nursery, kind: str) -> None:
         steps: dict[str, Callable[[trio.Nursery, str], Awaitable[None]]] = {
@@ -312,8 +312,8 @@ class Churn:
         await self._start(nursery, slot)
         self._members[frozen].thaw()
         # Its session may end by now, if the other process took long to start.
-        what = f"{kind}: {self._name(slot)}, {self._name(frozen)}"
-        await self._stable_again(what, trio.current_time(), after_death=True)
+        change = f"{kind}: {self._name(slot)}, {self._name(frozen)}"
+        await self._stable_again(change, trio.current_time(), after_death=True)
 
     async def _leave(self, nursery: trio.Nursery, kind: str) -> None:
         slot = self._random.choice(self._slots(static=False))

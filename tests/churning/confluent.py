@@ -56,7 +56,7 @@ def take_part(terms: Terms, journal: Journal) -> None:
     consumer = Consumer(_options(terms))
 
     def commit() -> None:
-        journal.tell()
+        journal.report_reads()
         positions = dict(journal.uncommitted)
         if not positions:
             return
@@ -77,11 +77,11 @@ def take_part(terms: Terms, journal: Journal) -> None:
         journal.forget(one.partition for one in partitions)
 
     def lost(_: Consumer, partitions: list[TopicPartition]) -> None:
-        journal.tell()
+        journal.report_reads()
         journal.forget(one.partition for one in partitions)
 
     try:
-        journal.say(joining=True)
+        journal.report(joining=True)
         consumer.subscribe([terms.topic], on_revoke=revoked, on_lost=lost)
         while not journal.leave.is_set():
             message = consumer.poll(0.1)

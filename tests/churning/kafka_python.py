@@ -45,7 +45,7 @@ def take_part(terms: Terms, journal: Journal) -> None:
     )
 
     def commit() -> None:
-        journal.tell()
+        journal.report_reads()
         positions = dict(journal.uncommitted)
         if not positions:
             return
@@ -72,7 +72,7 @@ def take_part(terms: Terms, journal: Journal) -> None:
             journal.forget(one.partition for one in lost)
 
     try:
-        journal.say(joining=True)
+        journal.report(joining=True)
         consumer.subscribe([terms.topic], listener=Listener())
         while not journal.leave.is_set():
             try:

@@ -1,7 +1,7 @@
 """One group member in its own process: ``python -m tests.churning CLIENT`` with its `Terms` as JSON.
 
 It reads, reports the records, and only then commits them. The reports are lines of JSON on standard output, see
-`Journal`; it leaves the group in order at the end of its standard input, or at any input.
+`Journal`; it leaves the group cleanly at the end of its standard input, or at any input.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Journal:
         self._ranges: list[list[int]] = []
         self._assigned: list[int] | None = None
 
-    def say(self, **what: object) -> None:
-        """One line, at once."""
-        sys.stdout.write(json.dumps(what) + "\n")
+    def report(self, **fields: object) -> None:
+        """Write one line, and flush it."""
+        sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
 
     def assigned(self, partitions: Iterable[int]) -> None:
@@ -67,7 +67,7 @@ class Journal:
         now = sorted(partitions)
         if now != self._assigned:
             self._assigned = now
-            self.say(assigned=now)
+            self.report(assigned=now)
 
     def read(self, partition: int, offset: int) -> None:
         """Note a returned record."""
@@ -78,10 +78,10 @@ class Journal:
             self._ranges.append([partition, offset, offset])
         self.uncommitted[partition] = offset + 1
 
-    def tell(self) -> None:
+    def report_reads(self) -> None:
         """Report the records since the last call; call this before they are committed."""
         if self._ranges:
-            self.say(read=self._ranges)
+            self.report(read=self._ranges)
             self._ranges = []
 
     def committed(self, positions: dict[int, int]) -> None:
@@ -109,10 +109,10 @@ def main(client: str, text: str) -> int:
     try:
         module.take_part(terms, journal)
     except Fenced as fenced:
-        journal.say(fenced=str(fenced))
+        journal.report(fenced=str(fenced))
         return 3
     except BaseException:
-        journal.say(failed=traceback.format_exc())
+        journal.report(failed=traceback.format_exc())
         return 1
-    journal.say(left=True)
+    journal.report(left=True)
     return 0

@@ -58,7 +58,7 @@ class _Member:
         self._consumer = Consumer(**_options(terms))
 
     async def commit(self) -> None:
-        self._journal.tell()
+        self._journal.report_reads()
         positions = dict(self._journal.uncommitted)
         if not positions:
             return
@@ -77,11 +77,11 @@ class _Member:
         self._journal.forget(one.partition for one in revoked)
 
     def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> None:
-        self._journal.tell()
+        self._journal.report_reads()
         self._journal.forget(one.partition for one in lost)
 
     async def take_part(self) -> None:
-        self._journal.say(joining=True)
+        self._journal.report(joining=True)
         self._consumer.subscribe([self._terms.topic], listener=self)
         async with self._consumer as consumer:
             while not self._journal.leave.is_set():

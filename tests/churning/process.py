@@ -51,8 +51,8 @@ class MemberProcess:
         self.fenced = False
         self.left = False
         self.ended = trio.Event()
-        self.complaints: list[str] = []
-        self._complaints_when_told_to_leave: int | None = None
+        self.error_lines: list[str] = []
+        self._error_count_at_leave: int | None = None
         self._changed = changed
         self._process: trio.Process | None = None
 
@@ -62,9 +62,9 @@ class MemberProcess:
         return self.terms.client_id
 
     @property
-    def complaints_before_leaving(self) -> list[str]:
-        """Its standard error until it was asked to leave."""
-        return self.complaints[: self._complaints_when_told_to_leave]
+    def errors_before_leaving(self) -> list[str]:
+        """Its error output until it was asked to leave."""
+        return self.error_lines[: self._error_count_at_leave]
 
     async def run(self, arguments: Sequence[str]) -> None:
         """Start it and read its reports until its end; cancelling kills it."""
@@ -76,7 +76,7 @@ class MemberProcess:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._listen, process)
-                nursery.start_soon(self._hear_complaints, process)
+                nursery.start_soon(self._read_errors, process)
         finally:
             process.kill()
             with trio.CancelScope(shield=True):
@@ -93,15 +93,15 @@ class MemberProcess:
                 self._take(json.loads(line))
         # An incomplete line of a killed process does not count.
 
-    async def _hear_complaints(self, process: trio.Process) -> None:
+    async def _read_errors(self, process: trio.Process) -> None:
         assert process.stderr is not None
         rest = b""
         async for chunk in process.stderr:
             *lines, rest = (rest + chunk).split(b"\n")
-            self.complaints += [line.decode(errors="replace") for line in lines]
+            self.error_lines += [line.decode(errors="replace") for line in lines]
 
-    def _take(self, said: dict[str, object]) -> None:
-        match said:
+    def _take(self, report: dict[str, object]) -> None:
+        match report:
             case {"joining": True}:
                 self.joining_since = trio.current_time()
             case {"assigned": [*partitions]}:
@@ -115,19 +115,19 @@ class MemberProcess:
             case {"left": True}:
                 self.left = True
             case _:
-                raise AssertionError(f"{self.name} said {said}")
+                raise AssertionError(f"{self.name} said {report}")
         self._changed()
 
     async def leave(self) -> None:
-        """Ask it to leave in order, and wait until it has ended."""
+        """Ask it to leave the group cleanly, and wait until it has ended."""
         process = self._alive()
         assert process.stdin is not None
-        self._complaints_when_told_to_leave = len(self.complaints)
+        self._error_count_at_leave = len(self.error_lines)
         await process.stdin.send_all(b"leave\n")
         await self.ended.wait()
 
     async def kill(self) -> None:
-        """Send SIGKILL: its coordinator is not told."""
+        """Send SIGKILL: it sends no leave request."""
         os.kill(self._alive().pid, signal.SIGKILL)
         await self.ended.wait()
 
@@ -146,4 +146,4 @@ class MemberProcess:
 
     def why(self) -> str:
         """Return its error output."""
-        return "\n".join([self.failed, *self.complaints[-_TAIL:]])
+        return "\n".join([self.failed, *self.error_lines[-_TAIL:]])

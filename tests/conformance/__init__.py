@@ -1,1 +1,1 @@
-"""What other people's clients must find in a broker: scenarios written once, drivers for the clients, and results."""
+"""Scenarios that third-party clients must pass with a broker, drivers for the clients, and results."""

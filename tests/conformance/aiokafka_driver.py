@@ -1,4 +1,4 @@
-"""aiokafka, in an asyncio loop that runs in a thread of its own so that its background tasks go on between calls."""
+"""aiokafka, in an asyncio loop in its own thread, so that its background tasks continue between calls."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class AiokafkaDriver(ClientDriver):
         self._consumers: list[AiokafkaConsumer] = []
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of the client in its loop; not longer than the patience."""
+        """Run a coroutine of the client in its loop, for at most ``patience`` seconds."""
         with _refusals():
             return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, self.patience), self._loop).result()
 
@@ -393,7 +393,7 @@ def _delivered(found: Any) -> Delivered:
 
 
 def _member(*fields: Any) -> Member:
-    # Newer versions of the answer have the instance id as their second field.
+    # Newer versions of the response have the instance id as their second field.
     member_id, client_id, host = (fields[0], *fields[-4:-2]) if len(fields) > 5 else fields[:3]
     assigned = fields[-1]
     spots: frozenset[Spot] = frozenset()

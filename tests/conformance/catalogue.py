@@ -1,4 +1,4 @@
-"""The scenarios, what one is given, and how it is run to an outcome."""
+"""The scenarios, their tools, and their execution."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
 }
-"""How a broker is configured for the scenarios, where it can be: mainly so that what happens seldom happens soon."""
+"""The broker's configuration for the scenarios, where it can be set: rare events happen sooner."""
 
 FIRST_TIMESTAMP: Final = int(time.time() * 1000) - 3_600_000
-"""When the first records are said to have been made: long enough ago to be old, too young for the default retention."""
+"""The timestamp of the first records: old, but within the default retention."""
 
 _AT_ONCE: Final = 6
 _LONGEST_FACTOR: Final = 4
@@ -69,7 +69,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a scenario ended: "passed", "failed" or "not offered", and why it did not pass."""
+    """The outcome of a scenario: "passed", "failed" or "not offered", and the reason if it did not pass."""
 
     state: str
     text: str = ""
@@ -86,23 +86,23 @@ def scenario(steps: Callable[[Case], None]) -> Callable[[Case], None]:
     area = steps.__module__.rpartition(".")[2]
     claim = (steps.__doc__ or "").partition("\n")[0].strip()
     name = f"{area}/{steps.__name__}"
-    assert claim, f"{name} claims nothing"
+    assert claim, f"{name} has no claim"
     assert name not in _registered, f"{name} is there twice"
-    # Now, as the text that is run is the one that was there when it was imported.
+    # Now, because the text that runs is the one at import time.
     digest = hashlib.sha256((claim + inspect.getsource(steps)).encode()).hexdigest()[:16]
     _registered[name] = Scenario(area, name, claim, steps, digest)
     return steps
 
 
 def scenarios() -> list[Scenario]:
-    """All of them, in the order of the page."""
+    """Return all scenarios, in the order of the page."""
     for area in AREAS:
         import_module(f"tests.conformance.scenarios.{area}")
     return sorted(_registered.values(), key=lambda one: AREAS.index(one.area))
 
 
 class Case:
-    """What a scenario works with: a client, names of its own, and ways to wait for other programs."""
+    """The tools of a scenario: a client, unused names, and ways to wait for other programs."""
 
     def __init__(self, client: ClientDriver, replication: int = 1, *, idempotent: bool = False) -> None:
         self.client = client
@@ -112,7 +112,7 @@ class Case:
         self._count = 0
 
     def name(self) -> str:
-        """A name that nobody else uses, for a topic or a group."""
+        """Return an unused name, for a topic or a group."""
         self._count += 1
         return f"conformance-{self._id}-{self._count}"
 
@@ -130,14 +130,14 @@ class Case:
         return name
 
     def configure(self, topic: str, key: str, value: str) -> None:
-        """Set a value of a topic, by whichever call the client has."""
+        """Set a value of a topic, with whichever call the client has."""
         try:
             self.client.incremental_alter("topic", topic, {key: ("set", value)})
         except NotOffered:
             self.client.alter_configs("topic", topic, {key: value})
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Ask until it is so: what happens in another program cannot be waited for otherwise."""
+        """Repeat a check until it holds: there is no event for changes in another program."""
         deadline = time.monotonic() + self.client.patience
         problem: Refused | None = None
         while True:
@@ -171,13 +171,13 @@ class Case:
         )
 
     def reader(self, topic: str, offsets: Mapping[int, int | None] | None = None, **options: Any) -> ConsumerDriver:
-        """A consumer without a group that reads partitions (0 alone unless told) from offsets (0)."""
+        """Return a consumer without a group that reads partitions (by default only 0) from offsets (by default 0)."""
         consumer = self.client.consumer(None, **options)
         consumer.assign(topic, {0: 0} if offsets is None else offsets)
         return consumer
 
     def take(self, consumer: ConsumerDriver, count: int) -> list[Record]:
-        """Poll until so many records have come; more at once is a failure."""
+        """Poll until so many records have arrived; more than that is a failure."""
         found: list[Record] = []
 
         def enough() -> bool:
@@ -185,29 +185,29 @@ class Case:
             return len(found) >= count
 
         self.until(enough)
-        assert len(found) == count, f"{len(found)} records came instead of {count}"
+        assert len(found) == count, f"{len(found)} records arrived instead of {count}"
         return found
 
     def read(self, topic: str, count: int, partitions: int = 1, **options: Any) -> list[Record]:
-        """The first records of a topic, through a reader of their own."""
+        """Return the first records of a topic, through a new reader."""
         consumer = self.reader(topic, dict.fromkeys(range(partitions), 0), **options)
         found = self.take(consumer, count)
         consumer.close()
         return found
 
     def until_refused(self, consumer: ConsumerDriver) -> Refused:
-        """Poll until the client hands out an error; that records come instead is a failure."""
+        """Poll until the client raises an error; a record is a failure."""
         deadline = time.monotonic() + self.client.patience
         while time.monotonic() < deadline:
             try:
                 found = consumer.poll()
             except Refused as refusal:
                 return refusal
-            assert not found, f"records came instead of an error: {found[0]}"
+            assert not found, f"records arrived instead of an error: {found[0]}"
         raise AssertionError("no error came")
 
     def refusal(self, call: Callable[[], object]) -> int | None:
-        """The code with which a call is refused; that it is not is a failure."""
+        """Return the error code of a refused call; a call that succeeds is a failure."""
         try:
             answer = call()
         except Refused as refusal:
@@ -215,9 +215,9 @@ class Case:
         raise AssertionError(f"it was not refused, but answered {answer!r}")
 
     def outcome_of(self, topic: str, message: Message, **options: Any) -> int | None:
-        """The code with which one record is refused."""
+        """Return the error code of a refused record."""
         (outcome,) = self.client.produce(topic, [message], **options)
-        assert isinstance(outcome, Refused), f"it was not refused, but delivered: {outcome}"
+        assert isinstance(outcome, Refused), f"the record was not refused, but delivered: {outcome}"
         return outcome.code
 
     def together(
@@ -257,7 +257,7 @@ class Case:
 def run(
     one: Scenario, case: Callable[[ClientDriver], Case], connect: Callable[[], ClientDriver], longest: float
 ) -> Outcome:
-    """Run a scenario through a new client; an outcome in any case, after ``longest`` seconds at the latest."""
+    """Run a scenario through a new client; return an outcome in any case, at the latest after ``longest`` seconds."""
     outcomes: list[Outcome] = []
 
     def work() -> None:
@@ -291,10 +291,10 @@ def run_all(
     replication: int = 1,
     idempotent: bool = False,
 ) -> dict[str, Outcome]:
-    """Run scenarios, several at a time, as most of them mainly wait; outcomes by name.
+    """Run scenarios, several at a time, because most of them mainly wait; return outcomes by name.
 
-    ``replication`` is the number of replicas of the topics that scenarios work with. With ``idempotent``, producers for
-    which a scenario says nothing of acknowledgements are idempotent.
+    ``replication`` is the number of replicas of the scenarios' topics. With ``idempotent``, producers are idempotent
+    unless a scenario sets acknowledgements.
     """
 
     def case(client: ClientDriver) -> Case:

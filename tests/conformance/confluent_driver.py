@@ -95,7 +95,7 @@ class ConfluentConsumer(ConsumerDriver):
         self._patience = driver.patience
         reset = options.get("auto_offset_reset", "earliest")
         configuration = _CONSUMER.translate({**options, "auto_offset_reset": _RESETS.get(reset, reset)})
-        # It insists on a group id, also for one who joins none; auto-commit then has nobody to commit for.
+        # It requires a group id even without a group; auto-commit is off, because there is no group to commit for.
         if group is None:
             configuration |= {"group.id": "nobody", "enable.auto.commit": False}
         else:
@@ -189,7 +189,7 @@ class ConfluentConsumer(ConsumerDriver):
         return int(low), int(high)
 
     def _once_known(self, call: Callable[[], T]) -> T:
-        """Repeat a call while the client's broker has not learned of a topic whose creation was answered."""
+        """Repeat a call while the client's broker does not know a topic whose creation was acknowledged."""
         give_up_at = time.monotonic() + min(self._patience, _PROPAGATION_SECONDS)
         while True:
             try:

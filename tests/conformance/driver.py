@@ -1,7 +1,7 @@
-"""The neutral words in which scenarios talk to a client, whichever it is.
+"""The neutral interface between scenarios and the clients.
 
-Options have the Java client's names, with ``_`` for ``.``; a driver translates them into its own client's. What a
-client has no call or no option for raises `NotOffered`; what the broker refuses raises `Refused` with Kafka's code.
+Options have the Java client's names, with ``_`` for ``.``; a driver translates them into its own client's. A missing
+call or option of a client raises `NotOffered`; a refusal of the broker raises `Refused` with Kafka's code.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Spot = tuple[str, int]
 
 
 class NotOffered(Exception):
-    """The client has no such call or option; the message says which."""
+    """The client has no such call or option; the message names it."""
 
 
 class Refused(Exception):
-    """An error answer. ``code`` is Kafka's number, or None where the client alone came to that conclusion."""
+    """An error response. ``code`` is Kafka's number, or None for an error that the client itself raised."""
 
     def __init__(self, code: int | None, text: str) -> None:
         super().__init__(code, text)
@@ -44,7 +44,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Delivered:
-    """Where a record went; offset and timestamp are -1 where nobody was told."""
+    """The position of a written record; offset and timestamp are -1 if the broker did not report them."""
 
     partition: int
     offset: int
@@ -67,7 +67,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Partition:
-    """Who keeps a partition."""
+    """The replicas of a partition."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -76,7 +76,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it is described; ``internal`` and ``id`` are None where the client does not say."""
+    """The description of a topic; ``internal`` and ``id`` are None if the client does not report them."""
 
     internal: bool | None
     partitions: Mapping[int, Partition]
@@ -86,7 +86,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster as it is described."""
+    """The description of the cluster."""
 
     id: str | None
     controller: int
@@ -102,7 +102,7 @@ DEFAULT: Final = 5
 
 @dataclass(frozen=True)
 class Config:
-    """One configuration value and where it comes from."""
+    """A configuration value and its source."""
 
     value: str | None
     source: int
@@ -112,7 +112,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Member:
-    """One member of a group as it is described."""
+    """The description of a group member."""
 
     id: str
     client_id: str
@@ -122,7 +122,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Group:
-    """A group as it is described: Kafka's word for its state, and the name of its assignor."""
+    """The description of a group: Kafka's name for its state, and the name of its assignor."""
 
     state: str
     assignor: str
@@ -130,14 +130,16 @@ class Group:
 
 
 class Options:
-    """Translates options: ``names`` has the client's name for each, or None for a value that needs more than a name."""
+    """Translates options: ``names`` has the client's name for each, or None for a value that needs more than a new
+    name.
+    """
 
     def __init__(self, client: str, names: Mapping[str, str]) -> None:
         self._client = client
         self._names = names
 
     def translate(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The client's own options; raises `NotOffered` for what it does not have."""
+        """Return the client's own options; raise `NotOffered` for an option that it does not have."""
         for name in options:
             if name not in self._names:
                 raise NotOffered(f"{self._client} has no option {name.replace('_', '.')}")
@@ -156,35 +158,35 @@ class ConsumerDriver:
         self._lacks("subscriptions by pattern")
 
     def subscribe_server_pattern(self, pattern: str) -> None:
-        """Join a group of the new protocol, for all topics that the broker finds to match the pattern as a whole."""
+        """Join a group of the consumer protocol, for all topics whose whole name matches the pattern on the broker."""
         self._lacks("patterns that the broker matches")
 
     def assign(self, topic: str, offsets: Mapping[int, int | None]) -> None:
-        """Read these partitions, from an offset or from where the group or the reset policy says."""
+        """Read these partitions from an offset, or from the group's offset or the reset policy."""
         self._lacks("assignments by hand")
 
     def poll(self) -> list[Record]:
-        """What has come within a moment; raises `Refused` for an error that the client hands out."""
+        """Return the records that arrive within a moment; raise `Refused` for an error from the client."""
         self._lacks("polling")
 
     def assignment(self) -> set[Spot]:
-        """The partitions that this member has now."""
+        """Return the partitions that this member has now."""
         self._lacks("its assignment")
 
     def position(self, spot: Spot) -> int:
-        """The offset that is read next."""
+        """Return the offset of the next record."""
         self._lacks("its position")
 
     def seek(self, spot: Spot, offset: int) -> None:
-        """Read on from there."""
+        """Continue at this offset."""
         self._lacks("seeking")
 
     def seek_to_beginning(self, spot: Spot) -> None:
-        """Read on from the first record."""
+        """Continue at the first record."""
         self._lacks("seeking to the beginning")
 
     def seek_to_end(self, spot: Spot) -> None:
-        """Read on from the end."""
+        """Continue at the end."""
         self._lacks("seeking to the end")
 
     def pause(self, spot: Spot) -> None:
@@ -196,37 +198,37 @@ class ConsumerDriver:
         self._lacks("resuming")
 
     def commit(self, offsets: Mapping[Spot, tuple[int, str]] | None = None) -> None:
-        """Commit what was read, or these offsets, and wait for the answer."""
+        """Commit the offsets read, or these, and wait for the response."""
         self._lacks("commits")
 
     def committed(self, spot: Spot) -> int | None:
-        """What the group has committed, or None."""
+        """Return the group's committed offset, or None."""
         self._lacks("committed offsets")
 
     def beginning(self, spot: Spot) -> int:
-        """The first offset of a partition."""
+        """Return the first offset of a partition."""
         self._lacks("beginning offsets")
 
     def end(self, spot: Spot) -> int:
-        """The end of a partition."""
+        """Return the end offset of a partition."""
         self._lacks("end offsets")
 
     def offset_for_time(self, spot: Spot, timestamp: int) -> int | None:
-        """The first offset whose timestamp is not before."""
+        """Return the first offset with this timestamp or a later one."""
         self._lacks("offsets by time")
 
     def close(self) -> None:
         """Leave the group and close the connections."""
         self._lacks("closing")
 
-    def _lacks(self, what: str) -> NoReturn:
-        raise NotOffered(f"the consumer does not offer {what}")
+    def _lacks(self, feature: str) -> NoReturn:
+        raise NotOffered(f"the consumer does not offer {feature}")
 
 
 class ClientDriver:
     """One client library connected to one broker, for the length of one scenario.
 
-    ``patience`` is how many seconds a single call may take.
+    ``patience`` is the time limit of a single call, in seconds.
     """
 
     name = ""
@@ -239,11 +241,13 @@ class ClientDriver:
         """Close everything that was opened."""
 
     def produce(self, topic: str, messages: Sequence[Message], **options: Any) -> list[Delivered | Refused]:
-        """Send in this order through one producer, wait for every answer; the outcome of each, in order."""
+        """Send in this order through one producer, and wait for every response; return the outcome of each,
+        in order.
+        """
         self._lacks("producing")
 
     def consumer(self, group: str | None = None, **options: Any) -> ConsumerDriver:
-        """A consumer that `close` closes."""
+        """Return a consumer that `close` closes."""
         self._lacks("consuming")
 
     def create_topics(
@@ -256,11 +260,11 @@ class ClientDriver:
         assignment: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> dict[str, int]:
-        """Error codes by name; 0 for created."""
+        """Create topics; return error codes by name, 0 for success."""
         self._lacks("creating topics")
 
     def delete_topics(self, names: Sequence[str]) -> dict[str, int]:
-        """Error codes by name; 0 for deleted."""
+        """Delete topics; return error codes by name, 0 for success."""
         self._lacks("deleting topics")
 
     def create_partitions(
@@ -270,15 +274,15 @@ class ClientDriver:
         self._lacks("creating partitions")
 
     def topics(self) -> set[str]:
-        """Names of all topics."""
+        """Return the names of all topics."""
         self._lacks("listing topics")
 
     def describe_topic(self, name: str) -> Topic:
-        """One topic."""
+        """Describe one topic."""
         self._lacks("describing topics")
 
     def describe_topic_by_id(self, topic_id: str) -> Topic:
-        """One topic, by its id."""
+        """Describe one topic, by its id."""
         self._lacks("describing topics by id")
 
     def delete_topic_by_id(self, topic_id: str) -> None:
@@ -286,11 +290,11 @@ class ClientDriver:
         self._lacks("deleting topics by id")
 
     def describe_cluster(self) -> Cluster:
-        """Who is there."""
+        """Describe the cluster."""
         self._lacks("describing the cluster")
 
     def describe_configs(self, kind: str, name: str) -> dict[str, Config]:
-        """The configuration of a "topic" or "broker"."""
+        """Return the configuration of a "topic" or "broker"."""
         self._lacks("describing configurations")
 
     def incremental_alter(
@@ -304,42 +308,42 @@ class ClientDriver:
         self._lacks("replacing configurations")
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
-        """Delete what lies before the offsets (-1: everything); the new first offsets."""
+        """Delete the records before the offsets (-1: all); return the new first offsets."""
         self._lacks("deleting records")
 
     def list_offsets(self, topic: str, specs: Mapping[int, str | int]) -> dict[int, tuple[int, int]]:
-        """Offset and timestamp for "earliest", "latest", "max_timestamp", or at a timestamp; -1 for none."""
+        """Return offset and timestamp for "earliest", "latest", "max_timestamp", or a timestamp; -1 for none."""
         self._lacks("listing offsets")
 
     def groups(self, states: Iterable[str] | None = None, types: Iterable[str] | None = None) -> set[str]:
-        """Ids of all groups, or of those in certain states and of certain types."""
+        """Return the ids of all groups, or of those in certain states and of certain types."""
         self._lacks("listing groups")
 
     def describe_group(self, group: str) -> Group:
-        """One group."""
+        """Describe one group."""
         self._lacks("describing groups")
 
     def group_offsets(self, group: str, *, require_stable: bool = False) -> dict[Spot, tuple[int, str]]:
-        """What a group has committed: offsets and the texts beside them.
+        """Return a group's committed offsets with their metadata.
 
-        With ``require_stable`` offsets that an open transaction may still replace are refused, or left out.
+        With ``require_stable``, offsets that an open transaction may change are refused, or left out.
         """
         self._lacks("listing a group's offsets")
 
     def alter_group_offsets(self, group: str, offsets: Mapping[Spot, int]) -> None:
-        """Commit for an empty group."""
+        """Commit offsets of an empty group."""
         self._lacks("altering a group's offsets")
 
     def delete_group_offsets(self, group: str, spots: Sequence[Spot]) -> None:
-        """Forget what a group has committed."""
+        """Delete committed offsets of a group."""
         self._lacks("deleting a group's offsets")
 
     def delete_group(self, group: str) -> None:
-        """Forget an empty group."""
+        """Delete an empty group."""
         self._lacks("deleting groups")
 
     def remove_static_member(self, group: str, instance: str) -> None:
-        """Put a static member out of its group."""
+        """Remove a static member from its group."""
         self._lacks("removing members")
 
     def create_topic(self, name: str, partitions: int = 1, replication: int = 1, **more: Any) -> None:
@@ -354,5 +358,5 @@ class ClientDriver:
         if code:
             raise Refused(code, f"{name} was not deleted")
 
-    def _lacks(self, what: str) -> NoReturn:
-        raise NotOffered(f"{self.name} does not offer {what}")
+    def _lacks(self, feature: str) -> NoReturn:
+        raise NotOffered(f"{self.name} does not offer {feature}")

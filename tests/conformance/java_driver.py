@@ -39,10 +39,10 @@ _SOURCES: Final = {
 
 
 class JavaProcess:
-    """The process; calls of several threads go on at the same time."""
+    """The process; calls of several threads run concurrently."""
 
     def __init__(self, class_path: str) -> None:
-        # A thread that finds no memory is gone, and what it was to send is waited for in vain: rather all ends.
+        # A thread without memory would die, and its response would never arrive: end the whole process instead.
         command = ["java", "-Xmx1g", "-XX:+ExitOnOutOfMemoryError", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         self._process = subprocess.Popen(
             [*command, "-cp", class_path, "ConformanceDriver"],
@@ -74,7 +74,7 @@ class JavaProcess:
                 future.set_exception(RuntimeError("the Java process ended"))
 
     def call(self, call: str, arguments: Mapping[str, Any], timeout: float, **on: int) -> Any:
-        """One call, and its answer."""
+        """Make one call, and return its result."""
         future: Future[Any] = Future()
         assert self._process.stdin is not None
         with self._lock:
@@ -82,18 +82,18 @@ class JavaProcess:
             self._waiting[number] = future
             self._process.stdin.write(json.dumps({"id": number, "call": call, "arguments": arguments, **on}) + "\n")
             self._process.stdin.flush()
-        # The Java side has a limit of its own for each step of a call; this one is for a process that hangs.
+        # The Java side has its own limit for each step of a call; this one is for a process that hangs.
         return future.result(timeout * 3)
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.communicate()
 
 
 @contextmanager
 def java_process(class_path: str) -> Iterator[JavaProcess]:
-    """A process for the length of the block."""
+    """Run a process for the length of the block."""
     process = JavaProcess(class_path)
     try:
         yield process
@@ -216,7 +216,7 @@ class JavaDriver(ClientDriver):
         self._session = process.call("open", arguments, patience)
 
     def call(self, call: str, *, consumer: int | None = None, producer: int | None = None, **arguments: Any) -> Any:
-        """A call on this session, or on one of its consumers or transactional producers."""
+        """Make a call on this session, or on one of its consumers or transactional producers."""
         on = {name: one for name, one in (("consumer", consumer), ("producer", producer)) if one is not None}
         return self._process.call(call, arguments, self.patience, session=self._session, **on)
 

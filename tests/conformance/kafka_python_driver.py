@@ -116,7 +116,7 @@ def _refusals() -> Iterator[None]:
 
 
 def _check(answer: Any) -> None:
-    """Some calls give the class of an error, or its text, as their result."""
+    """Check a result: some calls return the class of an error, or its text."""
     if isinstance(answer, type) and answer is not errors.NoError:
         raise Refused(answer.errno, answer.__name__)  # type: ignore[attr-defined]
     if isinstance(answer, str) and answer != "OK":
@@ -152,7 +152,7 @@ class KafkaPythonConsumer(ConsumerDriver):
 
     def poll(self) -> list[Record]:
         with _refusals():
-            # Shorter ones give up joining a group halfway, and begin anew for ever.
+            # With a shorter timeout, the client abandons joining a group halfway, and starts over forever.
             found = self._consumer.poll(2_000)
         return [_record(record) for records in found.values() for record in records]
 
@@ -293,8 +293,8 @@ class KafkaPythonDriver(ClientDriver):
                 except errors.KafkaError as error:
                     outcomes.append(_refused(error))
                 else:
-                    told = isinstance(found, Refused)
-                    outcomes.append(found if told else _delivered(found))
+                    is_refused = isinstance(found, Refused)
+                    outcomes.append(found if is_refused else _delivered(found))
         finally:
             producer.close(timeout=self.patience)
         return outcomes
@@ -391,7 +391,7 @@ class KafkaPythonDriver(ClientDriver):
     def incremental_alter(
         self, kind: str, name: str, changes: Mapping[str, tuple[str, str | None]], *, validate_only: bool = False
     ) -> None:
-        operations = {key: (AlterConfigOp[what.upper()], value) for key, (what, value) in changes.items()}
+        operations = {key: (AlterConfigOp[operation.upper()], value) for key, (operation, value) in changes.items()}
         self._alter(kind, name, operations, validate_only, True)
 
     def alter_configs(self, kind: str, name: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:

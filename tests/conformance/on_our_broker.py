@@ -1,4 +1,4 @@
-"""Our broker under the catalogue: one process for each client, all scenarios of the session through it at once."""
+"""The catalogue on our broker: one process for each client, with all scenarios of the session at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE = 30.0
 def outcomes_on_our_broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Outcome]]:
-    """What became of the scenarios that this session asks for, through the module's ``DRIVER``."""
+    """Return the outcomes of this session's scenarios, through the module's ``DRIVER``."""
     driver = request.module.DRIVER
     asked = {item.callspec.params["name"] for item in request.session.items if item.path == request.path}  # type: ignore[attr-defined]
     with broker_process(tmp_path_factory.mktemp("broker") / "data", settings=SETTINGS) as bootstrap:
@@ -25,5 +25,5 @@ def outcomes_on_our_broker(
 
 
 def check(outcome: Outcome) -> None:
-    """Fail with what the scenario met; what a client does not offer is no claim about the broker."""
+    """Fail with the scenario's error; a feature that a client lacks says nothing about the broker."""
     assert outcome.state in ("passed", "not offered"), f"{outcome.text}\n{outcome.trace}"

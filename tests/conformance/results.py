@@ -1,4 +1,4 @@
-"""What the runs found: written by the run against all brokers, kept in ``docs/conformance.json`` for the page."""
+"""The results of the runs: written by the run against all brokers, stored in ``docs/conformance.json`` for the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance.catalogue import AREAS, Outcome, Scenario
 
 ROOT: Final = Path(__file__).parents[2]
 STORE: Final = ROOT / "docs" / "conformance.json"
-"""What the page shows; written by ``python -m tests.conformance.results`` from what the last run left behind."""
+"""The content of the page; written by ``python -m tests.conformance.results`` from the results of the last run."""
 LAST_RUN: Final = ROOT / ".interop" / "conformance"
 """A file for each broker and client that the last ``make interop`` had."""
 
@@ -23,7 +23,7 @@ NOT_OFFERED: Final = "not offered"
 
 
 def write_run(broker: str, client: str, chosen: Iterable[Scenario], outcomes: Mapping[str, Outcome]) -> None:
-    """Leave behind what a client found in a broker."""
+    """Store the results of a client with a broker."""
     LAST_RUN.mkdir(parents=True, exist_ok=True)
     found = {
         one.name: {"digest": one.digest, "state": outcomes[one.name].state, "text": outcomes[one.name].text}
@@ -40,7 +40,7 @@ def _run(broker: str, client: str) -> dict[str, Any]:
 
 
 def collect(catalogue: list[Scenario]) -> dict[str, Any]:
-    """What the last run left behind, in one piece. Raises `KeyError` for a scenario that has changed since."""
+    """Return all results of the last run. Raises `KeyError` for a scenario that has changed since."""
     runs = {(broker, client): _run(broker, client) for broker in BROKERS for client in CLIENTS}
     scenarios = {}
     for one in catalogue:
@@ -69,13 +69,13 @@ def collect(catalogue: list[Scenario]) -> dict[str, Any]:
 
 
 def stored() -> dict[str, Any]:
-    """What the page is made from."""
+    """Return the results from which the page is generated."""
     found: dict[str, Any] = json.loads(STORE.read_text(encoding="utf-8"))
     return found
 
 
 def main() -> None:
-    """Keep what the last run found, and make the page from it."""
+    """Store the results of the last run, and generate the page."""
     from docs.conformance_page import write
     from tests.conformance.catalogue import scenarios
 
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _by_lines(found: dict[str, Any]) -> str:
-    """JSON with a line for each scenario, so that differences between runs can be read."""
+    """Return JSON with one line per scenario, so that differences between runs are readable."""
     lines = [f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in found["scenarios"].items()]
     head = "".join(f" {json.dumps(key)}: {json.dumps(found[key])},\n" for key in found if key != "scenarios")
     return "{\n" + head + ' "scenarios": {\n' + ",\n".join(lines) + "\n }\n}\n"

@@ -1,7 +1,7 @@
 """The catalogue on three nodes of one process: topics have three replicas, and leaders are spread over all brokers.
 
-What holds on one broker holds there, also while leaders and coordinators move, but for the scenarios in
-`NOT_WHILE_LEADERS_MOVE`. Producers are idempotent while leaders move: others may repeat and reorder records then.
+Every scenario that passes on one broker must pass there, even while leaders and coordinators move, except those in
+`NOT_WHILE_LEADERS_MOVE`. Producers are idempotent while leaders move: others may then repeat and reorder records.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def moving(running: BlockingCluster, *, pause: float) -> Iterator[list[int]]:
 class Settling:
     """A driver whose changes of the cluster are known to all nodes when the call returns.
 
-    Elsewhere, as with Apache Kafka, the next call may reach a node that does not know them yet.
+    Otherwise, as with Apache Kafka, the next call may reach a node that does not know them yet.
     """
 
     def __init__(self, driver: ClientDriver, running: BlockingCluster) -> None:
@@ -121,7 +121,7 @@ class Settling:
 
 
 def verify(driver: type[ClientDriver], running: BlockingCluster, *, every: int = 1, moving: bool = False) -> None:
-    """Run the scenarios, or every so many, and fail with all that did not hold."""
+    """Run the scenarios, or every n-th of them, and fail with all failures."""
     known = {one.name for one in scenarios()}
     assert known >= OF_ONE_BROKER and known >= NOT_WHILE_LEADERS_MOVE.keys()
     left_out = OF_ONE_BROKER | (NOT_WHILE_LEADERS_MOVE.keys() if moving else set())

@@ -131,31 +131,31 @@ def drop_lost(log: PartitionLog, model: PartitionModel, *, above: int) -> None:
 
 def drop_deleted(log: PartitionLog, model: PartitionModel) -> None:
     """Records before a lost start offset may be restored or not: readers must not get them anyway."""
-    kept = {record.offset for record in read_all(log)}
+    present = {record.offset for record in read_all(log)}
     for batch in model.batches:
         if batch.end > model.start:
             judged = range(model.start, model.latest_start)
-            batch.records = [r for r in batch.records if r.offset in kept or r.offset not in judged]
+            batch.records = [r for r in batch.records if r.offset in present or r.offset not in judged]
             batch.lost = batch.lost or (batch.base_offset < model.latest_start and not batch.records)
 
 
 def adopt_cleaned(log: PartitionLog, model: PartitionModel) -> None:
     """A record may be compacted away if its key has a newer record, or it is a tombstone, or was never committed."""
     pieces = list(read_pieces(log))
-    kept = {record.offset for offset, data in pieces for record in decode_records(data, from_offset=offset)}
+    present = {record.offset for offset, data in pieces for record in decode_records(data, from_offset=offset)}
     headers = {header.base_offset for _, data in pieces for header in iter_batches(data)}
     records = model.readable()
     newest = {record.key: record.offset for record in records if not model.is_aborted(record.offset)}
     active = log.active_segment.base_offset
     for record in records:
-        if record.offset in kept:
+        if record.offset in present:
             continue
         assert record.offset < active, f"{record} was cleaned out of the active segment"
         superseded = record.offset < newest.get(record.key, -1)
         assert superseded or record.value is None or model.is_aborted(record.offset), f"{record} was cleaned away"
     for batch in model.batches:
         if batch.end > model.start and not batch.lost:
-            batch.records = [r for r in batch.records if r.offset in kept or r.offset < model.start]
+            batch.records = [r for r in batch.records if r.offset in present or r.offset < model.start]
             batch.removed = not batch.records and batch.base_offset not in headers
 
 

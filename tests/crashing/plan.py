@@ -67,16 +67,16 @@ def plan(seed: int, count: int = STEPS) -> list[Step]:
 
 def shrink(needed: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
     """Return a minimal subset of the steps ``needed`` with which the run still fails."""
-    kept = list(needed)
-    size = max(1, len(kept) // 2)
+    needed_steps = list(needed)
+    size = max(1, len(needed_steps) // 2)
     while True:
         index, smaller = 0, False
-        while index < len(kept):
-            candidate = kept[:index] + kept[index + size :]
+        while index < len(needed_steps):
+            candidate = needed_steps[:index] + needed_steps[index + size :]
             if fails(candidate):
-                kept, smaller = candidate, True
+                needed_steps, smaller = candidate, True
             else:
                 index += size
         if size == 1 and not smaller:
-            return kept
+            return needed_steps
         size = max(1, size // 2)

@@ -27,7 +27,7 @@ class Desk:
         self.stop = threading.Event()
         self.acknowledged_at = -1.0
         """The start of the newest acknowledged commit."""
-        self.troubles: list[str] = []
+        self.errors_seen: list[str] = []
         self.ends = 0
         """The number of consumers so far: one if none of them ended by itself."""
         self.explain: Callable[[], str] = lambda: ""
@@ -65,9 +65,9 @@ class Desk:
         self.acknowledged_at = since
         self._news()
 
-    def trouble(self, error: object) -> None:
+    def note_error(self, error: object) -> None:
         """Note an error of the client, which must continue."""
-        self.troubles.append(repr(error))
+        self.errors_seen.append(repr(error))
 
 
 Client = Callable[[Desk], None]
@@ -135,7 +135,7 @@ def _confluent_once(desk: Desk, options: Mapping[str, Any]) -> None:
         try:
             results = consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
-            desk.trouble(error)
+            desk.note_error(error)
             return
         desk.acknowledged(attempt, [one.partition for one in results if one.error is None])
 
@@ -149,7 +149,7 @@ def _confluent_once(desk: Desk, options: Mapping[str, Any]) -> None:
                 if message.error() is None:
                     desk.read(message.partition(), message.offset())
                 else:
-                    desk.trouble(message.error())
+                    desk.note_error(message.error())
             commit()
     finally:
         consumer.close()
@@ -202,7 +202,7 @@ def kafka_python(desk: Desk) -> None:
                         desk.read(record.partition, record.offset)
                 commit()
             except errors.KafkaError as error:
-                desk.trouble(error)
+                desk.note_error(error)
     finally:
         consumer.close()
 
@@ -270,7 +270,7 @@ async def _aiokafka(desk: Desk) -> None:
                     await asyncio.wait([asking], timeout=1)
                 if is_dead():
                     asking.cancel()
-                    desk.trouble("aiokafka has given up its coordination by itself")
+                    desk.note_error("aiokafka has given up its coordination by itself")
                     return
                 found = await asking
                 async with in_hand:
@@ -281,7 +281,7 @@ async def _aiokafka(desk: Desk) -> None:
                                 desk.read(record.partition, record.offset)
                     await commit()
             except errors.KafkaError as error:
-                desk.trouble(error)
+                desk.note_error(error)
     finally:
         with contextlib.suppress(asyncio.CancelledError):  # the cancellation of its coordination task
             await consumer.stop()

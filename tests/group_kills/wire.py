@@ -16,11 +16,11 @@ R = TypeVar("R", bound=Response)
 
 
 class NoAnswerError(Exception):
-    """The broker cannot be reached, or hung up, or took too long. What was asked may have been done."""
+    """The broker is unreachable, closed the connection, or took too long. The request may have been executed."""
 
 
 class Wire:
-    """A connection to ``host:port`` that is made when it is needed, and given up when an answer does not come."""
+    """A connection to ``host:port`` that is opened on demand, and abandoned when a response does not arrive."""
 
     def __init__(self, world: World, host: str, port: int, client_id: str) -> None:
         self._world = world
@@ -30,7 +30,7 @@ class Wire:
         self._correlation = 0
 
     async def ask(self, request: Request[R], version: int, *, timeout: float) -> R:
-        """Send a request and wait for its answer, at most ``timeout`` seconds. Raises `NoAnswerError`."""
+        """Send a request and wait for its response, at most ``timeout`` seconds. Raises `NoAnswerError`."""
         try:
             with trio.fail_after(timeout):
                 return await self._ask(request, version)
@@ -52,7 +52,7 @@ class Wire:
         correlation, response = decode_response(request.response_type, frame, version=version)
         if correlation != self._correlation:
             raise ProtocolError(f"an answer to request {correlation} of {self._correlation}", path="", offset=0)
-        return response  # the request says what answers it
+        return response  # the request determines the response
 
     async def _receive(self, stream: Stream, size: int) -> bytes:
         data = memoryview(bytearray(size))
@@ -65,7 +65,7 @@ class Wire:
         return bytes(data)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None

@@ -347,7 +347,7 @@ async def _all_commit(residents: list[Desk | OurMember], signals: Signals) -> No
     for member in stuck:
         lines.append(f"{member.name} (last one {since - member.acknowledged_at:.1f} s before)")
         if isinstance(member, Desk):
-            lines.append(f"  troubles {list(dict.fromkeys(member.troubles))[-5:]}\n{member.explain()}")
+            lines.append(f"  errors {list(dict.fromkeys(member.errors_seen))[-5:]}\n{member.explain()}")
     raise AssertionError(f"no commit within {STUCK} s: " + "\n".join(lines))
 
 

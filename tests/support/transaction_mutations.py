@@ -103,7 +103,7 @@ _MUTATIONS: tuple[Mutation, ...] = tuple(
             _C + "transaction_shard.py",
             "        self.completions.forget(self.partition)\n        self.commit(self._committed_below)\n",
             "        self.completions.forget(self.partition)\n        self._uncommitted.clear()\n",
-            _UNIT + "test_loaded_decision_is_handed_over_again_under_the_new_epoch",
+            _UNIT + "test_loaded_decision_reaches_the_marker_writer_again_under_the_new_epoch",
         ),
         (
             "a transaction that is open for too long is aborted",

@@ -29,11 +29,11 @@ _ANEW = (UnknownMemberIdError.code, IllegalGenerationError.code)
 
 def metadata(*topics: str, owned: tuple[int, ...] | None = None, version: int | None = None) -> bytes:
     """Encode a classic consumer's subscription; with ``owned`` partitions of ``orders`` the member is cooperative."""
-    said = ConsumerProtocolSubscription(
+    subscription = ConsumerProtocolSubscription(
         topics=list(topics or ("orders",)),
         owned_partitions=[OwnedTopic(topic="orders", partitions=list(owned))] if owned else [],
     )
-    return said.encode_versioned((0 if owned is None else 1) if version is None else version)
+    return subscription.encode_versioned((0 if owned is None else 1) if version is None else version)
 
 
 def assignment(*numbers: int, topic: str = "orders", user_data: bytes | None = None) -> bytes:
@@ -51,8 +51,10 @@ def numbers_of(data: bytes) -> list[int]:
 
 
 class ClassicMember:
-    """A classic consumer; ``step`` performs its next action. A cooperative one keeps its partitions while it joins, and
-    rejoins after it has revoked some."""
+    """A classic consumer; ``step`` performs its next action.
+
+    A cooperative one retains its partitions while it joins, and rejoins after it has revoked some.
+    """
 
     def __init__(self, rig: Rig, name: str, *, cooperative: bool = False, instance_id: str | None = None) -> None:
         self.rig = rig
@@ -115,7 +117,7 @@ class ClassicMember:
             }
             for number in range(self.rig.topics.partition_count("orders")):
                 member_id = ids[number % len(ids)]
-                if owners.get(number, member_id) == member_id:  # else it must be given up first
+                if owners.get(number, member_id) == member_id:  # otherwise the owner must revoke it first
                     given.setdefault(member_id, []).append(number)
         reply = self.rig.sync(
             self.member_id,
@@ -137,9 +139,9 @@ class ClassicMember:
         self._synced = None
         if not self._is_well(reply.value.error_code):
             return
-        told = set(numbers_of(reply.value.assignment))
-        gives_up = self.owned - told
-        self.owned = told
+        assigned = set(numbers_of(reply.value.assignment))
+        gives_up = self.owned - assigned
+        self.owned = assigned
         if gives_up:
             self.is_stable = False
 

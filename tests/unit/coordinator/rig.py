@@ -112,7 +112,7 @@ class StillWorld(World):
 
 
 class ScriptedLog:
-    """A log in memory. Without ``commits_at_once`` the high watermark stays where it is.
+    """A log in memory. Without ``commits_at_once`` the high watermark does not advance.
 
     ``fails_with`` makes appends raise: the next ``failures_left`` of them, or all (None). ``unreadable`` makes reads
     raise. ``ends`` are the offsets after each batch; ``compacted`` are the offsets of removed records.
@@ -150,12 +150,12 @@ class ScriptedLog:
                 self.failures_left -= 1
             raise self.fails_with
         self.appends += 1
-        kept = self.records.setdefault(partition, [])
-        kept.extend(records)
-        self.ends.append(len(kept))
+        stored = self.records.setdefault(partition, [])
+        stored.extend(records)
+        self.ends.append(len(stored))
         if self.commits_at_once:
-            self.high_watermarks[partition] = len(kept)
-        return len(kept)
+            self.high_watermarks[partition] = len(stored)
+        return len(stored)
 
     @property
     def will_fail(self) -> bool:
@@ -183,13 +183,13 @@ class ScriptedLog:
         if self.unreadable is not None:
             raise self.unreadable
         records = enumerate(self.records.get(partition, []))
-        kept = [(offset, record) for offset, record in records if offset not in self.compacted]
+        stored = [(offset, record) for offset, record in records if offset not in self.compacted]
         if self.producers or self.markers:
-            for offset, record in kept:
+            for offset, record in stored:
                 yield self._piece(partition, offset, record)
             return
-        for start in range(0, len(kept), 7):
-            yield [(offset, record.key, record.value) for offset, record in kept[start : start + 7]]
+        for start in range(0, len(stored), 7):
+            yield [(offset, record.key, record.value) for offset, record in stored[start : start + 7]]
 
     def _piece(
         self, partition: int, offset: int, record: CoordinatorRecord
@@ -558,7 +558,7 @@ class Rig:
 
 
 def code(reply: Reply[Any]) -> int | None:
-    """Return the error code of an answer, or of a raised error; None without an answer."""
+    """Return the error code of a response, or of a raised error; None without a response."""
     if not reply.is_set:
         return None
     try:

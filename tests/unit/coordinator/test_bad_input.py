@@ -44,7 +44,7 @@ MALFORMED = [
 ]
 
 
-class Peace:
+class UnaffectedGroup:
     """A stable group beside the group under test; `check` asserts that it is unaffected."""
 
     def __init__(self, rig: Rig) -> None:
@@ -77,7 +77,7 @@ def timers_of(rig: Rig, group_id: str) -> int:
 def test_coordinator_passes_malformed_subscriptions_to_the_leader(metadata: bytes) -> None:
     """The coordinator stores them unchanged and does not expire offsets because of them."""
     rig = Rig()
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     replies = [rig.join(protocols=[("range", metadata)]), rig.join()]
     rig.pass_time(9)
     leader, follower = (reply.value for reply in replies)
@@ -97,9 +97,9 @@ def test_coordinator_passes_malformed_subscriptions_to_the_leader(metadata: byte
 @pytest.mark.parametrize("assignment", MALFORMED)
 def test_coordinator_passes_malformed_assignments_to_their_members(assignment: bytes) -> None:
     rig = Rig()
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     (leader, follower), generation = rig.joined_group()
-    assert code(rig.sync(leader, generation, {follower: assignment, "stranger": b"x", "": b"y"})) == 0
+    assert code(rig.sync(leader, generation, {follower: assignment, "unknown": b"x", "": b"y"})) == 0
     assert rig.sync(follower, generation).value.assignment == assignment
     rig.restart()
     assert rig.sync(follower, generation).value.assignment == assignment
@@ -111,7 +111,7 @@ def test_assignments_for_unknown_members_are_not_stored() -> None:
     rig = Rig()
     (leader, _), generation = rig.joined_group()
     written = len(rig.log.records[PARTITION])
-    assert code(rig.sync(leader, generation, {f"stranger-{i}": b"x" * 100 for i in range(MANY)})) == 0
+    assert code(rig.sync(leader, generation, {f"unknown-{i}": b"x" * 100 for i in range(MANY)})) == 0
     (record,) = rig.log.records[PARTITION][written:]
     assert record.value is not None and len(record.value) < 1_000
 
@@ -156,7 +156,7 @@ def test_member_id_fits_a_record_for_client_ids_of_any_length(name: str, static:
 def test_group_too_large_for_a_record_gets_an_error_and_can_shrink() -> None:
     """Its members can still leave, and the smaller group gets an assignment."""
     rig = Rig()
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     (leader, follower), generation = rig.joined_group()
     rig.log.fails_with = MessageSizeTooLargeError("too large")
     parked = rig.sync(follower, generation)
@@ -204,7 +204,7 @@ def test_negative_rebalance_timeout_defaults_to_the_session_timeout(rebalance_ms
 def test_zero_rebalance_timeout_affects_its_member_only() -> None:
     """Other members' timeouts bound the rebalance; a member with a timeout of zero has no time to sync."""
     rig = Rig()
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     (alone,), generation = rig.joined_group(1, rebalance_ms=0)
     assert code(rig.sync(alone, generation, {alone: b"x"})) == UNKNOWN
     assert (rig.state(), timers_of(rig, "g")) == (GroupState.EMPTY, 0)
@@ -241,7 +241,7 @@ def test_negative_retention_uses_the_default(retention_ms: int) -> None:
 def test_request_with_a_wrong_generation_changes_nothing(request_name: str, generation: int) -> None:
     """The request does not extend the session."""
     rig = Rig()
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     (leader, follower), right = rig.stable_group()
     written, deadline = len(rig.log.records[PARTITION]), session_of(rig, leader)
     rig.pass_time(1)
@@ -264,7 +264,7 @@ def session_of(rig: Rig, member_id: str) -> float | None:
 @pytest.mark.parametrize(("instance_id", "error"), [("i-2", FENCED), ("nobody", UNKNOWN), ("", UNKNOWN)])
 def test_request_with_a_wrong_instance_id_changes_nothing(request_name: str, instance_id: str, error: int) -> None:
     rig = Rig()
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     joins = [rig.join(instance_id=name) for name in ("i-1", "i-2")]
     rig.pass_time(9)
     liar, victim = (join.value.member_id for join in joins)
@@ -294,7 +294,7 @@ def test_assignments_from_a_follower_are_not_applied() -> None:
 
 def test_member_of_one_group_is_unknown_in_another() -> None:
     rig = Rig()
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     (leader, _), generation = rig.stable_group()
     asked = [
         rig.join(leader, group_id="steady"),
@@ -315,7 +315,7 @@ def test_ten_thousand_members_that_never_sync_are_removed_after_the_rebalance_ti
     group is empty, with one record.
     """
     rig = Rig(group_initial_rebalance_delay_ms=3_000)
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     replies = [rig.join(session_ms=1_800_000) for _ in range(MANY)]
     group = rig.group()
     assert (len(group.members), group.joins_waiting) == (MANY, MANY)
@@ -337,7 +337,7 @@ def test_ten_thousand_members_that_never_sync_are_removed_after_the_rebalance_ti
 def test_group_max_size_bounds_the_members_among_ten_thousand_joins() -> None:
     """The refused joins leave no state behind."""
     rig = Rig(group_max_size=10)
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     codes = [code(rig.join()) for _ in range(MANY)]
     assert codes == [None] * 10 + [GroupMaxSizeReachedError.code] * (MANY - 10)
     assert (len(rig.group().members), timers_of(rig, "g")) == (10, 11)
@@ -347,7 +347,7 @@ def test_group_max_size_bounds_the_members_among_ten_thousand_joins() -> None:
 def test_ten_thousand_unused_pending_members_are_bounded_and_expire() -> None:
     """At most ``group_max_promised_members`` at a time, and none after the session timeout."""
     rig = Rig(group_max_promised_members=500)
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     codes = {code(rig.join(version=4, session_ms=1_800_000)) for _ in range(MANY)}
     assert codes == {MemberIdRequiredError.code}
     assert (len(rig.group().pending_members), timers_of(rig, "g")) == (500, 500)
@@ -361,7 +361,7 @@ def test_ten_thousand_unused_pending_members_are_bounded_and_expire() -> None:
 def test_members_of_disconnected_clients_expire_after_the_new_member_timeout() -> None:
     """Before version 4 each join without a member id creates a member; it expires after five minutes."""
     rig = Rig()
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     (leader,), generation = rig.stable_group(1, session_ms=1_800_000, rebalance_ms=1_800_000)
     for _ in range(1_000):
         rig.join(session_ms=6_000)
@@ -376,7 +376,7 @@ def test_members_of_disconnected_clients_expire_after_the_new_member_timeout() -
 def test_expiry_scan_removes_thousands_of_unused_groups() -> None:
     """Each had one pending member. A tombstone removes the group, and no timer remains."""
     rig = Rig(offsets_retention_check_interval_ms=60_000)
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     for i in range(3_000):
         rig.join(group_id=f"g{i}", version=4, session_ms=6_000)
     assert len(rig.shard.groups) == 3_001
@@ -402,7 +402,7 @@ def test_repeated_requests_of_a_member_do_not_accumulate() -> None:
 
 def test_ten_thousand_requests_of_unknown_members_create_no_groups() -> None:
     rig = Rig()
-    peace = Peace(rig)
+    peace = UnaffectedGroup(rig)
     written = len(rig.log.records[PARTITION])
     for i in range(MANY):
         assert code(rig.commit(f"m{i}", 1, group_id=f"g{i}")) == ILLEGAL

@@ -1,4 +1,4 @@
-"""Small parts: Java's string hash, timers, the journal, subscriptions, replies, turns."""
+"""Small parts: Java's string hash, timers, the journal, subscriptions, replies, effects."""
 
 from __future__ import annotations
 
@@ -187,8 +187,8 @@ def test_subscription_without_the_fields_of_its_version_is_readable(version: int
 
     @platformatic/kafka writes version 1 without owned partitions.
     """
-    said = ConsumerProtocolSubscription(topics=["a"], user_data=b"x").encode(0)
-    assert subscribed_topics([version.to_bytes(2, "big") + said]) == frozenset({"a"})
+    encoded = ConsumerProtocolSubscription(topics=["a"], user_data=b"x").encode(0)
+    assert subscribed_topics([version.to_bytes(2, "big") + encoded]) == frozenset({"a"})
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def heartbeat(member_id: str, epoch: int = 0) -> Beat:
     )  # fmt: skip
 
 
-def test_compaction_keeps_the_last_record_of_each_offset() -> None:
+def test_compaction_retains_the_last_record_of_each_offset() -> None:
     """A hundred commits of five offsets."""
     disk = OnDisk()
     for offset in range(100):
@@ -132,7 +132,7 @@ def test_compaction_keeps_the_last_record_of_each_offset() -> None:
     assert disk.rig.offset("orders", 4) == 99
 
 
-def test_compaction_keeps_the_last_generation_of_a_group() -> None:
+def test_compaction_retains_the_last_generation_of_a_group() -> None:
     """The members, their assignments and static members survive."""
     disk = OnDisk()
     for _ in range(20):
@@ -146,7 +146,7 @@ def test_compaction_keeps_the_last_generation_of_a_group() -> None:
 
 @pytest.mark.parametrize("tombstones_go", [False, True])
 def test_removed_state_stays_removed_after_compaction(tombstones_go: bool) -> None:
-    """With the tombstones in the log, and after the cleaner has removed them."""
+    """This holds with the tombstones in the log, and after the cleaner has removed them."""
     disk = OnDisk()
     for group_id in GROUPS:
         disk.rig.commit(group_id=group_id, offsets={("orders", p): 1 for p in range(8)})

@@ -56,7 +56,7 @@ from triokafka.protocol.api.offset_fetch import OffsetFetchRequestGroup
 ORDERS = TOPIC_IDS["orders"]
 
 
-def beat(member_id: str, epoch: int = 0, owned: Any = None, **said: Any) -> Beat:
+def beat(member_id: str, epoch: int = 0, owned: Any = None, **fields: Any) -> Beat:
     """Return a heartbeat; one with epoch 0 is complete, others have only the given fields."""
     joining = {"topic_names": frozenset({"orders"}), "rebalance_timeout_ms": 5_000, "owned": {}} if epoch == 0 else {}
     everything = {
@@ -70,7 +70,7 @@ def beat(member_id: str, epoch: int = 0, owned: Any = None, **said: Any) -> Beat
         "client_id": "c",
         "client_host": "/h",
         **joining,
-        **said,
+        **fields,
     }
     return Beat(member_id=member_id, member_epoch=epoch, **everything)
 
@@ -107,8 +107,8 @@ def test_second_member_waits_until_the_first_has_revoked() -> None:
     rig.beat(beat("a"))
     waiting = rig.beat(beat("b")).value
     assert (waiting.member_epoch, assigned(waiting)) == (2, [])
-    told = rig.beat(beat("a", 1, owned=[0, 1, 2, 3])).value
-    assert (told.member_epoch, assigned(told)) == (1, [0, 1]), "it stays in its epoch until it has revoked"
+    response = rig.beat(beat("a", 1, owned=[0, 1, 2, 3])).value
+    assert (response.member_epoch, assigned(response)) == (1, [0, 1]), "it keeps its epoch until it has revoked"
     still = rig.beat(beat("b", 2, owned=[])).value
     assert assigned(still) is None
     done = rig.beat(beat("a", 1, owned=[0, 1])).value
@@ -160,9 +160,9 @@ def test_retry_with_the_previous_epoch_is_accepted_without_revoked_partitions() 
     rig.beat(beat("b"))
     rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
     assert rig.beat(beat("a", 1, owned=[0, 1])).value.member_epoch == 2
-    assert rig.beat(beat("a", 1, owned=[0, 1])).value.member_epoch == 2, "the answer was lost"
+    assert rig.beat(beat("a", 1, owned=[0, 1])).value.member_epoch == 2, "the response was lost"
     assert refusal(rig.beat(beat("a", 1, owned=[0, 1, 2]))) is FencedMemberEpochError
-    assert refusal(rig.beat(beat("a", 1))) is FencedMemberEpochError, "it does not report its partitions"
+    assert refusal(rig.beat(beat("a", 1))) is FencedMemberEpochError, "it does not report partitions"
     assert refusal(rig.beat(beat("a", 7, owned=[]))) is FencedMemberEpochError
 
 
@@ -661,15 +661,15 @@ def test_assignor_that_the_broker_does_not_offer_gets_no_votes() -> None:
 
 def test_pattern_refresh_applies_changed_permissions() -> None:
     rig = Rig(group_consumer_regex_refresh_interval_ms=60_000)
-    said: dict[str, Any] = {"topic_names": frozenset(), "pattern": "orders|bills"}
-    rig.beat(beat("a", **said), may_describe=lambda name: name == "bills")
+    fields: dict[str, Any] = {"topic_names": frozenset(), "pattern": "orders|bills"}
+    rig.beat(beat("a", **fields), may_describe=lambda name: name == "bills")
     rig.pass_time(40)
     rig.beat(beat("a", 1))
     rig.pass_time(19)
     assert rig.beat(beat("a", 1)).value.member_epoch == 1, "the last lookup is less than a minute old"
     rig.pass_time(1)
-    told = rig.beat(beat("a", 1)).value
-    assert (told.member_epoch, assigned(told)) == (2, [0, 1, 2, 3, 0, 1, 2, 3])
+    response = rig.beat(beat("a", 1)).value
+    assert (response.member_epoch, assigned(response)) == (2, [0, 1, 2, 3, 0, 1, 2, 3])
 
 
 def test_pattern_refresh_without_changes_writes_nothing() -> None:

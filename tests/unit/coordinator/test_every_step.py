@@ -59,8 +59,8 @@ class Story:
 
         self.rig.log.append = struck
 
-    def keep(self, reply: Reply[Any]) -> Any:
-        """Wait for an answer, for up to 1,000 simulated seconds; returns None for an error."""
+    def wait_for(self, reply: Reply[Any]) -> Any:
+        """Wait for a response, for up to 1,000 simulated seconds; return None for an error."""
         self.replies.append(reply)
         waited = 0
         while not reply.is_set:
@@ -69,8 +69,8 @@ class Story:
             assert waited < 1_000
         return reply.value if code(reply) == 0 else None
 
-    def commit(self, partition: int, offset: int, **who: Any) -> None:
-        if self.keep(self.rig.commit(offsets={("bills", partition): offset}, **who)) is not None:
+    def commit(self, partition: int, offset: int, **sender: Any) -> None:
+        if self.wait_for(self.rig.commit(offsets={("bills", partition): offset}, **sender)) is not None:
             self.acknowledged[partition] = offset
 
     def member(self, instance_id: str | None = None) -> tuple[str, int] | None:
@@ -78,22 +78,24 @@ class Story:
         member_id = ""
         for _ in range(10):
             reply = self.rig.join(member_id, instance_id=instance_id, session_ms=6_000, rebalance_ms=6_000)
-            joined = self.keep(reply)
+            joined = self.wait_for(reply)
             if joined is None:
                 member_id = "" if code(reply) == 25 else member_id
                 continue
             member_id, generation = joined.member_id, joined.generation_id
-            if self.keep(self.rig.sync(member_id, generation, {member_id: self.ASSIGNMENT}, instance_id=instance_id)):
+            if self.wait_for(
+                self.rig.sync(member_id, generation, {member_id: self.ASSIGNMENT}, instance_id=instance_id)
+            ):
                 return member_id, generation
         return None
 
-    def tell(self) -> None:
+    def play(self) -> None:
         rig = self.rig
         self.commit(0, 1)
         first = self.member()
         if first is not None:
             self.commit(1, 2, member_id=first[0], generation=first[1])
-            self.keep(rig.leave(first[0]))
+            self.wait_for(rig.leave(first[0]))
         self.member("i")
         again = self.member("i")
         if again is not None:
@@ -101,7 +103,7 @@ class Story:
         rig.pass_time(30)
         self.commit(2, 4)
         removed = rig.delete_offsets(("bills", 2))
-        self.keep(removed)
+        self.wait_for(removed)
         if code(removed) in (0, RequestTimedOutError.code):  # after a timeout it may be removed later
             self.acknowledged.pop(2, None)
         last = self.member()
@@ -124,8 +126,8 @@ class Story:
         assert rig.sync(*last).value.assignment == self.ASSIGNMENT
 
     def removed(self, reply: Reply[Any], *partitions: int) -> None:
-        """Wait for a deletion, and expect its offsets no longer; after a timeout they may or may not be deleted."""
-        self.keep(reply)
+        """Wait for a deletion, and stop expecting its offsets; after a timeout they may or may not be deleted."""
+        self.wait_for(reply)
         if code(reply) in (0, RequestTimedOutError.code):
             for partition in partitions:
                 self.acknowledged.pop(partition, None)
@@ -175,30 +177,30 @@ class ConsumerStory(Story):
 
     def heartbeat(self, member: Consumer) -> None:
         reply = self.rig.beat(member.beat())
-        response = self.keep(reply)
+        response = self.wait_for(reply)
         if response is None:
             if code(reply) in BEGIN_ANEW:
                 member.epoch, member.owned = 0, {}
             return
         member.epoch = response.member_epoch
         if response.assignment is not None:
-            told = response.assignment.topic_partitions
-            member.owned = {topic.topic_id: frozenset(topic.partitions) for topic in told}
+            assigned = response.assignment.topic_partitions
+            member.owned = {topic.topic_id: frozenset(topic.partitions) for topic in assigned}
 
-    def tell(self) -> None:
+    def play(self) -> None:
         rig = self.rig
         first, static = Consumer("a"), Consumer("b", "i")
         self.settle(first)
         self.commit(0, 1, member_id="a", generation=first.epoch, version=9)
         self.settle(first, static)
-        self.keep(rig.last_beat("b", LEAVING_FOR_NOW, instance_id="i"))
+        self.wait_for(rig.last_beat("b", LEAVING_FOR_NOW, instance_id="i"))
         static = Consumer("c", "i")
         self.settle(first, static)
         curious = Consumer("d", pattern="o.*")
         self.settle(first, static, curious)
         rig.topics.set("odds", 2)
         self.settle(first, static, curious)
-        self.keep(rig.last_beat("d"))
+        self.wait_for(rig.last_beat("d"))
         for _ in range(6):  # the static member is silent
             rig.pass_time(9)
             self.heartbeat(first)
@@ -206,12 +208,12 @@ class ConsumerStory(Story):
         holder = Consumer("e")
         self.heartbeat(holder)
         for _ in range(4):  # the first member must revoke partitions and does not
-            kept = first.owned
+            owned_before = first.owned
             self.heartbeat(first)
-            first.owned = kept
+            first.owned = owned_before
             rig.pass_time(7)
         self.settle(holder)
-        self.keep(rig.last_beat("e"))
+        self.wait_for(rig.last_beat("e"))
         rig.pass_time(60)
         self.commit(1, 2)
         self.commit(2, 3)
@@ -244,7 +246,7 @@ class MigrationStory(ConsumerStory):
 
     ASSIGNMENT = assignment(0, 1, 2, 3)
 
-    def tell(self) -> None:
+    def play(self) -> None:
         rig = self.rig
         self.member()
         new = Consumer("n", "i")
@@ -254,14 +256,14 @@ class MigrationStory(ConsumerStory):
             self.heartbeat(new)
         self.settle(new)
         self.commit(0, 1, member_id="n", generation=new.epoch, version=9)
-        joined = self.keep(rig.join(version=3, protocols=[("range", metadata())], session_ms=40_000))
+        joined = self.wait_for(rig.join(version=3, protocols=[("range", metadata())], session_ms=40_000))
         if joined is not None:
-            self.keep(rig.sync(joined.member_id, joined.generation_id))
-            self.keep(rig.heartbeat(joined.member_id, joined.generation_id))
+            self.wait_for(rig.sync(joined.member_id, joined.generation_id))
+            self.wait_for(rig.heartbeat(joined.member_id, joined.generation_id))
             self.heartbeat(new)
-        self.keep(rig.last_beat("n", instance_id="i"))
+        self.wait_for(rig.last_beat("n", instance_id="i"))
         if joined is not None:
-            self.keep(rig.leave(joined.member_id))
+            self.wait_for(rig.leave(joined.member_id))
         rig.pass_time(120)  # a member whose leave failed expires
         last = self.member()
         assert last is not None
@@ -279,7 +281,7 @@ STORIES: tuple[type[Story], ...] = (Story, ConsumerStory, MigrationStory)
 
 def steps(kind: type[Story]) -> int:
     story = kind(lambda rig, step: None)
-    story.tell()
+    story.play()
     return story.step
 
 
@@ -301,7 +303,7 @@ def test_group_recovers_from_a_failed_append_at_any_step(kind: type[Story], stru
         if step == struck:
             raise KafkaStorageError("the disk is gone")
 
-    kind(strike).tell()
+    kind(strike).play()
 
 
 @pytest.mark.parametrize(("kind", "struck"), PLACES)
@@ -312,16 +314,16 @@ def test_group_recovers_from_a_late_commit_at_any_step(kind: type[Story], struck
         rig.log.commits_at_once = step != struck
 
     story = kind(strike)
-    keep = story.keep
+    wait_for = story.wait_for
 
-    def keep_then_catch_up(reply: Reply[Any]) -> Any:
-        value = keep(reply)
+    def wait_and_catch_up(reply: Reply[Any]) -> Any:
+        value = wait_for(reply)
         story.rig.log.commits_at_once = True
         story.rig.commit_log()
         return value
 
-    story.keep = keep_then_catch_up  # type: ignore[method-assign]
-    story.tell()
+    story.wait_for = wait_and_catch_up  # type: ignore[method-assign]
+    story.play()
 
 
 @pytest.mark.parametrize(("kind", "struck"), PLACES)
@@ -335,16 +337,16 @@ def test_records_lost_with_their_leader_at_any_step_were_never_acknowledged(kind
             raise KafkaStorageError("not the leader any more")
 
     story = kind(strike)
-    keep = story.keep
+    wait_for = story.wait_for
 
-    def keep_or_move(reply: Reply[Any]) -> Any:
+    def wait_or_move(reply: Reply[Any]) -> Any:
         log = story.rig.log
         if not log.commits_at_once and not reply.is_set:
             story.rig.runtime.unload(PARTITION)
             del log.records[PARTITION][log.high_watermark(PARTITION) :]
             log.commits_at_once = True
             story.rig.load()
-        return keep(reply)
+        return wait_for(reply)
 
-    story.keep = keep_or_move  # type: ignore[method-assign]
-    story.tell()
+    story.wait_for = wait_or_move  # type: ignore[method-assign]
+    story.play()

@@ -1,4 +1,6 @@
-"""Appends that fail, commit late or are lost: answers wait, readers see committed state, every request is answered."""
+"""Appends that fail, commit late or are lost: responses wait, readers get committed state, every request has a
+response.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +158,7 @@ def late_rig() -> Rig:
     return rig
 
 
-def test_answer_is_held_until_the_high_watermark_passes() -> None:
+def test_response_is_held_until_the_high_watermark_passes() -> None:
     """A commit is acknowledged only once it is replicated."""
     rig = late_rig()
     reply = rig.commit()
@@ -326,7 +328,7 @@ def test_static_restart_with_a_late_commit_takes_effect() -> None:
     assert code(rig.join(instance_id="i")) == 0
 
 
-def test_answers_come_in_the_order_of_the_log() -> None:
+def test_responses_are_in_the_order_of_the_log() -> None:
     rig = late_rig()
     replies = [rig.commit(offsets={("orders", 0): offset}) for offset in range(5)]
     for done in range(1, 6):
@@ -334,17 +336,17 @@ def test_answers_come_in_the_order_of_the_log() -> None:
         assert [reply.is_set for reply in replies] == [i < done for i in range(5)]
 
 
-def test_high_watermark_that_moves_during_the_append_answers_after_replay() -> None:
+def test_high_watermark_that_moves_during_the_append_releases_responses_after_replay() -> None:
     """A broker without followers moves it inside the append."""
     rig = Rig()
     append = rig.log.append
 
-    def append_and_tell(partition: int, records: object, timestamp_ms: int) -> int:
+    def append_and_advance(partition: int, records: object, timestamp_ms: int) -> int:
         end = append(partition, records, timestamp_ms)
         rig.runtime.high_watermark_changed(partition, end)
         return end  # type: ignore[no-any-return]
 
-    rig.log.append = append_and_tell
+    rig.log.append = append_and_advance
     assert code(rig.commit()) == 0
     assert rig.offset() == 5
 

@@ -33,7 +33,7 @@ def test_heartbeat_at_the_session_deadline_extends_the_session() -> None:
     assert (rig.state(), list(rig.group().members)) == (GroupState.STABLE, [leader, follower])
 
 
-def test_heartbeats_keep_a_member() -> None:
+def test_heartbeats_extend_the_membership() -> None:
     rig = Rig()
     members, generation = rig.stable_group(session_ms=6_000)
     for _ in range(20):
@@ -41,7 +41,7 @@ def test_heartbeats_keep_a_member() -> None:
         assert [code(rig.heartbeat(member, generation)) for member in members] == [0, 0]
 
 
-def test_heartbeats_keep_a_member_while_others_join() -> None:
+def test_heartbeats_extend_the_membership_while_others_join() -> None:
     """KIP-62: heartbeats return REBALANCE_IN_PROGRESS and extend the session."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group(session_ms=10_000, rebalance_ms=60_000)

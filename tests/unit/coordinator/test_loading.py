@@ -17,7 +17,7 @@ NOT_COORDINATOR = NotCoordinatorError.code
 
 
 def test_stable_group_is_stable_after_a_restart() -> None:
-    """With generation, members, assignments and full sessions."""
+    """The generation, members and assignments are unchanged, and sessions start anew."""
     rig = Rig()
     members, generation = rig.stable_group(3, session_ms=10_000)
     rig.restart()

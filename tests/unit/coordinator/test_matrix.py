@@ -83,7 +83,7 @@ NO_GROUP = GroupIdNotFoundError.code
 CHANGED = ("range", subscription("orders", "bills"))
 
 
-class Scene:
+class GroupInState:
     """A group in a given state, with a leader and a follower (whose ids are stale when the group has no members).
 
     ``static``: the members are instances i-1 and i-2. ``promised``: the group also has one pending member.
@@ -113,7 +113,7 @@ class Scene:
         return self.rig.sync(member_id, self.generation, assignments)
 
 
-Ask = Callable[[Scene], Reply[Any]]
+Ask = Callable[[GroupInState], Reply[Any]]
 
 REQUESTS: dict[str, Ask] = {
     "join new": lambda s: s.rig.join(),
@@ -219,27 +219,27 @@ CELLS = [(request, state) for request, row in MATRIX.items() for state in row]
 
 @pytest.mark.parametrize(("request_name", "state"), CELLS, ids=[f"{r}-{s.value}" for r, s in CELLS])
 def test_every_request_in_every_state_has_the_answer_of_the_table(request_name: str, state: GroupState) -> None:
-    scene = Scene(state)
+    scene = GroupInState(state)
     reply = REQUESTS[request_name](scene)
     assert (code(reply), scene.group.state) == MATRIX[request_name][state]
 
 
 @pytest.mark.parametrize("state", list(GroupState), ids=[s.value for s in GroupState])
 def test_offsets_can_be_fetched_in_every_state(state: GroupState) -> None:
-    """Including Dead."""
-    scene = Scene(state)
+    """This includes Dead."""
+    scene = GroupInState(state)
     group = scene.rig.group()
-    group.state, kept = EMPTY, group.state
+    group.state, original = EMPTY, group.state
     members, group.members = group.members, {}
     assert code(scene.rig.commit(offsets={("orders", 1): 42})) == 0
-    group.state, group.members = kept, members
+    group.state, group.members = original, members
     assert scene.rig.offset("orders", 1) == 42
 
 
 @pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 @pytest.mark.parametrize("request_name", ["sync", "heartbeat", "commit"])
 def test_unknown_member_is_refused_in_every_state(request_name: str, state: GroupState) -> None:
-    scene = Scene(state)
+    scene = GroupInState(state)
     ask = {
         "sync": lambda: scene.rig.sync("stranger", scene.generation),
         "heartbeat": lambda: scene.rig.heartbeat("stranger", scene.generation),
@@ -251,7 +251,7 @@ def test_unknown_member_is_refused_in_every_state(request_name: str, state: Grou
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 @pytest.mark.parametrize("request_name", ["sync", "heartbeat", "commit"])
 def test_member_of_an_older_generation_is_refused_in_every_state(request_name: str, state: GroupState) -> None:
-    scene = Scene(state)
+    scene = GroupInState(state)
     old = scene.generation - 1
     ask = {
         "sync": lambda: scene.rig.sync(scene.follower, old),
@@ -263,7 +263,7 @@ def test_member_of_an_older_generation_is_refused_in_every_state(request_name: s
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 def test_member_without_a_common_protocol_is_refused_in_every_state(state: GroupState) -> None:
-    scene = Scene(state)
+    scene = GroupInState(state)
     assert code(scene.rig.join(protocols=[ROUND_ROBIN])) == 23
     assert code(scene.rig.join(protocols=[RANGE], protocol_type="connect")) == 23
     assert code(scene.rig.join(scene.follower, protocols=[])) == 23
@@ -354,7 +354,7 @@ STATIC_CELLS = [(request, state) for request in STATIC_MATRIX for state in Group
 @pytest.mark.parametrize(("request_name", "state"), STATIC_CELLS, ids=[f"{r}-{s.value}" for r, s in STATIC_CELLS])
 def test_static_members_have_the_answers_of_the_table(request_name: str, state: GroupState) -> None:
     """KIP-345."""
-    scene = Scene(state, static=True)
+    scene = GroupInState(state, static=True)
     reply = STATIC_REQUESTS[request_name](scene)
     assert (code(reply), scene.group.state) == STATIC_MATRIX[request_name][state]
 
@@ -382,7 +382,7 @@ PROMISED_CELLS = [(request, state) for request in PROMISED_MATRIX for state in G
 @pytest.mark.parametrize(("request_name", "state"), PROMISED_CELLS, ids=[f"{r}-{s.value}" for r, s in PROMISED_CELLS])
 def test_pending_members_have_the_answers_of_the_table(request_name: str, state: GroupState) -> None:
     """A pending member can only join or leave."""
-    scene = Scene(state, promised=True)
+    scene = GroupInState(state, promised=True)
     reply = PROMISED_REQUESTS[request_name](scene)
     assert (code(reply), scene.group.state) == PROMISED_MATRIX[request_name][state]
     if request_name == "leave" and state is not DEAD:
@@ -392,7 +392,7 @@ def test_pending_members_have_the_answers_of_the_table(request_name: str, state:
 @pytest.mark.parametrize("state", [EMPTY, COMPLETING, STABLE], ids=lambda s: s.value)
 def test_expiry_of_a_pending_member_does_not_rebalance(state: GroupState) -> None:
     """The pending member expires after its session timeout."""
-    scene = Scene(state, promised=True)
+    scene = GroupInState(state, promised=True)
     before = scene.group.generation
     for seconds in (0, 9.9, 0.2):
         scene.rig.pass_time(seconds)
@@ -431,7 +431,7 @@ TOOL_CELLS = [(request, state) for request in TOOL_MATRIX for state in GroupStat
 @pytest.mark.parametrize(("request_name", "state"), TOOL_CELLS, ids=[f"{r}-{s.value}" for r, s in TOOL_CELLS])
 def test_tools_have_the_answers_of_the_table(request_name: str, state: GroupState) -> None:
     """DeleteGroups and OffsetDelete."""
-    scene = Scene(state)
+    scene = GroupInState(state)
     reply = TOOLS[request_name](scene)
     assert code(reply) == TOOL_MATRIX[request_name][state]
 
@@ -439,7 +439,7 @@ def test_tools_have_the_answers_of_the_table(request_name: str, state: GroupStat
 @pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 def test_groups_are_listed_and_described_in_every_state(state: GroupState) -> None:
     """Assignments are shown for a stable group only."""
-    scene = Scene(state)
+    scene = GroupInState(state)
     listed = scene.rig.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, (), ()))
     described = scene.rig.runtime.read(PARTITION, lambda shard: admin.describe(shard, "g", 6))
     assert [(group.group_id, group.group_state, group.protocol_type) for group in listed] == [
@@ -460,7 +460,7 @@ NOT_HERE = NotCoordinatorError.code
 LOADING = CoordinatorLoadInProgressError.code
 
 
-class Broker:
+class ShardScenario:
     """A coordinator whose shard of the group is loading, absent, unreadable, moved away, or stopped."""
 
     def __init__(self, shard: str) -> None:
@@ -571,7 +571,7 @@ NOT_SERVED: dict[str, tuple[ServiceAsk, int, int]] = {
 @pytest.mark.parametrize("request_name", NOT_SERVED)
 async def test_stopped_coordinator_is_not_available(request_name: str) -> None:
     """It refuses all requests and ignores later loads."""
-    broker = Broker("stopped")
+    broker = ShardScenario("stopped")
     assert await NOT_SERVED[request_name][0](broker.coordinator) == CoordinatorNotAvailableError.code
     assert broker.coordinator.runtime.active_partitions() == []
 
@@ -581,4 +581,4 @@ async def test_stopped_coordinator_is_not_available(request_name: str) -> None:
 async def test_requests_for_unserved_shards_have_the_answers_of_the_table(request_name: str, shard: str) -> None:
     """A shard that could not be loaded counts as not hosted."""
     ask, loading, not_here = NOT_SERVED[request_name]
-    assert await ask(Broker(shard).coordinator) == (loading if shard == "loading" else not_here)
+    assert await ask(ShardScenario(shard).coordinator) == (loading if shard == "loading" else not_here)

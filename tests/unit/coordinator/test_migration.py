@@ -389,12 +389,12 @@ def test_cooperative_member_revokes_first_and_rejoins_in_the_new_epoch() -> None
     rig.beat(beat("n"))
     joined = rig.join(member_id, protocols=protocols(0, 1, 2, 3)).value
     assert joined.generation_id == generation, "it stays in its epoch until it has revoked"
-    kept = numbers_of(rig.sync(member_id, generation).value.assignment)
-    assert len(kept) == 2
+    retained = numbers_of(rig.sync(member_id, generation).value.assignment)
+    assert len(retained) == 2
     assert code(rig.heartbeat(member_id, generation)) == RebalanceInProgressError.code
-    again = rig.join(member_id, protocols=protocols(*kept)).value
+    again = rig.join(member_id, protocols=protocols(*retained)).value
     assert again.generation_id == generation + 1
-    assert numbers_of(rig.sync(member_id, generation + 1).value.assignment) == kept
+    assert numbers_of(rig.sync(member_id, generation + 1).value.assignment) == retained
     assert code(rig.heartbeat(member_id, generation + 1)) == 0
 
 
@@ -515,8 +515,8 @@ def test_request_of_an_invalid_classic_member_is_refused(
 ) -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig, instance_id="i")
-    said = {"member_id": member_id, "generation": epoch, **who}
-    assert refusal(getattr(rig, request_name)(**said)) is error
+    identity = {"member_id": member_id, "generation": epoch, **who}
+    assert refusal(getattr(rig, request_name)(**identity)) is error
 
 
 def test_a_sync_for_another_protocol_is_refused() -> None:

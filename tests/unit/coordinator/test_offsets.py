@@ -42,7 +42,7 @@ WEEK = 7 * DAY
 # --- commit ---
 
 
-def test_restart_keeps_a_commit_with_all_its_fields() -> None:
+def test_commit_survives_a_restart_with_all_its_fields() -> None:
     rig = Rig()
     assert code(rig.commit(offsets={("orders", 2): 7}, metadata="mine", leader_epoch=4)) == 0
     rig.restart()
@@ -363,7 +363,7 @@ def test_failed_removal_of_many_offsets_is_not_retried_at_once() -> None:
     assert rig.fetch().topics == []
 
 
-def test_recreated_topic_keeps_its_offsets() -> None:
+def test_offsets_of_a_recreated_topic_are_not_removed() -> None:
     """The new topic has another id, even when the removal of the old offsets was delayed."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1, ("orders", 1): 1})
@@ -374,8 +374,8 @@ def test_recreated_topic_keeps_its_offsets() -> None:
     rig.topics.set("orders", 2)
     rig.commit(offsets={("orders", 0): 7})
     rig.pass_time(700)
-    kept = rig.newest("orders", 0)
-    assert (kept is not None and kept.offset, rig.newest("orders", 1)) == (7, None)
+    stored = rig.newest("orders", 0)
+    assert (stored is not None and stored.offset, rig.newest("orders", 1)) == (7, None)
 
 
 # --- expiry (KIP-211) ---
@@ -534,6 +534,6 @@ def test_commit_with_a_retention_time_is_kept_as_stored() -> None:
     """Its record version has no field for the topic id."""
     rig = Rig()
     rig.commit(retention_ms=60_000, version=4)
-    kept = rig.newest()
+    stored = rig.newest()
     rig.restart()
-    assert rig.newest() == kept
+    assert rig.newest() == stored

@@ -1,4 +1,4 @@
-"""The outbox releases answers in small batches."""
+"""The outbox releases responses in small batches."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def round_of_many() -> tuple[Rig, list[Reply[Any]]]:
     return rig, [rig.join(protocols=(RANGE,)) for _ in range(MEMBERS)]
 
 
-def given(replies: list[Reply[Any]]) -> int:
+def released(replies: list[Reply[Any]]) -> int:
     return sum(reply.is_set for reply in replies)
 
 
-def test_few_answers_are_released_at_once_while_many_are_queued() -> None:
+def test_few_responses_are_released_at_once_while_many_are_queued() -> None:
     outbox = Outbox()
     many: list[Reply[int]] = [Reply() for _ in range(AT_ONCE + 3)]
     few: list[Reply[int]] = [Reply() for _ in range(2)]
     outbox.give([(reply, 1) for reply in many])
     outbox.give([(reply, 2) for reply in few])
-    assert (given(many), given(few), len(outbox)) == (AT_ONCE, 2, 3)
+    assert (released(many), released(few), len(outbox)) == (AT_ONCE, 2, 3)
     outbox.give_more()
-    assert (given(many), len(outbox)) == (AT_ONCE + 3, 0)
+    assert (released(many), len(outbox)) == (AT_ONCE + 3, 0)
 
 
 def test_members_of_a_large_rebalance_are_answered_in_batches() -> None:
@@ -42,23 +42,23 @@ def test_members_of_a_large_rebalance_are_answered_in_batches() -> None:
     while rig.runtime.next_deadline() > rig.world.clock:  # members arrived: the initial delay was extended
         rig.world.clock = rig.runtime.next_deadline()
         rig.runtime.fire_due()
-    seen = [given(joins)]
+    seen = [released(joins)]
     while rig.runtime.next_deadline() <= rig.world.clock:
         rig.runtime.fire_due()
-        seen.append(given(joins))
+        seen.append(released(joins))
     assert seen == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE, 4 * AT_ONCE, MEMBERS]
 
 
 def test_stop_releases_all_queued_answers() -> None:
     rig, joins = round_of_many()
-    while not given(joins):
+    while not released(joins):
         rig.world.clock = rig.runtime.next_deadline()
         rig.runtime.fire_due()
     rig.runtime.stop()
     assert {reply.value.error_code for reply in joins} == {0}
 
 
-async def test_other_tasks_run_between_the_answers_of_a_large_rebalance() -> None:
+async def test_other_tasks_run_between_the_responses_of_a_large_rebalance() -> None:
     rig, joins = round_of_many()
     while rig.runtime.next_deadline() != float("-inf"):
         rig.world.clock = rig.runtime.next_deadline()

@@ -1,4 +1,4 @@
-"""Rebalances: how long they wait, which members are dropped, and what the answers hold."""
+"""Rebalances: how long they wait, which members are removed, and the contents of the responses."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class TrioWorld(StillWorld):
         return trio.current_time()
 
 
-class Desk:
+class ServiceRig:
     """A coordinator of all 50 partitions on a scripted log, with a manual clock."""
 
     def __init__(self, world: StillWorld | None = None, **config: Any) -> None:
@@ -132,40 +132,40 @@ def commit_request(group_id: str = "g", **fields: Any) -> OffsetCommitRequest:
 
 async def test_requests_with_an_empty_group_id_are_refused_except_for_offsets() -> None:
     """Kafka still serves commits and fetches of the empty group id."""
-    desk = Desk()
+    rig = ServiceRig()
     invalid = InvalidGroupIdError.code
-    assert (await desk.join(group_id="")).error_code == invalid
-    assert (await desk.coordinator.membership.sync_group(SyncGroupRequest())).error_code == invalid
-    assert (await desk.coordinator.membership.heartbeat(HeartbeatRequest())).error_code == invalid
-    assert (await desk.coordinator.membership.leave_group(LeaveGroupRequest(), version=2)).error_code == invalid
-    assert (await desk.coordinator.offsets.delete_offsets(OffsetDeleteRequest())).error_code == invalid
-    committed = await desk.coordinator.offsets.commit_offsets(commit_request(""), version=8)
+    assert (await rig.join(group_id="")).error_code == invalid
+    assert (await rig.coordinator.membership.sync_group(SyncGroupRequest())).error_code == invalid
+    assert (await rig.coordinator.membership.heartbeat(HeartbeatRequest())).error_code == invalid
+    assert (await rig.coordinator.membership.leave_group(LeaveGroupRequest(), version=2)).error_code == invalid
+    assert (await rig.coordinator.offsets.delete_offsets(OffsetDeleteRequest())).error_code == invalid
+    committed = await rig.coordinator.offsets.commit_offsets(commit_request(""), version=8)
     assert committed.topics[0].partitions[0].error_code == 0
-    fetched = await desk.coordinator.offsets.fetch_offsets(OffsetFetchRequest(topics=None), version=7)
+    fetched = await rig.coordinator.offsets.fetch_offsets(OffsetFetchRequest(topics=None), version=7)
     assert fetched.topics[0].partitions[0].committed_offset == 7
 
 
 @pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001, 2_147_483_647])
 async def test_session_timeout_outside_the_limits_is_refused(session_ms: int) -> None:
-    answer = await Desk().join("someone", session_timeout_ms=session_ms)
+    answer = await ServiceRig().join("someone", session_timeout_ms=session_ms)
     assert (answer.error_code, answer.member_id) == (InvalidSessionTimeoutError.code, "someone")
 
 
 async def test_version_0_uses_the_session_timeout_as_rebalance_timeout() -> None:
-    desk = Desk()
+    rig = ServiceRig()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(lambda: desk.join(version=0, session_timeout_ms=7_000, rebalance_timeout_ms=-1))
+        nursery.start_soon(lambda: rig.join(version=0, session_timeout_ms=7_000, rebalance_timeout_ms=-1))
         await trio.testing.wait_all_tasks_blocked()
-        shard = desk.coordinator.runtime.read(desk.coordinator.runtime.partition_for("g"), lambda shard: shard)
+        shard = rig.coordinator.runtime.read(rig.coordinator.runtime.partition_for("g"), lambda shard: shard)
         assert shard.groups["g"].rebalance_timeout_ms == 7_000
-        desk.pass_time(7)
+        rig.pass_time(7)
 
 
 async def test_broker_that_does_not_coordinate_the_group_refuses_all_requests() -> None:
-    desk = Desk()
-    desk.coordinator.runtime.unload(desk.coordinator.runtime.partition_for("g"))
-    coordinator = desk.coordinator
-    assert (await desk.join()).error_code == NOT_COORDINATOR
+    rig = ServiceRig()
+    rig.coordinator.runtime.unload(rig.coordinator.runtime.partition_for("g"))
+    coordinator = rig.coordinator
+    assert (await rig.join()).error_code == NOT_COORDINATOR
     assert (await coordinator.membership.sync_group(SyncGroupRequest(group_id="g"))).error_code == NOT_COORDINATOR
     assert (await coordinator.membership.heartbeat(HeartbeatRequest(group_id="g"))).error_code == NOT_COORDINATOR
     assert (
@@ -184,14 +184,14 @@ async def test_broker_that_does_not_coordinate_the_group_refuses_all_requests() 
 
 
 async def test_loading_shard_accepts_heartbeats_and_refuses_syncs_with_rebalance_in_progress() -> None:
-    """So that members need not rejoin after a failover."""
-    desk = Desk()
-    desk.coordinator.runtime.load(desk.coordinator.runtime.partition_for("g"), 1)
-    coordinator, loading = desk.coordinator, CoordinatorLoadInProgressError.code
+    """Members need not rejoin after a failover."""
+    rig = ServiceRig()
+    rig.coordinator.runtime.load(rig.coordinator.runtime.partition_for("g"), 1)
+    coordinator, loading = rig.coordinator, CoordinatorLoadInProgressError.code
     assert (await coordinator.membership.heartbeat(HeartbeatRequest(group_id="g", member_id="m"))).error_code == 0
     synced = await coordinator.membership.sync_group(SyncGroupRequest(group_id="g", member_id="m"))
     assert synced.error_code == RebalanceInProgressError.code
-    assert (await desk.join()).error_code == loading
+    assert (await rig.join()).error_code == loading
     fetched = await coordinator.offsets.fetch_offsets(OffsetFetchRequest(group_id="g", topics=None), version=7)
     assert fetched.error_code == loading
     listed = await coordinator.admin.list_groups(ListGroupsRequest())
@@ -199,11 +199,11 @@ async def test_loading_shard_accepts_heartbeats_and_refuses_syncs_with_rebalance
 
 
 async def test_list_is_partial_while_a_shard_loads() -> None:
-    desk = Desk()
-    await desk.coordinator.offsets.commit_offsets(commit_request("g"), version=8)
-    await desk.coordinator.offsets.commit_offsets(commit_request("other"), version=8)
-    desk.coordinator.runtime.load(desk.coordinator.runtime.partition_for("g"), 1)
-    listed = await desk.coordinator.admin.list_groups(ListGroupsRequest())
+    rig = ServiceRig()
+    await rig.coordinator.offsets.commit_offsets(commit_request("g"), version=8)
+    await rig.coordinator.offsets.commit_offsets(commit_request("other"), version=8)
+    rig.coordinator.runtime.load(rig.coordinator.runtime.partition_for("g"), 1)
+    listed = await rig.coordinator.admin.list_groups(ListGroupsRequest())
     assert [group.group_id for group in listed.groups] == ["other"]
     assert listed.error_code == CoordinatorLoadInProgressError.code
 
@@ -213,17 +213,17 @@ async def test_list_is_partial_while_a_shard_loads() -> None:
 
 async def test_disconnected_joining_client_stays_a_member_until_its_session_expires() -> None:
     """Its answer is discarded; the rebalance and the other members are unaffected."""
-    desk = Desk()
-    first = await desk.stable()
+    rig = ServiceRig()
+    first = await rig.stable()
     rejoined: list[JoinGroupResponse] = []
     gone = trio.CancelScope()
 
     async def newcomer() -> None:
         with gone:
-            await desk.join()
+            await rig.join()
 
     async def member() -> None:
-        rejoined.append(await desk.join(first.member_id))
+        rejoined.append(await rig.join(first.member_id))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(newcomer)
@@ -233,53 +233,53 @@ async def test_disconnected_joining_client_stays_a_member_until_its_session_expi
         nursery.start_soon(member)
     assert rejoined[0].generation_id == first.generation_id + 1
     assert len(rejoined[0].members) == 2
-    group = desk.coordinator.runtime.read(desk.coordinator.runtime.partition_for("g"), lambda s: s.groups["g"])
+    group = rig.coordinator.runtime.read(rig.coordinator.runtime.partition_for("g"), lambda s: s.groups["g"])
     for _ in range(3):
         beat = HeartbeatRequest(group_id="g", member_id=first.member_id, generation_id=rejoined[0].generation_id)
-        await desk.coordinator.membership.heartbeat(beat)
-        desk.pass_time(5)
+        await rig.coordinator.membership.heartbeat(beat)
+        rig.pass_time(5)
     assert list(group.members) == [first.member_id]
 
 
 async def test_disconnected_syncing_client_gets_its_assignment_later() -> None:
-    desk = Desk()
+    rig = ServiceRig()
     answers: list[JoinGroupResponse] = []
 
     async def member() -> None:
-        answers.append(await desk.join())
+        answers.append(await rig.join())
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(member)
         nursery.start_soon(member)
         await trio.testing.wait_all_tasks_blocked()
-        desk.pass_time(6)
+        rig.pass_time(6)
     leader = next(answer for answer in answers if answer.members)
     follower = next(answer for answer in answers if not answer.members)
     ask = SyncGroupRequest(group_id="g", member_id=follower.member_id, generation_id=1)
     with trio.CancelScope() as gone:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(desk.coordinator.membership.sync_group, ask)
+            nursery.start_soon(rig.coordinator.membership.sync_group, ask)
             await trio.testing.wait_all_tasks_blocked()
             gone.cancel()
     assignments = [SyncGroupRequestAssignment(member_id=follower.member_id, assignment=b"F")]
-    await desk.coordinator.membership.sync_group(
+    await rig.coordinator.membership.sync_group(
         SyncGroupRequest(group_id="g", member_id=leader.member_id, generation_id=1, assignments=assignments)
     )
-    assert (await desk.coordinator.membership.sync_group(ask)).assignment == b"F"
+    assert (await rig.coordinator.membership.sync_group(ask)).assignment == b"F"
 
 
 async def test_commit_of_a_disconnected_client_is_committed() -> None:
-    desk = Desk()
-    desk.log.commits_at_once = False
+    rig = ServiceRig()
+    rig.log.commits_at_once = False
     with trio.CancelScope() as gone:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: desk.coordinator.offsets.commit_offsets(commit_request(), version=8))
+            nursery.start_soon(lambda: rig.coordinator.offsets.commit_offsets(commit_request(), version=8))
             await trio.testing.wait_all_tasks_blocked()
             gone.cancel()
-    partition = desk.coordinator.runtime.partition_for("g")
-    desk.log.high_watermarks[partition] = 1
-    desk.coordinator.runtime.high_watermark_changed(partition, 1)
-    fetched = await desk.coordinator.offsets.fetch_offsets(OffsetFetchRequest(group_id="g", topics=None), version=7)
+    partition = rig.coordinator.runtime.partition_for("g")
+    rig.log.high_watermarks[partition] = 1
+    rig.coordinator.runtime.high_watermark_changed(partition, 1)
+    fetched = await rig.coordinator.offsets.fetch_offsets(OffsetFetchRequest(group_id="g", topics=None), version=7)
     assert fetched.topics[0].partitions[0].committed_offset == 7
 
 
@@ -289,13 +289,13 @@ async def test_commit_of_a_disconnected_client_is_committed() -> None:
 async def test_task_fires_deadlines_as_the_clock_passes_them(autojump_clock: trio.testing.MockClock) -> None:
     """The task sleeps until the next deadline and wakes up for earlier ones that requests set."""
 
-    desk = Desk(world=TrioWorld())
-    coordinator = desk.coordinator
+    rig = ServiceRig(world=TrioWorld())
+    coordinator = rig.coordinator
     async with trio.open_nursery() as nursery:
         nursery.start_soon(coordinator.run)
         await trio.testing.wait_all_tasks_blocked()
         start = trio.current_time()
-        joined = await desk.join()
+        joined = await rig.join()
         assert (joined.generation_id, trio.current_time() - start) == (1, 3)
         await trio.sleep(60)
         beat = HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=1)
@@ -304,14 +304,14 @@ async def test_task_fires_deadlines_as_the_clock_passes_them(autojump_clock: tri
 
 
 async def test_end_of_the_task_fails_waiting_requests(autojump_clock: trio.testing.MockClock) -> None:
-    desk = Desk(world=TrioWorld())
+    rig = ServiceRig(world=TrioWorld())
     answers: list[JoinGroupResponse] = []
 
     async def member() -> None:
-        answers.append(await desk.join())
+        answers.append(await rig.join())
 
     async with trio.open_nursery() as outer, trio.open_nursery() as nursery:
-        nursery.start_soon(desk.coordinator.run)
+        nursery.start_soon(rig.coordinator.run)
         outer.start_soon(member)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
@@ -319,32 +319,32 @@ async def test_end_of_the_task_fails_waiting_requests(autojump_clock: trio.testi
 
 
 async def test_defect_in_one_group_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk()
-    await desk.stable()
-    group = desk.coordinator.runtime.read(desk.coordinator.runtime.partition_for("g"), lambda s: s.groups["g"])
+    rig = ServiceRig()
+    await rig.stable()
+    group = rig.coordinator.runtime.read(rig.coordinator.runtime.partition_for("g"), lambda s: s.groups["g"])
     group.members[next(iter(group.members))].protocols = None  # type: ignore[assignment]
-    desk.pass_time(10)
+    rig.pass_time(10)
     assert "a coordinator step failed" in caplog.text
-    await desk.stable("other")
+    await rig.stable("other")
 
 
 # --- leaving, versions ---
 
 
 async def test_leave_before_version_3_puts_the_error_into_the_response() -> None:
-    desk = Desk()
-    joined = await desk.stable()
+    rig = ServiceRig()
+    joined = await rig.stable()
     leave = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
-    assert (await desk.coordinator.membership.leave_group(leave, version=2)).error_code == 0
-    again = await desk.coordinator.membership.leave_group(leave, version=2)
+    assert (await rig.coordinator.membership.leave_group(leave, version=2)).error_code == 0
+    again = await rig.coordinator.membership.leave_group(leave, version=2)
     assert (again.error_code, again.members) == (UnknownMemberIdError.code, [])
 
 
 async def test_leave_since_version_3_has_an_error_per_member() -> None:
-    desk = Desk()
-    joined = await desk.stable()
+    rig = ServiceRig()
+    joined = await rig.stable()
     members = [MemberIdentity(member_id="x"), MemberIdentity(member_id=joined.member_id)]
-    answer = await desk.coordinator.membership.leave_group(LeaveGroupRequest(group_id="g", members=members), version=5)
+    answer = await rig.coordinator.membership.leave_group(LeaveGroupRequest(group_id="g", members=members), version=5)
     assert answer.error_code == 0
     assert [member.error_code for member in answer.members] == [UnknownMemberIdError.code, 0]
 
@@ -355,8 +355,8 @@ async def test_leave_since_version_3_has_an_error_per_member() -> None:
 @pytest.mark.parametrize(("protocol_type", "protocol_name"), [(None, None), ("consumer", None), (None, "range")])
 async def test_sync_since_version_5_requires_its_protocol(protocol_type: str | None, protocol_name: str | None) -> None:
     """KIP-559."""
-    desk = Desk()
-    joined = await desk.stable()
+    rig = ServiceRig()
+    joined = await rig.stable()
     request = SyncGroupRequest(
         group_id="g",
         member_id=joined.member_id,
@@ -364,13 +364,13 @@ async def test_sync_since_version_5_requires_its_protocol(protocol_type: str | N
         protocol_type=protocol_type,
         protocol_name=protocol_name,
     )
-    answer = await desk.coordinator.membership.sync_group(request, version=5)
+    answer = await rig.coordinator.membership.sync_group(request, version=5)
     assert answer.error_code == InconsistentGroupProtocolError.code
-    assert (await desk.coordinator.membership.sync_group(request, version=4)).error_code == 0
+    assert (await rig.coordinator.membership.sync_group(request, version=4)).error_code == 0
 
 
 async def test_error_messages_that_quote_the_longest_names_are_encodable() -> None:
-    coordinator, name = Desk().coordinator, "\x01" * 32_767
+    coordinator, name = ServiceRig().coordinator, "\x01" * 32_767
     refused = await coordinator.membership.consumer_group_heartbeat(
         ConsumerGroupHeartbeatRequest(
             group_id="g",
@@ -391,10 +391,10 @@ async def test_error_messages_that_quote_the_longest_names_are_encodable() -> No
 
 
 async def test_describe_shows_members_with_their_assignments() -> None:
-    desk = Desk()
-    joined = await desk.stable()
+    rig = ServiceRig()
+    joined = await rig.stable()
     request = DescribeGroupsRequest(groups=["g"])
-    (group,) = (await desk.coordinator.admin.describe_groups(request, version=6)).groups
+    (group,) = (await rig.coordinator.admin.describe_groups(request, version=6)).groups
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
     (member,) = group.members
     assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, "app", "/10.0.0.1")
@@ -402,35 +402,35 @@ async def test_describe_shows_members_with_their_assignments() -> None:
 
 
 async def test_describe_shows_no_assignment_of_a_group_that_is_not_stable() -> None:
-    desk = Desk()
-    joined = await desk.stable()
+    rig = ServiceRig()
+    joined = await rig.stable()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(lambda: desk.join())
+        nursery.start_soon(lambda: rig.join())
         await trio.testing.wait_all_tasks_blocked()
-        (group,) = (await desk.coordinator.admin.describe_groups(DescribeGroupsRequest(groups=["g"]), version=5)).groups
+        (group,) = (await rig.coordinator.admin.describe_groups(DescribeGroupsRequest(groups=["g"]), version=5)).groups
         assert (group.group_state, group.protocol_data, len(group.members)) == ("PreparingRebalance", "", 2)
         assert {member.member_assignment for member in group.members} == {b""}
-        desk.coordinator.runtime.unload(desk.coordinator.runtime.partition_for("g"))
+        rig.coordinator.runtime.unload(rig.coordinator.runtime.partition_for("g"))
     assert joined.generation_id == 1
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0), (6, GroupIdNotFoundError.code)])
 async def test_unknown_group_is_described_as_dead(version: int, code: int) -> None:
-    """Since version 6 with an error (KIP-1043)."""
+    """Since version 6 the response has an error (KIP-1043)."""
     request = DescribeGroupsRequest(groups=["nobody"])
-    (group,) = (await Desk().coordinator.admin.describe_groups(request, version=version)).groups
+    (group,) = (await ServiceRig().coordinator.admin.describe_groups(request, version=version)).groups
     assert (group.group_state, group.error_code) == ("Dead", code)
     assert (group.error_message is not None) == (version == 6)
 
 
 async def test_list_filters_by_state_and_type_ignoring_case() -> None:
     """KIP-518, KIP-848."""
-    desk = Desk()
-    await desk.stable("steady")
-    await desk.coordinator.offsets.commit_offsets(commit_request("simple"), version=8)
+    rig = ServiceRig()
+    await rig.stable("steady")
+    await rig.coordinator.offsets.commit_offsets(commit_request("simple"), version=8)
 
     async def listed(**filters: list[str]) -> dict[str, tuple[str, str, str]]:
-        answer = await desk.coordinator.admin.list_groups(ListGroupsRequest(**filters))
+        answer = await rig.coordinator.admin.list_groups(ListGroupsRequest(**filters))
         return {g.group_id: (g.protocol_type, g.group_state, g.group_type) for g in answer.groups}
 
     everything = {"steady": ("consumer", "Stable", "classic"), "simple": ("", "Empty", "classic")}
@@ -443,36 +443,34 @@ async def test_list_filters_by_state_and_type_ignoring_case() -> None:
 
 async def test_delete_removes_empty_groups_only() -> None:
     """Each group has its own answer; a repeated name is deleted once."""
-    desk = Desk()
-    await desk.stable("busy")
-    await desk.coordinator.offsets.commit_offsets(commit_request("idle"), version=8)
+    rig = ServiceRig()
+    await rig.stable("busy")
+    await rig.coordinator.offsets.commit_offsets(commit_request("idle"), version=8)
     request = DeleteGroupsRequest(groups_names=["idle", "busy", "nobody", "idle"])
-    results = {r.group_id: r.error_code for r in (await desk.coordinator.admin.delete_groups(request)).results}
+    results = {r.group_id: r.error_code for r in (await rig.coordinator.admin.delete_groups(request)).results}
     assert results == {"idle": 0, "busy": NonEmptyGroupError.code, "nobody": GroupIdNotFoundError.code}
-    fetched = await desk.coordinator.offsets.fetch_offsets(OffsetFetchRequest(group_id="idle", topics=None), version=7)
+    fetched = await rig.coordinator.offsets.fetch_offsets(OffsetFetchRequest(group_id="idle", topics=None), version=7)
     assert fetched.topics == []
 
 
 async def test_groups_of_one_shard_are_deleted_with_one_append() -> None:
     """Refused groups among them do not affect the others."""
-    desk = Desk()
-    partition = desk.coordinator.runtime.partition_for("idle-0")
-    names = [name for i in range(2_000) if desk.coordinator.runtime.partition_for(name := f"idle-{i}") == partition][
-        :10
-    ]
+    rig = ServiceRig()
+    partition = rig.coordinator.runtime.partition_for("idle-0")
+    names = [name for i in range(2_000) if rig.coordinator.runtime.partition_for(name := f"idle-{i}") == partition][:10]
     for name in names:
-        await desk.coordinator.offsets.commit_offsets(commit_request(name), version=8)
-    other = next(name for i in range(99) if desk.coordinator.runtime.partition_for(name := f"x{i}") != partition)
-    await desk.coordinator.offsets.commit_offsets(commit_request(other), version=8)
-    before = desk.log.appends
-    nobody = next(
-        name for i in range(9_999) if desk.coordinator.runtime.partition_for(name := f"nobody{i}") == partition
+        await rig.coordinator.offsets.commit_offsets(commit_request(name), version=8)
+    other = next(name for i in range(99) if rig.coordinator.runtime.partition_for(name := f"x{i}") != partition)
+    await rig.coordinator.offsets.commit_offsets(commit_request(other), version=8)
+    before = rig.log.appends
+    missing = next(
+        name for i in range(9_999) if rig.coordinator.runtime.partition_for(name := f"nobody{i}") == partition
     )
-    request = DeleteGroupsRequest(groups_names=[*names[:5], nobody, *names[5:], other])
-    results = (await desk.coordinator.admin.delete_groups(request)).results
+    request = DeleteGroupsRequest(groups_names=[*names[:5], missing, *names[5:], other])
+    results = (await rig.coordinator.admin.delete_groups(request)).results
     assert [result.group_id for result in results] == request.groups_names
-    assert {r.group_id: r.error_code for r in results if r.error_code} == {nobody: GroupIdNotFoundError.code}
-    assert desk.log.appends - before == 2
+    assert {r.group_id: r.error_code for r in results if r.error_code} == {missing: GroupIdNotFoundError.code}
+    assert rig.log.appends - before == 2
 
 
 def commit_of_many(group_id: str, partitions: int) -> OffsetCommitRequest:
@@ -482,159 +480,159 @@ def commit_of_many(group_id: str, partitions: int) -> OffsetCommitRequest:
 
 async def test_groups_with_many_offsets_are_deleted_in_bounded_appends() -> None:
     """A batch must stay below the log's maximum batch size."""
-    desk = Desk()
-    partition = desk.coordinator.runtime.partition_for("many")
-    alike = [n for i in range(9_999) if desk.coordinator.runtime.partition_for(n := f"alike{i}") == partition][:2]
+    rig = ServiceRig()
+    partition = rig.coordinator.runtime.partition_for("many")
+    alike = [n for i in range(9_999) if rig.coordinator.runtime.partition_for(n := f"alike{i}") == partition][:2]
     for name, partitions in (("many", 2_500), (alike[0], 700), (alike[1], 1)):
-        await desk.coordinator.offsets.commit_offsets(commit_of_many(name, partitions), version=8)
-    before = desk.log.appends
-    results = (await desk.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["many", *alike]))).results
+        await rig.coordinator.offsets.commit_offsets(commit_of_many(name, partitions), version=8)
+    before = rig.log.appends
+    results = (await rig.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["many", *alike]))).results
     assert [result.error_code for result in results] == [0, 0, 0]
-    assert desk.log.appends - before == 4
-    assert (await desk.coordinator.admin.list_groups(ListGroupsRequest())).groups == []
+    assert rig.log.appends - before == 4
+    assert (await rig.coordinator.admin.list_groups(ListGroupsRequest())).groups == []
 
 
 async def test_large_commit_is_one_append_and_yields_before_it() -> None:
-    desk = Desk()
+    rig = ServiceRig()
     bystander = Bystander()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bystander.run)
-        answer = await desk.coordinator.offsets.commit_offsets(commit_of_many("many", 3_000), version=8)
+        answer = await rig.coordinator.offsets.commit_offsets(commit_of_many("many", 3_000), version=8)
         nursery.cancel_scope.cancel()
     assert bystander.turns >= 10
     assert [one.error_code for one in answer.topics[0].partitions] == [0] * 3_000
-    assert desk.log.appends == 1
-    fetched = await desk.coordinator.offsets.fetch_offsets(OffsetFetchRequest(group_id="many", topics=None), version=7)
+    assert rig.log.appends == 1
+    fetched = await rig.coordinator.offsets.fetch_offsets(OffsetFetchRequest(group_id="many", topics=None), version=7)
     assert [one.committed_offset for one in fetched.topics[0].partitions] == [7] * 3_000
 
 
-async def commit_meanwhile(desk: Desk, request: OffsetCommitRequest, change: Callable[[], object]) -> list[int]:
+async def commit_meanwhile(rig: ServiceRig, request: OffsetCommitRequest, change: Callable[[], object]) -> list[int]:
     """Commit many offsets, run ``change`` while they are prepared, and return the error codes."""
     codes: list[int] = []
 
     async def commit() -> None:
-        answer = await desk.coordinator.offsets.commit_offsets(request, version=8)
+        answer = await rig.coordinator.offsets.commit_offsets(request, version=8)
         codes.extend(one.error_code for topic in answer.topics for one in topic.partitions)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(commit)
         await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()
-        assert not desk.log.appends
+        assert not rig.log.appends
         change()
     return codes
 
 
 async def test_large_commit_skips_a_topic_deleted_meanwhile() -> None:
     """The removal of the topic's offsets has already run when the commit is appended."""
-    desk = Desk()
+    rig = ServiceRig()
     request = commit_of_many("many", 3_000)
     request.topics.append(
         OffsetCommitRequestTopic(
             name="bills", partitions=[OffsetCommitRequestPartition(partition_index=1, committed_offset=8)]
         )
     )
-    codes = await commit_meanwhile(desk, request, partial(desk.topics.delete, "orders"))
+    codes = await commit_meanwhile(rig, request, partial(rig.topics.delete, "orders"))
     assert codes == [UnknownTopicOrPartitionError.code] * 3_000 + [0]
-    fetched = await desk.coordinator.offsets.fetch_offsets(OffsetFetchRequest(group_id="many", topics=None), version=7)
+    fetched = await rig.coordinator.offsets.fetch_offsets(OffsetFetchRequest(group_id="many", topics=None), version=7)
     assert [(topic.name, len(topic.partitions)) for topic in fetched.topics] == [("bills", 1)]
 
 
 async def test_large_commit_fails_when_its_member_is_removed_meanwhile() -> None:
-    desk = Desk()
-    joined = await desk.stable("many")
-    desk.log.appends = 0
+    rig = ServiceRig()
+    joined = await rig.stable("many")
+    rig.log.appends = 0
     request = commit_of_many("many", 3_000)
     request.member_id, request.generation_id_or_member_epoch = joined.member_id, joined.generation_id
-    codes = await commit_meanwhile(desk, request, partial(desk.coordinator.expire_member, "many", joined.member_id))
+    codes = await commit_meanwhile(rig, request, partial(rig.coordinator.expire_member, "many", joined.member_id))
     assert codes == [UnknownMemberIdError.code] * 3_000
-    fetched = await desk.coordinator.offsets.fetch_offsets(OffsetFetchRequest(group_id="many", topics=None), version=7)
+    fetched = await rig.coordinator.offsets.fetch_offsets(OffsetFetchRequest(group_id="many", topics=None), version=7)
     assert fetched.topics == []
 
 
 async def test_large_commit_cancelled_before_its_append_is_not_stored() -> None:
-    desk = Desk()
+    rig = ServiceRig()
     with trio.CancelScope() as gone:
-        await commit_meanwhile(desk, commit_of_many("many", 3_000), gone.cancel)
+        await commit_meanwhile(rig, commit_of_many("many", 3_000), gone.cancel)
     assert gone.cancelled_caught
-    assert not desk.log.appends
+    assert not rig.log.appends
 
 
 async def test_deleting_a_group_with_many_offsets_yields_to_other_tasks() -> None:
-    desk = Desk()
-    await desk.coordinator.offsets.commit_offsets(commit_of_many("many", 4_500), version=8)
+    rig = ServiceRig()
+    await rig.coordinator.offsets.commit_offsets(commit_of_many("many", 4_500), version=8)
     bystander = Bystander()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bystander.run)
-        await desk.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["many"]))
+        await rig.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["many"]))
         nursery.cancel_scope.cancel()
     assert bystander.turns >= 3, "there are five appends"
 
 
 async def test_join_during_a_group_deletion_keeps_the_group() -> None:
-    desk = Desk(group_initial_rebalance_delay_ms=0)
-    await desk.coordinator.offsets.commit_offsets(commit_of_many("many", 4_500), version=8)
+    rig = ServiceRig(group_initial_rebalance_delay_ms=0)
+    await rig.coordinator.offsets.commit_offsets(commit_of_many("many", 4_500), version=8)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(desk.join, group_id="many"))
-        (result,) = (await desk.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["many"]))).results
+        nursery.start_soon(partial(rig.join, group_id="many"))
+        (result,) = (await rig.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["many"]))).results
         nursery.cancel_scope.cancel()
     assert result.error_code == NonEmptyGroupError.code
 
 
 async def test_partly_failed_deletion_fails_for_the_remaining_groups() -> None:
-    desk = Desk()
-    partition = desk.coordinator.runtime.partition_for("many")
-    alike = next(n for i in range(9_999) if desk.coordinator.runtime.partition_for(n := f"alike{i}") == partition)
-    await desk.coordinator.offsets.commit_offsets(commit_of_many("many", 2_500), version=8)
-    await desk.coordinator.offsets.commit_offsets(commit_request(alike), version=8)
-    desk.log.fails_with = NotLeaderForPartitionError("moved")
-    results = (await desk.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["many", alike]))).results
+    rig = ServiceRig()
+    partition = rig.coordinator.runtime.partition_for("many")
+    alike = next(n for i in range(9_999) if rig.coordinator.runtime.partition_for(n := f"alike{i}") == partition)
+    await rig.coordinator.offsets.commit_offsets(commit_of_many("many", 2_500), version=8)
+    await rig.coordinator.offsets.commit_offsets(commit_request(alike), version=8)
+    rig.log.fails_with = NotLeaderForPartitionError("moved")
+    results = (await rig.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["many", alike]))).results
     assert [result.error_code for result in results] == [NOT_COORDINATOR, NOT_COORDINATOR]
-    desk.log.fails_with = None
-    results = (await desk.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["many", alike]))).results
+    rig.log.fails_with = None
+    results = (await rig.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["many", alike]))).results
     assert [result.error_code for result in results] == [0, 0]
 
 
 async def test_groups_deleted_before_the_shard_moved_are_reported_as_deleted() -> None:
     """Including groups whose answers are still queued."""
-    desk = Desk()
-    partition = desk.coordinator.runtime.partition_for("many")
-    alike = [n for i in range(9_999) if desk.coordinator.runtime.partition_for(n := f"alike{i}") == partition][:80]
+    rig = ServiceRig()
+    partition = rig.coordinator.runtime.partition_for("many")
+    alike = [n for i in range(9_999) if rig.coordinator.runtime.partition_for(n := f"alike{i}") == partition][:80]
     for name in alike:
-        await desk.coordinator.offsets.commit_offsets(commit_request(name), version=8)
-    await desk.coordinator.offsets.commit_offsets(commit_of_many("many", 2_500), version=8)
+        await rig.coordinator.offsets.commit_offsets(commit_request(name), version=8)
+    await rig.coordinator.offsets.commit_offsets(commit_of_many("many", 2_500), version=8)
     codes: list[int] = []
 
     async def delete() -> None:
-        answer = await desk.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=[*alike, "many"]))
+        answer = await rig.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=[*alike, "many"]))
         codes.extend(result.error_code for result in answer.results)
 
     async with trio.open_nursery() as nursery:
-        before = desk.log.appends
+        before = rig.log.appends
         nursery.start_soon(delete)
-        while desk.log.appends == before:
+        while rig.log.appends == before:
             await trio.lowlevel.checkpoint()
-        desk.coordinator.runtime.unload(partition)
+        rig.coordinator.runtime.unload(partition)
         await trio.testing.wait_all_tasks_blocked()
-        desk.coordinator.runtime.stop()
+        rig.coordinator.runtime.stop()
     assert codes == [0] * 80 + [NOT_COORDINATOR]
 
 
 async def test_deletion_fails_for_groups_whose_append_fails() -> None:
-    desk = Desk()
-    await desk.coordinator.offsets.commit_offsets(commit_request("idle"), version=8)
-    desk.log.fails_with = NotLeaderForPartitionError("moved")
-    (result,) = (await desk.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["idle"]))).results
+    rig = ServiceRig()
+    await rig.coordinator.offsets.commit_offsets(commit_request("idle"), version=8)
+    rig.log.fails_with = NotLeaderForPartitionError("moved")
+    (result,) = (await rig.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["idle"]))).results
     assert result.error_code == NOT_COORDINATOR
 
 
 async def test_fetch_returns_several_groups() -> None:
     """KIP-709: version 8 and later."""
-    desk = Desk()
-    await desk.coordinator.offsets.commit_offsets(commit_request("a"), version=8)
-    desk.coordinator.runtime.unload(desk.coordinator.runtime.partition_for("b"))
+    rig = ServiceRig()
+    await rig.coordinator.offsets.commit_offsets(commit_request("a"), version=8)
+    rig.coordinator.runtime.unload(rig.coordinator.runtime.partition_for("b"))
     groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("a", "b", "c")]
-    answer = await desk.coordinator.offsets.fetch_offsets(OffsetFetchRequest(groups=groups), version=8)
+    answer = await rig.coordinator.offsets.fetch_offsets(OffsetFetchRequest(groups=groups), version=8)
     assert [(g.group_id, g.error_code, len(g.topics)) for g in answer.groups] == [
         ("a", 0, 1),
         ("b", NOT_COORDINATOR, 0),
@@ -643,56 +641,56 @@ async def test_fetch_returns_several_groups() -> None:
 
 
 async def test_offset_delete_removes_offsets_by_topic_name() -> None:
-    desk = Desk()
-    await desk.coordinator.offsets.commit_offsets(commit_request(), version=8)
+    rig = ServiceRig()
+    await rig.coordinator.offsets.commit_offsets(commit_request(), version=8)
     topics = [OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
-    answer = await desk.coordinator.offsets.delete_offsets(OffsetDeleteRequest(group_id="g", topics=topics))
+    answer = await rig.coordinator.offsets.delete_offsets(OffsetDeleteRequest(group_id="g", topics=topics))
     assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
-    again = await desk.coordinator.offsets.delete_offsets(OffsetDeleteRequest(group_id="g", topics=topics))
+    again = await rig.coordinator.offsets.delete_offsets(OffsetDeleteRequest(group_id="g", topics=topics))
     assert again.error_code == GroupIdNotFoundError.code
 
 
 async def test_deleted_topic_is_removed_from_all_shards() -> None:
-    desk = Desk()
+    rig = ServiceRig()
     for name in ("a", "b"):
-        await desk.coordinator.offsets.commit_offsets(commit_request(name), version=8)
-    desk.coordinator.runtime.topics_deleted({TOPIC_IDS["orders"]: "orders"})
-    assert (await desk.coordinator.admin.list_groups(ListGroupsRequest())).groups == []
+        await rig.coordinator.offsets.commit_offsets(commit_request(name), version=8)
+    rig.coordinator.runtime.topics_deleted({TOPIC_IDS["orders"]: "orders"})
+    assert (await rig.coordinator.admin.list_groups(ListGroupsRequest())).groups == []
 
 
 async def test_commit_on_unknown_topics_only_needs_no_coordinator() -> None:
-    desk = Desk()
-    desk.coordinator.runtime.unload(desk.coordinator.runtime.partition_for("g"))
+    rig = ServiceRig()
+    rig.coordinator.runtime.unload(rig.coordinator.runtime.partition_for("g"))
     request = commit_request()
     request.topics[0].name = "nowhere"
-    answer = await desk.coordinator.offsets.commit_offsets(request, version=8)
+    answer = await rig.coordinator.offsets.commit_offsets(request, version=8)
     assert answer.topics[0].partitions[0].error_code == 3
 
 
 async def test_fenced_commit_answers_every_partition() -> None:
-    desk = Desk()
+    rig = ServiceRig()
     answers: list[JoinGroupResponse] = []
 
     async def member() -> None:
-        answers.append(await desk.join(group_instance_id="i", version=5))
+        answers.append(await rig.join(group_instance_id="i", version=5))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(member)
         await trio.testing.wait_all_tasks_blocked()
-        desk.pass_time(6)
+        rig.pass_time(6)
     request = commit_request(generation_id_or_member_epoch=1, member_id="old", group_instance_id="i")
-    answer = await desk.coordinator.offsets.commit_offsets(request, version=8)
+    answer = await rig.coordinator.offsets.commit_offsets(request, version=8)
     assert answer.topics[0].partitions[0].error_code == FencedInstanceIdError.code
 
 
 async def test_response_by_topic_id_names_the_id() -> None:
-    desk = Desk()
+    rig = ServiceRig()
     request = commit_request()
     request.topics[0].topic_id = TOPIC_IDS["orders"]
-    answer = await desk.coordinator.offsets.commit_offsets(request, version=10)
+    answer = await rig.coordinator.offsets.commit_offsets(request, version=10)
     assert answer.topics[0].topic_id == TOPIC_IDS["orders"]
     old = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0])])
-    fetched = await desk.coordinator.offsets.fetch_offsets(old, version=1)
+    fetched = await rig.coordinator.offsets.fetch_offsets(old, version=1)
     assert fetched.topics[0].partitions[0].committed_offset == 7
 
 

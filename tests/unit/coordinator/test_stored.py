@@ -70,12 +70,12 @@ def test_group_records_of_every_version_are_readable(version: int) -> None:
     rig.log.append(PARTITION, [CoordinatorRecord(key, value.encode_versioned(version))], 0)
     rig.restart()
     group = rig.group("old")
-    (kept,) = group.members.values()
+    (loaded,) = group.members.values()
     assert (group.state, group.generation, group.leader_id) == (GroupState.STABLE, 4, "m")
     assert group.state_timestamp_ms == (NOW if version >= 2 else -1)
-    assert kept.rebalance_timeout_ms == (9_000 if version >= 1 else 7_000)
-    assert kept.instance_id == ("i" if version >= 3 else None)
-    assert (kept.metadata("range"), kept.assignment) == (b"s", b"a")
+    assert loaded.rebalance_timeout_ms == (9_000 if version >= 1 else 7_000)
+    assert loaded.instance_id == ("i" if version >= 3 else None)
+    assert (loaded.metadata("range"), loaded.assignment) == (b"s", b"a")
 
 
 def test_written_record_versions_are_those_of_kafka_4() -> None:

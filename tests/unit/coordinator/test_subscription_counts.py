@@ -1,4 +1,4 @@
-"""The counts of subscriptions say what a look at every member says."""
+"""The counts of subscriptions equal a scan of all members."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def topics_of(profiles: list[MemberProfile]) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_counts_equal_a_look_at_every_member(seed: int) -> None:
+def test_counts_equal_a_scan_of_all_members(seed: int) -> None:
     chance = random.Random(seed)
     counts = SubscriptionCounts()
     members: list[MemberProfile] = []

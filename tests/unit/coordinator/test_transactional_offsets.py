@@ -28,7 +28,7 @@ UNSTABLE = UnstableOffsetCommitError.code
 WEEK = 7 * 24 * 3600.0
 
 
-class Story:
+class TransactionLog:
     """A log of commits and markers in order; `load` returns a rig whose shard has read all of it."""
 
     def __init__(self, **config: int) -> None:
@@ -72,7 +72,7 @@ def found(reply: Reply[OffsetFetchResponseGroup]) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize(("commits", "offset"), [(True, 5), (False, 3)])
 def test_transactional_offset_takes_effect_on_commit_only(commits: bool, offset: int) -> None:
-    story = Story()
+    story = TransactionLog()
     story.commit(3)
     story.commit(5, producer=PRODUCER)
     story.end(PRODUCER, commits=commits)
@@ -81,7 +81,7 @@ def test_transactional_offset_takes_effect_on_commit_only(commits: bool, offset:
 
 def test_offset_of_an_open_transaction_is_unstable_for_stable_fetches() -> None:
     """The error is UNSTABLE_OFFSET_COMMIT; other readers see the committed offset."""
-    story = Story()
+    story = TransactionLog()
     story.commit(3)
     story.commit(4, partition=1)
     story.commit(5, producer=PRODUCER)
@@ -109,7 +109,7 @@ def test_stable_fetch_waits_until_its_offsets_are_committed() -> None:
 
 @pytest.mark.parametrize("marker_first", [True, False])
 def test_last_written_commit_wins_in_any_order_of_transaction_ends(marker_first: bool) -> None:
-    story = Story()
+    story = TransactionLog()
     story.commit(10, producer=PRODUCER)
     story.commit(11, producer=OTHER_PRODUCER)
     for producer in (PRODUCER, OTHER_PRODUCER) if marker_first else (OTHER_PRODUCER, PRODUCER):
@@ -118,7 +118,7 @@ def test_last_written_commit_wins_in_any_order_of_transaction_ends(marker_first:
 
 
 def test_commit_outside_transactions_replaces_pending_offsets() -> None:
-    story = Story()
+    story = TransactionLog()
     story.commit(10, producer=PRODUCER)
     story.commit(12)
     rig = story.load()
@@ -128,7 +128,7 @@ def test_commit_outside_transactions_replaces_pending_offsets() -> None:
 
 
 def test_tombstone_removes_pending_offsets() -> None:
-    story = Story()
+    story = TransactionLog()
     story.commit(10, producer=PRODUCER)
     story.commit(11, producer=OTHER_PRODUCER)
     story.commit(None)
@@ -138,7 +138,7 @@ def test_tombstone_removes_pending_offsets() -> None:
 
 
 def test_transactions_of_several_groups_end_together() -> None:
-    story = Story()
+    story = TransactionLog()
     story.commit(1, producer=PRODUCER, group="a")
     story.commit(2, producer=PRODUCER, group="b")
     story.commit(3, producer=OTHER_PRODUCER, group="b", partition=1)
@@ -149,14 +149,14 @@ def test_transactions_of_several_groups_end_together() -> None:
 
 
 def test_marker_of_a_transaction_without_offsets_has_no_effect() -> None:
-    story = Story()
+    story = TransactionLog()
     story.commit(3)
     story.end(PRODUCER, commits=True)
     assert story.load().offset() == 3
 
 
 def test_marker_above_the_high_watermark_is_not_visible() -> None:
-    story = Story()
+    story = TransactionLog()
     story.commit(3)
     story.commit(5, producer=PRODUCER)
     story.log.commits_at_once = False
@@ -168,7 +168,7 @@ def test_marker_above_the_high_watermark_is_not_visible() -> None:
 
 
 def test_group_with_pending_offsets_only_exists_until_the_abort() -> None:
-    story = Story()
+    story = TransactionLog()
     story.commit(5, producer=PRODUCER)
     rig = story.load()
     assert list(rig.shard.groups) == ["g"]
@@ -180,7 +180,7 @@ def test_group_with_pending_offsets_only_exists_until_the_abort() -> None:
 
 
 def test_live_shard_and_loaded_shard_agree() -> None:
-    story = Story()
+    story = TransactionLog()
     rig = story.load()
     change = OffsetChange(OffsetKey("g", "orders", 0), CommittedOffset(5, -1, "", 0))
     rig.shard.replay_pending(change, 0, PRODUCER)
@@ -191,7 +191,7 @@ def test_live_shard_and_loaded_shard_agree() -> None:
 
 
 def test_expiry_skips_offsets_of_open_transactions() -> None:
-    story = Story()
+    story = TransactionLog()
     story.commit(3)
     story.commit(4, partition=1)
     story.commit(5, producer=PRODUCER)
@@ -207,7 +207,7 @@ def test_deleting_offsets_groups_and_topics_removes_pending_offsets() -> None:
         lambda rig: rig.runtime.topics_deleted({TOPIC_IDS["orders"]: "orders"}),
     ]
     for remove in removals:
-        story = Story()
+        story = TransactionLog()
         story.commit(5, producer=PRODUCER)
         remove(story.load())
         story.end(PRODUCER, commits=True)

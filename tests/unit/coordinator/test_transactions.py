@@ -50,7 +50,7 @@ STATE = TransactionState
 
 
 class Rig:
-    """One shard; ``completions`` are the decided transactions that were handed over."""
+    """One shard; ``completions`` are the decided transactions that were passed to the marker writer."""
 
     def __init__(self, *, transaction_version: int = 2, **config: int) -> None:
         self.world = StillWorld()
@@ -70,19 +70,19 @@ class Rig:
         self.load()
 
     def add(self, completion: Completion) -> None:
-        """As the marker writer."""
+        """Add a completion, as the marker writer does."""
         self.completions.append(completion)
 
     def forget(self, partition: int) -> None:
-        """As the marker writer."""
+        """Drop a partition, as the marker writer does."""
         self.forgotten += 1
 
     def abort_with_new_id(self, partition: int, name: str) -> None:
-        """As the coordinator's task, at the next opportunity."""
+        """Abort with a new producer id, as the coordinator's task does at the next opportunity."""
         self.exhausted.append(name)
 
     def load(self) -> None:
-        """Lead the partition in a new epoch, with what the log has."""
+        """Lead the partition in a new epoch, with the records in the log."""
         self.runtime.unload(0)
         self.epoch += 1
         self.runtime.load(0, self.epoch)
@@ -108,7 +108,7 @@ class Rig:
     def init(
         self, name: str = "tx", *, timeout_ms: int = 60_000, expected: tuple[int, int] | None = None
     ) -> ProducerIdAndEpoch:
-        """InitProducerId; returns the answer or raises the error."""
+        """Send InitProducerId; return the response or raise the error."""
         for new_id in (None, self.next_id):
             reply: Reply[ProducerIdAndEpoch] = Reply()
             try:
@@ -131,7 +131,7 @@ class Rig:
     def add_partitions(
         self, producer: ProducerIdAndEpoch, *added: TopicPartition, name: str = "tx", may_wait: bool = False
     ) -> Reply[None]:
-        """AddPartitionsToTxn."""
+        """Send AddPartitionsToTxn."""
         reply: Reply[None] = Reply()
         self.write(
             partial(
@@ -150,7 +150,7 @@ class Rig:
     def end(
         self, producer: ProducerIdAndEpoch, *, commits: bool = True, name: str = "tx", version: int = 2
     ) -> ProducerIdAndEpoch:
-        """EndTxn; returns the answer or raises the error."""
+        """Send EndTxn; return the response or raise the error."""
         for new_id in (None, self.next_id):
             reply: Reply[ProducerIdAndEpoch] = Reply()
             try:
@@ -173,7 +173,7 @@ class Rig:
         raise AssertionError
 
     def complete(self) -> None:
-        """As when all markers of the first decided transaction are written."""
+        """Complete the first decided transaction, as when all of its markers are written."""
         done = self.completions.pop(0)
         self.write(
             partial(
@@ -185,12 +185,12 @@ class Rig:
         )
 
     def use_up_epochs(self, epoch: int = LAST_CLIENT_EPOCH, name: str = "tx") -> ProducerIdAndEpoch:
-        """Let an idle id have this epoch."""
+        """Set the epoch of an idle id."""
         self.write(lambda shard, effects: shard.write(name, self[name]._replace(producer_epoch=epoch), effects))
         return ProducerIdAndEpoch(self[name].producer_id, epoch)
 
 
-def test_decision_is_handed_over_once_with_the_bumped_epoch_and_the_leader_epoch() -> None:
+def test_decision_reaches_the_marker_writer_once_with_the_bumped_epoch_and_the_leader_epoch() -> None:
     rig = Rig()
     producer = rig.init()
     rig.add_partitions(producer, T0, T1)
@@ -201,8 +201,8 @@ def test_decision_is_handed_over_once_with_the_bumped_epoch_and_the_leader_epoch
     assert (rig["tx"].state, rig["tx"].partitions, rig["tx"].producer_epoch) == (STATE.COMPLETE_COMMIT, (), 1)
 
 
-def test_decision_is_handed_over_only_when_it_is_committed() -> None:
-    """Else markers could end a transaction that the next coordinator decides otherwise."""
+def test_decision_reaches_the_marker_writer_only_once_committed() -> None:
+    """Otherwise markers could end a transaction that the next coordinator decides differently."""
     rig = Rig()
     producer = rig.init()
     rig.add_partitions(producer)
@@ -215,7 +215,7 @@ def test_decision_is_handed_over_only_when_it_is_committed() -> None:
     assert len(rig.completions) == 1
 
 
-def test_decision_that_is_lost_with_its_coordinator_was_not_handed_over() -> None:
+def test_decision_lost_with_its_coordinator_has_not_reached_the_marker_writer() -> None:
     rig = Rig()
     producer = rig.init()
     rig.add_partitions(producer)
@@ -230,7 +230,7 @@ def test_decision_that_is_lost_with_its_coordinator_was_not_handed_over() -> Non
     assert [one.commits for one in rig.completions] == [False]
 
 
-def test_loaded_decision_is_handed_over_again_under_the_new_epoch() -> None:
+def test_loaded_decision_reaches_the_marker_writer_again_under_the_new_epoch() -> None:
     rig = Rig()
     producer = rig.init()
     rig.add_partitions(producer)
@@ -277,7 +277,7 @@ def test_open_transaction_is_aborted_after_its_timeout() -> None:
 
 
 def test_hundreds_of_timeouts_are_found_in_one_scan() -> None:
-    """As when many programs end at once."""
+    """Many programs may crash at the same time."""
     rig = Rig()
     for number in range(350):
         rig.add_partitions(rig.init(f"tx-{number}", timeout_ms=1_000), name=f"tx-{number}")
@@ -331,7 +331,21 @@ def test_idle_ids_expire_and_others_do_not() -> None:
     assert rig.init("idle").producer_id == 103
 
 
-def test_used_up_epochs_give_a_new_producer_id_at_initialization() -> None:
+@pytest.mark.parametrize("level", [1, 2])
+def test_zombie_that_goes_on_does_not_abort_the_transaction_of_its_successor(level: int) -> None:
+    """Nor does a late duplicate of the request with which the producer itself went on."""
+    rig = Rig(transaction_version=level)
+    zombie = rig.init()
+    producer = rig.init(expected=rig.init())
+    rig.add_partitions(producer)
+    for epoch in (zombie.epoch, producer.epoch - 1):
+        with pytest.raises(ProducerFencedError):
+            rig.init(expected=zombie._replace(epoch=epoch))
+    assert rig["tx"].state is STATE.ONGOING
+    assert rig.end(producer).producer_id == producer.producer_id
+
+
+def test_exhausted_epochs_give_a_new_producer_id_at_initialization() -> None:
     rig = Rig()
     rig.init()
     rig.use_up_epochs()
@@ -356,7 +370,9 @@ def test_end_of_the_last_epoch_gives_a_new_producer_id_and_its_retry_too() -> No
 
 
 def test_producer_that_got_a_new_id_waits_for_the_markers_of_its_last_transaction() -> None:
-    """It has the new id with the answer to EndTxn, before the markers are written and the id is in use: no stranger."""
+    """It has the new id with the response to EndTxn, before the markers are written and the id is in use: it is a known
+    producer.
+    """
     rig = Rig()
     rig.init()
     last = rig.use_up_epochs()
@@ -391,7 +407,7 @@ def test_fence_of_the_last_epoch_does_not_overflow(level: int) -> None:
 
 
 def test_timeout_of_the_last_epoch_gives_a_new_producer_id() -> None:
-    """Under version 2 the end of a transaction leaves an epoch to fence with, whoever ended it."""
+    """Under version 2 the end of a transaction reserves an epoch for fencing, whoever ended it."""
     rig = Rig()
     rig.init()
     last = rig.use_up_epochs()
@@ -443,7 +459,7 @@ def test_waiting_addition_fails_when_the_coordinator_moves() -> None:
 @pytest.mark.parametrize("state", [STATE.EMPTY, STATE.COMPLETE_COMMIT, STATE.COMPLETE_ABORT])
 @pytest.mark.parametrize("retry", [False, True])
 @pytest.mark.parametrize("commits", [False, True])
-def test_version_2_ends_as_the_table_says(state: TransactionState, retry: bool, commits: bool) -> None:
+def test_end_under_version_2_follows_the_table(state: TransactionState, retry: bool, commits: bool) -> None:
     rig = Rig()
     producer = rig.init()
     if state is STATE.EMPTY:
@@ -472,7 +488,7 @@ def test_version_2_ends_as_the_table_says(state: TransactionState, retry: bool, 
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("commits", [False, True])
 def test_end_of_the_next_transaction_waits_for_the_markers_of_the_last(before: bool, commits: bool) -> None:
-    """The producer has the bumped epoch with the first answer, before the markers are written: it is no zombie."""
+    """The producer has the bumped epoch with the first response, before the markers are written: it is not a zombie."""
     rig = Rig()
     producer = rig.init()
     rig.add_partitions(producer)
@@ -520,7 +536,7 @@ def test_unknown_ids_and_producers_are_refused() -> None:
 
 @contextmanager
 def unanswered() -> Iterator[None]:
-    """The block needs an answer that is not there yet."""
+    """The block needs a response that has not arrived yet."""
     with pytest.raises(RuntimeError) as caught:
         yield
     assert not isinstance(caught.value, KafkaError)
@@ -671,7 +687,7 @@ def test_markers_of_one_broker_share_a_request_and_one_is_in_flight() -> None:
     assert len(queue) == 2
 
 
-def test_failed_markers_are_repeated_at_the_leader_of_that_time() -> None:
+def test_failed_markers_are_repeated_at_the_current_leader() -> None:
     leaders = {T0: 1, T1: NO_LEADER}
     queue = MarkerQueue(leaders.get)
     queue.add(completion())
@@ -693,7 +709,7 @@ def test_failed_markers_are_repeated_at_the_leader_of_that_time() -> None:
     assert queue.take_done() == [completion()]
 
 
-def test_partition_that_does_not_exist_needs_no_marker() -> None:
+def test_missing_partition_needs_no_marker() -> None:
     queue = MarkerQueue(lambda partition: None)
     queue.add(completion())
     assert queue.due(0.0) == []
@@ -780,7 +796,7 @@ def test_fence_bumps_the_epoch_once(level: int) -> None:
     assert rig.init() == (100, 2)
 
 
-def test_producer_goes_on_after_the_coordinator_aborted_its_transaction_under_version_2() -> None:
+def test_producer_continues_after_the_coordinator_aborted_its_transaction_under_version_2() -> None:
     """Its abort is answered with the next epoch, its commit refused, and InitProducerId may continue its identity."""
     for continues in ("abort", "init"):
         rig = Rig()

@@ -13,7 +13,7 @@ from triokafka.spark.client_cache import IDLE_LIMIT, IDLE_SECONDS, ClientCache
 
 
 class Clients:
-    """Makes clients, which are numbers, and knows which are open."""
+    """Creates clients, which are numbers, and records which are open."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -66,7 +66,7 @@ async def test_a_client_whose_use_failed_is_closed_and_recreated(nursery: trio.N
 
 
 async def test_a_cancelled_use_leaves_the_client_to_the_next(nursery: trio.Nursery) -> None:
-    """LIMIT cancels reads in the middle, and the connections are as good as before."""
+    """LIMIT cancels reads in the middle, and the connections can be reused."""
     cache, clients = ClientCache(nursery), Clients()
     with trio.CancelScope() as scope:
         async with cache.alone("a", clients.make):
@@ -76,7 +76,7 @@ async def test_a_cancelled_use_leaves_the_client_to_the_next(nursery: trio.Nurse
         assert client == 1
 
 
-async def test_a_use_that_is_cancelled_before_it_begins_holds_nothing(nursery: trio.Nursery) -> None:
+async def test_a_use_cancelled_before_it_starts_holds_no_client(nursery: trio.Nursery) -> None:
     cache, clients = ClientCache(nursery), Clients()
     with trio.move_on_after(0):
         async with cache.alone("a", clients.make):
@@ -86,7 +86,7 @@ async def test_a_use_that_is_cancelled_before_it_begins_holds_nothing(nursery: t
 
 
 async def test_new_client_goes_to_the_task_that_opened_it(nursery: trio.Nursery) -> None:
-    """While the one who had it opened is woken, another may ask."""
+    """Another task may request a client while the one that opened it is still being woken."""
     cache, clients = ClientCache(nursery), Clients()
     seen = []
 

@@ -1,4 +1,4 @@
-"""The page of the connector's cases is true: every test that it names exists."""
+"""Every test named in the table of the connector's cases exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUITES = {
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """Suite, case, and the text beside it."""
+    """Return suite, case, and the text beside it."""
     found = []
     suite = ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
@@ -31,7 +31,7 @@ def rows() -> list[tuple[str, str, str]]:
 
 @cache
 def names_in(file: str) -> set[str]:
-    """Names of the test functions of a file; a star for all of them."""
+    """Return the names of the test functions of a file; a star for all of them."""
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     return {"*", *(each.name for each in tree.body if isinstance(each, functions) and each.name.startswith("test_"))}

@@ -20,7 +20,7 @@ from triokafka.spark.writing.topic_writer import TopicWriter
 OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
 
-def test_importing_it_brings_in_nothing_that_could_fail() -> None:
+def test_the_module_imports_nothing_that_could_fail() -> None:
     """A failing import there would break every Python source of the session."""
     code = (
         "import sys, pyspark_triokafka;"
@@ -53,8 +53,8 @@ def test_the_source_gives_schema_and_reader() -> None:
         ({"transactional": "batch"}, lambda source: source.streamWriter(StructType(), False)),
     ],
 )
-def test_a_refusal_is_a_sentence_and_hardly_a_traceback(options: dict[str, str], ask: Callable[[Any], object]) -> None:
-    """Spark shows its users the whole."""
+def test_a_refusal_is_a_message_with_a_short_traceback(options: dict[str, str], ask: Callable[[Any], object]) -> None:
+    """Spark prints the whole traceback to its users."""
     with pytest.raises(ConfigurationError) as refused:
         ask(pyspark_triokafka.DefaultSource({**OPTIONS, **options}))
     assert [entry.name for entry in refused.traceback][-1:] == ["call"]
@@ -70,7 +70,7 @@ def test_the_source_gives_writers_as_spark_requests_them() -> None:
 
 
 def test_invalid_streaming_options_are_reported_at_the_first_offsets() -> None:
-    """Where making the reader fails, Spark ends with an ``UnboundLocalError`` behind what was said."""
+    """If the construction of the reader fails, Spark ends with an ``UnboundLocalError`` after the message."""
     source = pyspark_triokafka.DefaultSource({**OPTIONS, "endingOffsets": "latest", "startingOffsets": "earliest"})
     reader = source.streamReader(source.schema())
     for ask in (reader.initialOffset, reader.latestOffset, lambda: reader.partitions({}, {})):

@@ -1,4 +1,4 @@
-"""``triokafka spark doctor``: each thing that it looks at, right and wrong, with the fix."""
+"""``triokafka spark doctor``: each check, passing and failing, with its fix."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSIONS = {"pyspark": "4.3.0", "pyarrow": "26.0.1", "pandas": "2.3.0"}
 
 @pytest.fixture(autouse=True)
 def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine where everything is right."""
+    """A machine on which every check passes."""
     monkeypatch.setattr(doctor, "find_java", lambda: Java("/java", 17, "JAVA_HOME"))
     monkeypatch.setattr(doctor, "_version", VERSIONS.get)
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
@@ -37,7 +37,7 @@ def found(what: str, session: dict[str, str] | None = None) -> Finding:
     return only
 
 
-def test_where_all_is_right_there_is_nothing_to_do() -> None:
+def test_a_healthy_machine_needs_no_fixes() -> None:
     findings = diagnose(session_conf())
     assert {finding.verdict for finding in findings} == {"ok"}
     assert not any(finding.fix for finding in findings)
@@ -59,7 +59,7 @@ def test_a_java_from_pypi_has_to_be_prepared(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_wrong_java_home_is_a_problem_though_there_is_another_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark takes it, and looks at no path."""
+    """Spark uses JAVA_HOME, and does not search the path."""
     monkeypatch.setenv("JAVA_HOME", "/old")
     monkeypatch.setattr(doctor, "find_java", lambda: Java("/new", 17, "the path"))
     java = found("Java")
@@ -89,7 +89,7 @@ def test_each_package_is_compared_with_sparks_requirements(
 
 
 def python(directory: Path, version: str, missing: str) -> str:
-    """A program that answers as a Python of that version does."""
+    """Create a program that responds like a Python of that version."""
     program = directory / "python"
     program.write_text(f"""#!/bin/sh
 case "$2" in *version_info*) echo {version};; *) echo {missing} none;; esac
@@ -99,7 +99,7 @@ case "$2" in *version_info*) echo {version};; *) echo {missing} none;; esac
 
 
 @pytest.mark.parametrize(
-    ("version", "missing", "verdict", "said"),
+    ("version", "missing", "verdict", "message"),
     [
         ("2.7", "", "problem", "is 2.7"),
         (OURS, "triokafka trio pyarrow", "problem", "has no triokafka"),
@@ -108,12 +108,12 @@ case "$2" in *version_info*) echo {version};; *) echo {missing} none;; esac
     ],
 )
 def test_workers_with_another_python_are_a_problem(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, missing: str, verdict: str, said: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, missing: str, verdict: str, message: str
 ) -> None:
     """Every task of such a session fails."""
     monkeypatch.setenv("PYSPARK_PYTHON", python(tmp_path, version, missing))
     seen = found("Python")
-    assert (seen.verdict, said in seen.found) == (verdict, True)
+    assert (seen.verdict, message in seen.found) == (verdict, True)
     assert verdict == "ok" or f"PYSPARK_PYTHON={sys.executable}" in seen.fix
 
 
@@ -151,7 +151,7 @@ def test_defaults_come_from_sparks_own_file(monkeypatch: pytest.MonkeyPatch, tmp
 def test_defaults_are_those_of_sparks_home_and_not_of_the_directory_one_is_in(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where ``SPARK_HOME`` is not set, pyspark takes the place where it is installed."""
+    """Without ``SPARK_HOME``, pyspark uses its own installation directory."""
     for home, value in (("here", "false"), ("installed", "true")):
         (tmp_path / home / "conf").mkdir(parents=True)
         (tmp_path / home / "conf" / "spark-defaults.conf").write_text(f"spark.python.worker.reuse {value}\n")
@@ -189,7 +189,7 @@ def test_the_command_prints_fixes_and_ends_with_1_when_there_is_a_problem(monkey
 
 
 def test_it_needs_no_pyspark(tmp_path: Path) -> None:
-    """Where it is most needed, there is none."""
+    """The doctor must run where pyspark is missing."""
     program = (
         "import sys; sys.modules['pyspark'] = None\n"
         "from triokafka.cli import main; sys.argv = ['triokafka', 'spark', 'doctor']; main()"

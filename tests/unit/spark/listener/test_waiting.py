@@ -1,4 +1,4 @@
-"""A query that is waited for ends with Ctrl-C and with SIGTERM, without a traceback."""
+"""awaitTermination of a query ends on Ctrl-C and on SIGTERM, without a traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from triokafka.spark import wait_for_query
 
 
 class Query:
-    """As Spark's. ``within`` is called when a task waits for it."""
+    """Stands in for Spark's query. ``within`` is called when a task waits for it."""
 
     def __init__(self, within: Callable[[int], bool]) -> None:
         self.within = within
@@ -61,7 +61,7 @@ def test_failure_of_a_query_is_raised() -> None:
 
 
 def test_a_second_signal_waits_for_nothing() -> None:
-    """A batch may take long to be given up."""
+    """Stopping a batch may take long."""
     before = handlers()
     query = Query(lambda waits: signal.raise_signal(signal.SIGINT) is not None)  # type: ignore[func-returns-value]
     query.stop = lambda: signal.raise_signal(signal.SIGINT)  # type: ignore[method-assign]

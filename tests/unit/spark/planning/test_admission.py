@@ -1,4 +1,4 @@
-"""How much of what is there one micro-batch takes."""
+"""How much of the available data one micro-batch takes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def taken(start: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> t
     return tuple(end[one] - start[one] for one in sorted(end))
 
 
-def test_ten_offsets_over_101_11_and_1_are_8_and_1_and_1_and_then_9_and_1() -> None:
-    """The connector's own vector."""
+def test_limit_of_ten_over_101_11_and_1_gives_8_1_and_1_and_then_9_and_1() -> None:
+    """The vector comes from the connector's suite."""
     start, latest = {A: 100, B: 10, C: 1}, {A: 201, B: 21, C: 2}
     first = prorate(start, latest, 10)
     assert taken(start, first) == (8, 1, 1)
@@ -41,8 +41,9 @@ def test_ten_offsets_over_101_11_and_1_are_8_and_1_and_1_and_then_9_and_1() -> N
 def test_shares_are_rounded_where_the_connectors_doubles_are(
     limit: int, sizes: tuple[int, ...], shares: tuple[int, ...]
 ) -> None:
-    """Limit * (size / total) in doubles, then ceil below one and else floor, by the byte code of the
-    connector of Spark 4.2. What misses a whole number by a hair's breadth is one less."""
+    """Limit * (size / total) in doubles, then ceil below one and otherwise floor, by the byte code of the connector of
+    Spark 4.2. A value just below an integer is rounded down.
+    """
     start = {one: 7 for one, _ in zip((A, B, C), sizes, strict=False)}
     latest = {one: 7 + size for one, size in zip((A, B, C), sizes, strict=False)}
     assert taken(start, prorate(start, latest, limit)) == shares
@@ -60,7 +61,7 @@ def test_partitions_that_are_not_behind_stay_where_they_are() -> None:
     assert prorate({A: 4, B: 9}, {A: 4, B: 12}, 2) == {A: 4, B: 11}
 
 
-def test_a_partition_that_went_back_is_left_to_the_checks_of_the_plan() -> None:
+def test_a_partition_with_a_lower_end_is_left_to_the_checks_of_the_plan() -> None:
     assert prorate({A: 4, B: 0}, {A: 2, B: 10}, 5) == {A: 2, B: 5}
 
 
@@ -90,7 +91,7 @@ def test_shares_stay_within_their_ranges_near_the_limit_and_starve_no_partition(
 
 @given(ranges, st.integers(min_value=1, max_value=10_000))
 def test_batches_follow_each_other_to_the_end(found: dict[TopicPartition, list[int]], limit: int) -> None:
-    """Halving the rest is the slowest progress of proration; there is always some."""
+    """Halving the rest is the slowest progress of proration; every batch makes progress."""
     start = {one: bounds[0] for one, bounds in found.items()}
     latest = {one: min(bounds[1], bounds[0] + 50) for one, bounds in found.items()}
     for _ in range(200):
@@ -102,11 +103,11 @@ def test_the_first_batch_runs_however_small_and_the_next_waits_for_enough() -> N
     """MinOffsetsPerTrigger, maxTriggerDelay."""
     admission = Admission(min_offsets=10, max_delay_ms=1_000)
     assert admission.admit({A: 0}, {A: 3}, now_ms=50) == {A: 3}
-    assert admission.admit({A: 3}, {A: 12}, now_ms=60) == {A: 3}, "nine are too few"
+    assert admission.admit({A: 3}, {A: 12}, now_ms=60) == {A: 3}, "nine offsets are too few"
     assert admission.admit({A: 3}, {A: 13}, now_ms=70) == {A: 13}
     assert admission.admit({A: 13}, {A: 14}, now_ms=1_069) == {A: 13}
-    assert admission.admit({A: 13}, {A: 14}, now_ms=1_070) == {A: 14}, "it has waited long enough"
-    assert admission.admit({A: 14}, {A: 15}, now_ms=1_071) == {A: 14}, "and the time begins anew"
+    assert admission.admit({A: 13}, {A: 14}, now_ms=1_070) == {A: 14}, "the maximum delay has passed"
+    assert admission.admit({A: 14}, {A: 15}, now_ms=1_071) == {A: 14}, "the delay starts over"
 
 
 def test_min_offsets_per_trigger_as_in_the_suite() -> None:
@@ -164,12 +165,12 @@ def test_least_and_most_work_together() -> None:
 def test_bytes_are_shared_out_by_samples(
     total: int | None, each: int | None, expected: dict[TopicPartition, int]
 ) -> None:
-    """1000 bytes wait in the first partition, 2000 in the second."""
+    """There are 1000 bytes in the first partition, 2000 in the second."""
     sampled = {A: 10.0, B: 100.0}
     assert limit_bytes({A: 0, B: 0}, {A: 100, B: 20}, sampled, total=total, each=each) == expected
 
 
-def test_of_a_partition_without_a_sample_little_is_taken() -> None:
+def test_few_records_are_taken_from_a_partition_without_a_sample() -> None:
     ends = {A: 100, B: 20, C: 5_000}
     assert limit_bytes(dict.fromkeys(ends, 0), ends, {A: 10.0}, total=100) == {A: 10, B: 20, C: UNSAMPLED_OFFSETS}
     assert limit_bytes(dict.fromkeys(ends, 0), ends, {A: 10.0, C: 0.0}, total=100)[C] == 5_000, "records without bytes"

@@ -1,4 +1,4 @@
-"""Which offsets a batch covers, asked of brokers that answer from tables (KafkaOffsetReaderSuite)."""
+"""The offsets of a batch, with brokers that respond from tables (KafkaOffsetReaderSuite)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Tables:
-    """Stands for `Brokers`. ``times`` has the timestamps of records by offset, from each log's start."""
+    """Stands in for `Brokers`. ``times`` has the timestamps of records by offset, from each log's start."""
 
     def __init__(self, logs: dict[TopicPartition, tuple[int, int]], committed: Offsets | None = None) -> None:
         self.logs = logs
@@ -39,7 +39,7 @@ class Tables:
         return {one: self.logs[one][1] for one in partitions}
 
     async def at_timestamps(self, times: Offsets) -> dict[TopicPartition, int | None]:
-        """The record at offset n is of time 1000 + n."""
+        """Return offsets by the rule that the record at offset n has time 1000 + n."""
         found: dict[TopicPartition, int | None] = {}
         for one, time_ms in times.items():
             offset = max(time_ms - 1000, self.logs[one][0])
@@ -136,14 +136,14 @@ async def test_late_bound_ranges_are_merged_by_their_present_sizes(starts: str) 
 
 @pytest.mark.parametrize("how", [{}, {"minPartitions": "5"}, {"maxPartitions": "1"}], ids=["whole", "split", "merged"])
 async def test_tasks_know_the_topic_that_was_planned_with(how: dict[str, str]) -> None:
-    """KIP-516: offsets alone do not show that it was deleted and made again since."""
+    """KIP-516: offsets alone do not show that the topic was deleted and recreated."""
     for topic_id in (UUID(int=7), None):
         found = await planned(how, topic_id=topic_id)
         assert {one.topic_id for each in found for one in each} == {topic_id}
 
 
 async def test_range_without_offsets_accepts_any_topic_of_the_name() -> None:
-    """Where one end is an offset, it is of the topic that was there when it was given."""
+    """An offset at one end belongs to the topic that existed when it was given."""
     late = {"offsetsBinding": "late", "minPartitions": "5"}
     found = await planned({**late, "startingOffsets": by_partition(-2, 3)}, topic_id=UUID(int=7))
     assert {one.partition: one.topic_id for each in found for one in each} == {0: None, 1: UUID(int=7)}
@@ -157,9 +157,7 @@ async def test_range_without_offsets_accepts_any_topic_of_the_name() -> None:
         ('{"orders": {"0": 12, "1": 3, "2": 0}}', "Specified: orders-0, orders-1, orders-2 Assigned:"),
     ],
 )
-async def test_offsets_must_name_exactly_the_partitions_that_there_are(
-    option: str, offsets: str, specified: str
-) -> None:
+async def test_offsets_must_name_exactly_the_existing_partitions(option: str, offsets: str, specified: str) -> None:
     with pytest.raises(ConfigurationError, match="you must specify all TopicPartitions") as refused:
         await planned({option: offsets})
     assert specified in str(refused.value)
@@ -167,7 +165,7 @@ async def test_offsets_must_name_exactly_the_partitions_that_there_are(
 
 
 @pytest.mark.parametrize("specified", [2, 4])
-async def test_times_must_name_exactly_the_partitions_that_there_are(specified: int) -> None:
+async def test_times_must_name_exactly_the_existing_partitions(specified: int) -> None:
     """KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED error class - partitions assigned: 3, specified: 2, 4"""
     three = {TopicPartition("orders", number): (0, 9) for number in range(3)}
     times = json.dumps({"orders": {str(number): 1 for number in range(specified)}})
@@ -187,7 +185,9 @@ async def test_partitions_left_out_may_stand_at_the_earliest_or_the_latest() -> 
     end = {"endingOffsets": '{"orders": {"0": 12}}', "onMissingPartitions": "earliest"}
     assert await planned(end) == [task(A, 10, 12), task(B, 0, 7)]
     both = {**start, "endingOffsets": '{"orders": {"0": 15, "1": 3}}', "onMissingPartitions": "earliest"}
-    assert await planned(both) == [task(A, 12, 15), task(B, 0, 3)], "the one may name what the other leaves out"
+    assert await planned(both) == [task(A, 12, 15), task(B, 0, 3)], (
+        "each side may name partitions that the other leaves out"
+    )
     assert await planned({**end, "startingOffsets": by_partition(11, 3)}) == [task(A, 11, 12), task(B, 3, 7)]
     with pytest.raises(ConfigurationError, match="UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"):
         await planned({**end, "startingOffsets": by_partition(13, 3)})
@@ -213,7 +213,7 @@ async def test_a_start_without_a_record_as_late_is_an_error_or_the_latest() -> N
 
 
 async def test_a_batch_may_start_at_the_committed_offsets_of_a_group() -> None:
-    """SPARK-17937's wish"""
+    """SPARK-17937."""
     options = {"startingOffsets": "group", "kafka.group.id": "lag"}
     assert await planned(options, committed={A: 13, B: 7}) == [task(A, 13, 20)]
     with pytest.raises(ConfigurationError, match="group 'lag' has no committed offset for orders-1"):
@@ -269,7 +269,7 @@ async def test_a_start_after_the_end_is_refused_once_both_are_known(options: dic
 
 
 async def test_a_pattern_that_matches_nothing_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """The frame is empty, as the connector's. ``flights-*`` is a pattern too, and means something else."""
+    """The frame is empty, as with the connector. ``flights-*`` is a pattern too, but with another meaning."""
     given = {"kafka.bootstrap.servers": "localhost:9092", "subscribePattern": "flights-*"}
     assert await plan_batch(Tables({}), ReadOptions.parse(given)) == []  # type: ignore[arg-type]
     assert "no topic at localhost:9092 matches SubscribePattern[flights-*]" in caplog.text

@@ -1,4 +1,4 @@
-"""Asking brokers from the driver: tries, deadlines, and what is no longer there."""
+"""Requests to brokers from the driver: retries, time limits, and deleted topics."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def options(**more: str) -> ReadOptions:
     return ReadOptions.parse(given)
 
 
-# ---------------------------------------------------------------- sentences
+# ---------------------------------------------------------------- messages
 
 
 def test_client_errors_name_sparks_options() -> None:
-    """Who reads ``request_timeout_ms`` would give it as an option, and Spark's is another."""
+    """A user who reads ``request_timeout_ms`` would set it as an option, but Spark's has another name."""
     error = without_frames(RequestTimedOutError("no answer within request_timeout_ms=5 from 'client_id'"))
     assert str(error) == "no answer within kafka.request.timeout.ms=5 from 'client_id'"
     assert error.__notes__ == [
@@ -50,7 +50,7 @@ def test_client_errors_name_sparks_options() -> None:
 
 
 class Failing:
-    """Work that raises these errors, one for each try, and then returns how often it was tried."""
+    """An operation that raises these errors, one per call, and then returns the number of calls."""
 
     def __init__(self, *errors: KafkaError) -> None:
         self.errors = list(errors)
@@ -65,8 +65,9 @@ class Failing:
 
 
 def test_metadata_that_changed_midway_is_requested_again() -> None:
-    """A topic that is deleted between two questions, for instance, or one that was made so shortly before that the
-    broker asked does not know of it."""
+    """A topic is deleted between two requests, for instance, or was created so recently that the broker does not know
+    it.
+    """
     gone = NoSuchTopicError("gone")
     assert ask_brokers(options(), Failing(gone, gone)) == 3
     work = Failing(gone, gone)
@@ -77,17 +78,17 @@ def test_metadata_that_changed_midway_is_requested_again() -> None:
 
 @pytest.mark.parametrize("is_silent", [True, False])
 def test_silent_brokers_are_reported_before_the_timeout(monkeypatch: pytest.MonkeyPatch, is_silent: bool) -> None:
-    told: list[str] = []
-    heard = trio.Event()
+    messages: list[str] = []
+    logged = trio.Event()
 
     class Listening(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            told.append(record.getMessage())
-            heard.set()
+            messages.append(record.getMessage())
+            logged.set()
 
     async def work(asked: Brokers) -> None:
         if is_silent:
-            await heard.wait()
+            await logged.wait()
 
     monkeypatch.setattr(brokers, "_SILENCE", 0.0 if is_silent else 30.0)
     handler = Listening()
@@ -96,11 +97,11 @@ def test_silent_brokers_are_reported_before_the_timeout(monkeypatch: pytest.Monk
         ask_brokers(options(), work)
     finally:
         brokers._log.removeHandler(handler)
-    assert [text.partition(" for ")[0] for text in told] == ["brokers at 127.0.0.1:1: no answer"] * is_silent
+    assert [text.partition(" for ")[0] for text in messages] == ["brokers at 127.0.0.1:1: no answer"] * is_silent
 
 
 def test_error_message_includes_its_remedy() -> None:
-    """Spark shows the text of a traceback, in which notes stand behind the sentence."""
+    """Spark prints the text of a traceback, in which notes follow the message."""
     work = Failing(*[TopicAuthorizationFailedError("topic 'orders'")] * 3)
     with pytest.raises(TopicAuthorizationFailedError) as raised:
         ask_brokers(options(), work)
@@ -110,7 +111,7 @@ def test_error_message_includes_its_remedy() -> None:
 
 @pytest.mark.parametrize("error", [KafkaTimeoutError("late"), KafkaConnectionError("down"), KafkaError("defect")])
 def test_permanent_error_is_raised_at_once(error: KafkaError) -> None:
-    """The client itself has retried until its time was over."""
+    """The client itself has retried until its time limit."""
     work = Failing(error)
     with pytest.raises(type(error)) as raised:
         ask_brokers(options(), work)
@@ -118,7 +119,7 @@ def test_permanent_error_is_raised_at_once(error: KafkaError) -> None:
     assert not [entry for entry in raised.traceback if "site-packages" in str(entry.path)]
 
 
-def test_a_question_that_hangs_ends_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_request_ends_with_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async def hang(asked: Brokers) -> None:
         await trio.sleep_forever()
 
@@ -133,7 +134,7 @@ def test_a_question_that_hangs_ends_with_a_sentence(monkeypatch: pytest.MonkeyPa
 
 
 class Topics:
-    """Stands for the admin client: topics with their numbers of partitions, or the error of describing one."""
+    """Stands in for the admin client: topics with their numbers of partitions, or the error of describing one."""
 
     def __init__(self, **topics: int | Exception) -> None:
         self._topics = topics
@@ -160,7 +161,7 @@ def asked(given: ReadOptions, **topics: int | Exception) -> Brokers:
     return Brokers(given, cast("triokafka.AdminClient", Topics(**topics)))
 
 
-async def test_named_topics_and_partitions_must_be_there_unless_they_may_be_missing() -> None:
+async def test_named_topics_and_partitions_must_exist_unless_they_may_be_missing() -> None:
     subscribed = asked(options(subscribe="orders,gone"), orders=2)
     with pytest.raises(NoSuchTopicError, match=r"topic 'gone' does not exist at 127\.0\.0\.1:1: .* option 'subscribe'"):
         await subscribed.partitions()
@@ -173,8 +174,11 @@ async def test_named_topics_and_partitions_must_be_there_unless_they_may_be_miss
 
 
 async def test_a_topic_with_nearly_the_same_name_is_proposed() -> None:
-    for name, said in (("oders", r"option 'subscribe'; did you mean 'orders'\?$"), ("payments", "option 'subscribe'$")):
-        with pytest.raises(NoSuchTopicError, match=said):
+    for name, message in (
+        ("oders", r"option 'subscribe'; did you mean 'orders'\?$"),
+        ("payments", "option 'subscribe'$"),
+    ):
+        with pytest.raises(NoSuchTopicError, match=message):
             await asked(options(subscribe=name), orders=2).partitions()
 
 
@@ -183,8 +187,8 @@ async def test_a_matching_topic_that_was_just_deleted_is_left_out() -> None:
     assert await matching.partitions() == [TopicPartition("orders", 0)]
 
 
-async def test_topics_that_do_not_match_are_not_asked_about() -> None:
-    """One without a leader, say, must not hold up a query that does not read it."""
+async def test_topics_that_do_not_match_are_not_described() -> None:
+    """A topic without a leader, for instance, must not delay a query that does not read it."""
     matching = asked(options(subscribePattern="o.*"), orders=1, payments=KafkaError("no leader"))
     assert await matching.partitions() == [TopicPartition("orders", 0)]
 

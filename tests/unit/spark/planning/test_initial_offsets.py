@@ -1,4 +1,4 @@
-"""Where a query began, in the connector's file."""
+"""The initial offsets of a query, in the connector's file."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes) -> 
 
 
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
-def test_a_file_is_kept_where_it_is_wanted(tmp_path: Path, form: str) -> None:
+def test_the_file_is_stored_at_the_given_path(tmp_path: Path, form: str) -> None:
     path = form.format(tmp_path / "checkpoint" / "sources" / "0" / "0")
     assert load_initial_offsets(path) is None
     store_initial_offsets(path, OFFSETS)

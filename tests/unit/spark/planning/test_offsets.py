@@ -49,8 +49,8 @@ def test_reading_the_offset_format_of_spark_2_1_0() -> None:
     }
 
 
-def test_topics_come_by_name_and_partitions_by_number() -> None:
-    """Spark compares offsets as text: another order would be new data."""
+def test_topics_are_sorted_by_name_and_partitions_by_number() -> None:
+    """Spark compares offsets as text: a different order would count as new data."""
     mixed = {TopicPartition("b", 10): 1, TopicPartition("b", 2): 2, TopicPartition("a", 0): 3}
     assert format_offsets(mixed) == '{"a":{"0":3},"b":{"2":2,"10":1}}'
     assert json.dumps(offsets_json(mixed)) == json.dumps(offsets_json(dict(reversed(mixed.items()))))

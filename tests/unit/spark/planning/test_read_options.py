@@ -78,7 +78,7 @@ def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
     ],
 )
 @pytest.mark.parametrize("streaming", [False, True])
-def test_defaults_are_the_connectors(name: str, default: object, streaming: bool) -> None:
+def test_defaults_equal_the_connectors(name: str, default: object, streaming: bool) -> None:
     """Promised: option names"""
     assert getattr(parse(streaming=streaming), name) == default
 
@@ -163,7 +163,7 @@ def test_partitions_and_patterns_choose_topics_too() -> None:
     assert ReadOptions.parse({**SERVERS, "subscribePattern": " topic-.* "}).topics == SubscribePattern("topic-.*")
 
 
-# ---------------------------------------------------------------- where it starts and ends
+# ---------------------------------------------------------------- start and end
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ IN_BOTH = [
         "The value of minOffsetPerTrigger(20) is higher than the maxOffsetsPerTrigger(15).",
     ),
     ({"startingTimestamp": "soon"}, "Expected a single long value, got soon in option 'startingTimestamp'"),
-    # In a ListOffsets request these would be the end, the beginning, or no number at all
+    # In a ListOffsets request these would mean the end, the beginning, or an invalid number
     ({"startingTimestamp": "-1"}, "Expected milliseconds since 1970, got -1"),
     ({"startingTimestamp": "-2"}, "use startingOffsets and endingOffsets in option 'startingTimestamp'"),
     ({"startingTimestamp": str(2**63)}, f"Expected a single long value, got {2**63}"),
@@ -276,7 +276,7 @@ IN_BOTH = [
 
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize(("options", "sentence"), IN_BOTH)
-def test_bad_options_are_refused_with_a_sentence(options: dict[str, str], sentence: str, streaming: bool) -> None:
+def test_bad_options_are_refused_with_a_clear_message(options: dict[str, str], sentence: str, streaming: bool) -> None:
     assert sentence in refusal(options, streaming=streaming)
 
 
@@ -301,7 +301,7 @@ BOUNDS = [
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize(("name", "attribute", "least", "most"), BOUNDS, ids=lambda value: str(value))
 def test_numbers_have_bounds(name: str, attribute: str, least: int, most: int, streaming: bool) -> None:
-    """Both are taken, and what is beyond them is refused by name."""
+    """Both bounds are accepted, and values beyond them are refused by name."""
     for bound in (least, most):
         assert getattr(parse({name: str(bound)}, streaming=streaming), attribute) == bound
     for text in (str(least - 1), str(most + 1), "a", "1.0", "", "1e3", "-5"):
@@ -392,7 +392,7 @@ def test_without_brokers_there_is_nothing_to_read() -> None:
 
 
 def test_a_schema_can_be_requested_before_it_is_known_how_it_is_read() -> None:
-    """What is wrong either way is refused already then."""
+    """Errors that apply in both cases are reported already then."""
     for given in ({"startingOffsets": "latest"}, {"endingOffsets": "latest"}):
         ReadOptions.parse_either({**SERVERS, "subscribe": "orders", **given})
     with pytest.raises(ConfigurationError, match="starting offset can't be latest"):
@@ -411,8 +411,8 @@ def test_client_settings_take_kafkas_names_and_become_numbers_and_flags() -> Non
 
 @pytest.mark.parametrize("text", ["nan", "inf", "1_000", "1e3", "\uff11", "", "9" * 5000])
 @pytest.mark.parametrize("name", ["kafka.default.api.timeout.ms", "kafka.request.timeout.ms"])
-def test_numbers_of_clients_are_javas(name: str, text: str) -> None:
-    """Python takes more for numbers, and of infinity makes an error without a sentence."""
+def test_numbers_of_clients_are_parsed_as_in_java(name: str, text: str) -> None:
+    """Python accepts more texts as numbers, and infinity would cause an unclear error."""
     for take in (parse, parse_write):
         if take is parse or name == "kafka.request.timeout.ms":  # of both
             with pytest.raises(ConfigurationError, match=f"A 'kafka.' option cannot be used: {name}="):
@@ -432,14 +432,14 @@ def parse_write(given: dict[str, str]) -> WriteOptions:
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_EFFECT | OF_CONSUMERS | OF_PRODUCERS))
 def test_every_option_of_java_is_accepted_or_refused_with_a_reason(name: str) -> None:
-    """Options are moved from the connector as they are. Both sides are often given the same ones."""
-    told = {"write": {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
+    """Options are moved from the connector unchanged. Both sides often get the same ones."""
+    unknown = {"write": {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
                       "transaction.two.phase.commit.enable"}}  # fmt: skip
     for side, take in (("read", parse), ("write", parse_write)):
         try:
             take({f"kafka.{name}": "1"})
         except ConfigurationError as refused:
-            assert "Unknown option" not in str(refused) or name in told.get(side, ())
+            assert "Unknown option" not in str(refused) or name in unknown.get(side, ())
 
 
 def test_settings_that_tune_javas_clients_or_belong_to_the_other_side_do_nothing() -> None:
@@ -462,7 +462,9 @@ def test_settings_that_tune_javas_clients_or_belong_to_the_other_side_do_nothing
     ],
 )
 def test_a_misspelt_setting_is_refused_on_both_sides(name: str, sentence: str) -> None:
-    """Java's clients log a line, and read what was not meant: aborted records, say."""
+    """Java's clients only log it, and then behave differently from the user's intent, for example read
+    aborted records.
+    """
     for side, take in (("read", parse), ("write", parse_write)):
         with pytest.raises(ConfigurationError) as refused:
             take({f"kafka.{name}": "hush"})
@@ -486,7 +488,7 @@ def test_a_misspelt_setting_is_refused_on_both_sides(name: str, sentence: str) -
     ],
 )
 def test_a_setting_without_its_prefix_is_refused_where_it_would_count(name: str, sides: list[str]) -> None:
-    """Aborted records would be read, or what was to be encrypted would not be."""
+    """Otherwise aborted records would be read, or data would be sent unencrypted."""
     for side, take in (("read", parse), ("write", parse_write)):
         if side in sides:
             meant = name.replace("_", ".").replace("-", ".")
@@ -498,7 +500,7 @@ def test_a_setting_without_its_prefix_is_refused_where_it_would_count(name: str,
 
 
 def test_unknown_settings_are_ignored_with_one_warning_on_both_sides() -> None:
-    """Of what Java's clients would pass to a plug-in, say."""
+    """Java's clients pass such settings to plug-ins."""
     for take in (parse, parse_write):
         found = take({"kafka.foo.bar": "hush", "kafka.hooks": "x", "kafka.acme.tracing": "on"})
         assert found.warnings == (
@@ -507,8 +509,8 @@ def test_unknown_settings_are_ignored_with_one_warning_on_both_sides() -> None:
 
 
 @pytest.mark.parametrize("options", [ConsumerOptions, ProducerOptions])
-def test_no_sentence_names_a_clients_own_option(options: type[ClientOptions]) -> None:
-    """An option is named as it was given."""
+def test_no_message_names_a_clients_own_option(options: type[ClientOptions]) -> None:
+    """An option is named as the user gave it."""
     for name in settable(options):
         given = f"{name}=5 is odd"
         assert in_option_names(given) == f"kafka.{name.replace('_', '.')}=5 is odd"
@@ -528,7 +530,7 @@ def test_a_group_id_is_taken_with_a_warning() -> None:
     assert "'kafka.group.id' has been set on this query" in warning
     assert "groupIdPrefix will be ignored" in warning
     (warning,) = parse({"kafka.group.id": "g", "startingOffsets": "group", "startingTimestamp": "5"}).warnings
-    assert "'kafka.group.id' has been set" in warning, "the time goes before"
+    assert "'kafka.group.id' has been set" in warning, "the timestamp is part of the message"
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -597,7 +599,7 @@ def test_every_option_is_read_somewhere() -> None:
 
     sources = "".join(inspect.getsource(module) for module in (bounds, option_values, options))
     sources = sources.replace(inspect.getsource(options).partition("NAMES: Final")[2].partition(")  # fmt")[0], "")
-    composed = {f"{side}{what}" for side in ("starting", "ending") for what in ("Timestamp", "OffsetsByTimestamp")}
+    composed = {f"{side}{kind}" for side in ("starting", "ending") for kind in ("Timestamp", "OffsetsByTimestamp")}
     composed |= {"startingOffsets", "endingOffsets", "maxOffsetsPerTrigger", "minOffsetsPerTrigger"}
     for name in set(NAMES) - composed - set(decoding.NAMES):
         assert f'"{name}"' in sources or f'"{name.lower()}"' in sources, name
@@ -617,7 +619,7 @@ def test_every_option_about_decoding_is_read_somewhere() -> None:
     assert seen == {name.lower() for name in ABOUT_DECODING}
 
 
-def test_every_option_is_on_the_page() -> None:
+def test_every_option_is_documented() -> None:
     page = (Path(__file__).parents[4] / "docs" / "spark.md").read_text()
     assert [name for name in NAMES if f"`{name}`" not in page] == []
 

@@ -1,4 +1,4 @@
-"""What one micro-batch reads, and what of it the brokers have no longer."""
+"""The ranges of one micro-batch, and the records of it that the brokers no longer have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ranges(found: Ranges) -> dict[TopicPartition, tuple[int, int]]:
 
 
 def loss(found: Ranges) -> str:
-    """What the only loss says when it fails the query."""
+    """Return the message of the only loss when it fails the query."""
     ((kind, sentence),) = found.losses
     with pytest.raises(KafkaDataLossError) as failed:
         report_loss(True, kind, sentence)
@@ -29,37 +29,37 @@ def test_ranges_lie_between_the_two_offsets_and_empty_ones_are_left_out() -> Non
     assert found == Ranges([TaskRange("orders", 0, 5, 6), TaskRange("orders", 1, 2, 7)], [])
 
 
-def test_a_new_partition_is_read_from_its_beginning() -> None:
+def test_a_new_partition_is_read_from_its_start() -> None:
     assert batch_ranges({A: 5}, {A: 5, B: 3}, {B: 0}) == Ranges([TaskRange("orders", 1, 0, 3)], [])
 
 
 def test_a_new_partition_that_does_not_begin_at_zero_has_lost_records() -> None:
     found = batch_ranges({}, {B: 9}, {B: 4})
     assert ranges(found) == {B: (4, 9)}
-    said = loss(found)
-    assert "[KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO]" in said
-    assert "Added partition orders-1 starts from 4 instead of 0" in said
+    message = loss(found)
+    assert "[KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO]" in message
+    assert "Added partition orders-1 starts from 4 instead of 0" in message
 
 
-def test_a_new_partition_that_is_gone_already_is_a_loss_and_not_read() -> None:
+def test_a_new_partition_that_is_already_deleted_is_a_loss_and_not_read() -> None:
     found = batch_ranges({A: 0}, {A: 1, B: 9}, {})
     assert ranges(found) == {A: (0, 1)}
-    said = loss(found)
-    assert "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS" in said and "orders-1" in said
+    message = loss(found)
+    assert "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS" in message and "orders-1" in message
 
 
 def test_partitions_that_vanished_are_a_loss() -> None:
     found = batch_ranges({A: 0, B: 4, C: 1}, {A: 1}, {})
     assert ranges(found) == {A: (0, 1)}
-    said = loss(found)
-    assert "PARTITIONS_DELETED" in said and "orders-1, orders-2" in said
+    message = loss(found)
+    assert "PARTITIONS_DELETED" in message and "orders-1, orders-2" in message
 
 
 def test_a_partition_that_ends_before_its_start_was_recreated() -> None:
     found = batch_ranges({A: 2}, {A: 1}, {})
     assert found.ranges == []
-    said = loss(found)
-    assert "PARTITION_OFFSET_CHANGED" in said and "was changed from 2 to 1" in said
+    message = loss(found)
+    assert "PARTITION_OFFSET_CHANGED" in message and "was changed from 2 to 1" in message
 
 
 def test_partitions_whose_end_decreased_are_detected() -> None:
@@ -97,14 +97,14 @@ def test_run_of_available_now_ends_at_its_initial_end_offsets() -> None:
 def test_the_four_checks_of_available_now(
     end: dict[TopicPartition, int], latest: dict[TopicPartition, int], sentence: str
 ) -> None:
-    """In the connector's words."""
+    """The messages are the connector's."""
     with pytest.raises(ChangedTargetError) as refused:
         AvailableNowTarget({A: 5, B: 3}).check(end, latest)
     assert sentence in str(refused.value)
 
 
 def test_a_batch_that_an_earlier_run_planned_may_know_fewer_partitions() -> None:
-    """Otherwise a topic that grew between the two would end every run after it."""
+    """Otherwise a topic that grew between the two would fail every later run."""
     target = AvailableNowTarget({A: 5, B: 3})
     target.check({A: 5}, {A: 5, B: 3}, replayed=True)
     with pytest.raises(ChangedTargetError):

@@ -1,4 +1,4 @@
-"""How ranges become tasks: the connector's vectors as numbers, and the putting together, which is ours.
+"""How ranges become tasks: the connector's vectors as numbers, and merging, which is ours.
 
 Partitions of the vectors are called t1, t2 and t3; a range is written as (partition, first offset, end).
 """
@@ -173,13 +173,13 @@ def test_pieces_are_without_gaps_whatever_the_numbers() -> None:
             assert not mine or (mine[0].start, mine[-1].end) == (one.start, one.end)
 
 
-def test_a_range_is_cut_into_no_more_pieces_than_it_has_offsets() -> None:
+def test_a_range_is_split_into_no_more_pieces_than_it_has_offsets() -> None:
     """A huge ``minPartitions`` costs neither time nor empty tasks."""
     found = split([TaskRange("orders", 0, 5, 8)], min_partitions=2**31 - 1)
     assert [(one.start, one.end) for one in found] == [(5, 6), (6, 7), (7, 8)]
 
 
-def test_small_ranges_are_put_together_into_tasks_of_like_size() -> None:
+def test_small_ranges_are_merged_into_tasks_of_similar_size() -> None:
     """A task costs Spark some 20 ms, so 40 small partitions cost most of a second."""
     there = [TaskRange("t", number, 0, 10) for number in range(40)]
     found = merge(there, 4)
@@ -203,7 +203,7 @@ def test_pieces_of_one_partition_that_meet_again_become_one() -> None:
     assert merge(there, 1) == [(TaskRange("t", 0, 0, 15),)]
 
 
-def test_most_tasks_wins_over_most_records_of_a_task() -> None:
+def test_maximum_number_of_tasks_overrides_the_maximum_records_of_a_task() -> None:
     options = ReadOptions.parse(
         {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "maxPartitions": "2", "maxRecordsPerPartition": "10"}
     )

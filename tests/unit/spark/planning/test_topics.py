@@ -1,4 +1,4 @@
-"""Which partitions a read is about (ConsumerStrategySuite)."""
+"""The partitions of a read (ConsumerStrategySuite)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_pattern_matches_whole_names_and_never_kafkas_own_topics() -> None:
         (r"a(?i:b)", "aB", "AB"),
     ],
 )
-def test_patterns_are_javas(pattern: str, matching: str, other: str) -> None:
+def test_patterns_match_as_in_java(pattern: str, matching: str, other: str) -> None:
     compiled = java_pattern(pattern)
     assert compiled.fullmatch(matching)
     assert not compiled.fullmatch(other)
@@ -103,7 +103,7 @@ def test_patterns_are_javas(pattern: str, matching: str, other: str) -> None:
     ],
 )
 def test_java_patterns_without_a_python_equivalent_are_refused(pattern: str, why: str) -> None:
-    """The page lists each."""
+    """The documentation lists each of them."""
     with pytest.raises(ConfigurationError, match="'subscribePattern' is not a pattern that can be used") as refused:
         SubscribePattern(pattern)
     assert why in str(refused.value)

@@ -16,7 +16,7 @@ from triokafka.spark.reading import task as reading
 def test_fetch_ahead_counts_batches_as_spark_gets_them(
     given: str | None, gathered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four of them are decoded in one go, and wait as one."""
+    """Four of them are decoded in one call, and wait together."""
     asked: list[int] = []
 
     class Loop:

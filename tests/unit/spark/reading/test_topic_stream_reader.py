@@ -1,4 +1,4 @@
-"""The stream reader's decisions, the brokers' answers being given."""
+"""The stream reader's decisions, with scripted responses of the brokers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from triokafka.structs import TopicPartition
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-class GivenBrokers:
-    """Brokers that answer with what a test says: one answer after the other, the last one for ever."""
+class ScriptedBrokers:
+    """Brokers with scripted responses: one after the other, the last one repeatedly."""
 
     def __init__(self) -> None:
         self.ends: list[dict[TopicPartition, int]] = [{A: 0}]
@@ -51,8 +51,8 @@ class GivenBrokers:
 
 
 @pytest.fixture
-def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[GivenBrokers]:
-    given = GivenBrokers()
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBrokers]:
+    given = ScriptedBrokers()
 
     def ask(options: ReadOptions, work: Any) -> Any:
         calls = work(given)
@@ -73,42 +73,42 @@ def reader(now: list[float] | None = None, **options: Any) -> TopicStreamReader:
 
 
 def at(**offsets: int) -> dict[str, Any]:
-    """Offsets of orders as Spark gives them: ``at(a=5, b=3)``."""
+    """Return offsets of orders as Spark passes them: ``at(a=5, b=3)``."""
     return {"orders": {str("ab".index(name)): offset for name, offset in offsets.items()}}
 
 
 class ReadAllAvailable:
-    """As Spark's."""
+    """Stands in for Spark's limit of this name."""
 
 
-def test_latest_is_resolved_once_though_spark_asks_twice(brokers: GivenBrokers) -> None:
+def test_latest_is_resolved_once_though_spark_asks_twice(brokers: ScriptedBrokers) -> None:
     brokers.ends = [{A: 5}, {A: 9}]
     asked = reader()
     assert asked.initialOffset() == asked.initialOffset() == at(a=5)
 
 
 def test_one_method_serves_old_and_new_sparks() -> None:
-    """The engine looks at the number of parameters, and older ones call it without any."""
+    """The engine checks the number of parameters, and older versions call it without any."""
     parameters = inspect.signature(reader().latestOffset).parameters.values()
     assert [parameter.default for parameter in parameters] == [None, None]
 
 
-def test_offsets_come_as_the_same_text_however_the_brokers_order_them(brokers: GivenBrokers) -> None:
+def test_offsets_come_as_the_same_text_however_the_brokers_order_them(brokers: ScriptedBrokers) -> None:
     brokers.ends = [{B: 2, A: 1}, {A: 1, B: 2}]
     asked = reader()
     assert json.dumps(asked.latestOffset(at(a=0), None)) == json.dumps(asked.latestOffset(at(a=0), None))
 
 
-def test_a_limit_of_everything_takes_precedence_over_the_options(brokers: GivenBrokers) -> None:
-    """Trigger.Once hands it."""
+def test_a_limit_of_everything_takes_precedence_over_the_options(brokers: ScriptedBrokers) -> None:
+    """Trigger.Once passes it."""
     brokers.ends = [{A: 100}]
     asked = reader(maxOffsetsPerTrigger="10")
     assert asked.latestOffset(at(a=0), ReadAllAvailable()) == at(a=100)
     assert asked.latestOffset(at(a=0), None) == at(a=10)
 
 
-def test_without_a_start_the_first_batch_is_whole_and_the_others_follow_each_other(brokers: GivenBrokers) -> None:
-    """Spark 4.0 and 4.1 tell neither the start nor the trigger, and ask once for all of a run of AvailableNow."""
+def test_without_a_start_the_first_batch_is_whole_and_the_others_follow_each_other(brokers: ScriptedBrokers) -> None:
+    """Spark 4.0 and 4.1 report neither the start nor the trigger, and call once for a whole run of AvailableNow."""
     brokers.ends = [{A: 25}]
     asked = reader(maxOffsetsPerTrigger="10", startingOffsets="earliest")
     asked.initialOffset()
@@ -117,8 +117,8 @@ def test_without_a_start_the_first_batch_is_whole_and_the_others_follow_each_oth
     assert [asked.latestOffset() for _ in range(4)] == [at(a=35), at(a=45), at(a=50), at(a=50)]
 
 
-def test_after_a_first_batch_without_a_start_the_next_waits_for_enough(brokers: GivenBrokers) -> None:
-    """MinOffsetsPerTrigger. Only the first batch does not wait, also in Spark 4.0 and 4.1."""
+def test_after_a_first_batch_without_a_start_the_next_waits_for_enough(brokers: ScriptedBrokers) -> None:
+    """MinOffsetsPerTrigger. Only the first batch does not wait, including Spark 4.0 and 4.1."""
     now = [0.0]
     brokers.ends = [{A: 3}]
     asked = reader(now, minOffsetsPerTrigger="10", maxTriggerDelay="1m", startingOffsets="earliest")
@@ -130,8 +130,8 @@ def test_after_a_first_batch_without_a_start_the_next_waits_for_enough(brokers: 
     assert asked.latestOffset() == at(a=4)
 
 
-def test_waiting_for_more_gives_the_start_itself_also_when_partitions_are_new(brokers: GivenBrokers) -> None:
-    """Another text would be an empty batch."""
+def test_waiting_for_more_gives_the_start_itself_also_when_partitions_are_new(brokers: ScriptedBrokers) -> None:
+    """A different text would cause an empty batch."""
     now = [0.0]
     asked = reader(now, minOffsetsPerTrigger="10", maxOffsetsPerTrigger="20", maxTriggerDelay="1m")
     asked.latestOffset(at(a=0), None)
@@ -141,33 +141,33 @@ def test_waiting_for_more_gives_the_start_itself_also_when_partitions_are_new(br
     assert asked.latestOffset(at(a=0), None) == at(a=1, b=2)
 
 
-def test_an_end_that_went_back_is_requested_again(brokers: GivenBrokers) -> None:
+def test_an_end_that_went_back_is_requested_again(brokers: ScriptedBrokers) -> None:
     """SPARK-26267: a new leader may lag behind for a moment."""
     brokers.ends = [{A: 3}, {A: 4}, {A: 7}]
     assert reader().latestOffset(at(a=5), None) == at(a=7)
     assert brokers.asked == 3
 
 
-def test_a_partition_that_is_gone_for_a_moment_is_requested_again(brokers: GivenBrokers) -> None:
-    """A broker that has just started knows few topics: nothing is lost with that."""
+def test_a_temporarily_missing_partition_is_requested_again(brokers: ScriptedBrokers) -> None:
+    """A broker that has just started knows few topics: this is no data loss."""
     brokers.ends = [{B: 1}, {A: 7, B: 1}]
     assert reader().latestOffset(at(a=5, b=1), None) == at(a=7, b=1)
     assert brokers.asked == 2
 
 
-def test_an_end_that_stays_back_counts_after_the_tries(brokers: GivenBrokers) -> None:
+def test_an_end_that_stays_back_counts_after_the_tries(brokers: ScriptedBrokers) -> None:
     brokers.ends = [{A: 3}]
     assert reader(**{"fetchOffset.numRetries": "4"}).latestOffset(at(a=5), None) == at(a=3)  # type: ignore[arg-type]
     assert brokers.asked == 4
 
 
-def test_patience_with_ends_that_went_back_can_be_had(brokers: GivenBrokers) -> None:
+def test_the_wait_for_decreased_ends_is_configurable(brokers: ScriptedBrokers) -> None:
     brokers.ends = [*({A: 3} for _ in range(8)), {A: 6}]
     asked = reader(latestOffsetRegressionTimeout="1s")
     assert asked.latestOffset(at(a=5), None) == at(a=6)
 
 
-def test_a_run_of_available_now_sees_nothing_that_came_later(brokers: GivenBrokers) -> None:
+def test_a_run_of_available_now_ignores_later_records(brokers: ScriptedBrokers) -> None:
     brokers.ends = [{A: 5}, {A: 9, B: 2}]
     asked = reader(startingOffsets="earliest")
     asked.prepareForTriggerAvailableNow()
@@ -176,8 +176,11 @@ def test_a_run_of_available_now_sees_nothing_that_came_later(brokers: GivenBroke
     assert asked.reportLatestOffset() == at(a=5)
 
 
-def test_a_run_of_available_now_asks_again_for_ends_that_went_back(brokers: GivenBrokers) -> None:
-    """SPARK-26267: a run that begins while leaders change has no loss to tell of. Once is enough: its target stays."""
+def test_a_run_of_available_now_asks_again_for_ends_that_went_back(brokers: ScriptedBrokers) -> None:
+    """SPARK-26267: a run that starts during leader changes must not report data loss.
+
+    One check is enough: its target does not change.
+    """
     brokers.ends = [{A: 3}, {A: 4, B: 1}, {A: 7, B: 1}, {A: 9, B: 9}]
     asked = reader()
     asked.prepareForTriggerAvailableNow()
@@ -186,7 +189,7 @@ def test_a_run_of_available_now_asks_again_for_ends_that_went_back(brokers: Give
     assert asked.partitions(at(a=5, b=1), at(a=7, b=1))
 
 
-def test_a_run_of_available_now_with_ends_that_stay_back_is_a_loss(brokers: GivenBrokers) -> None:
+def test_a_run_of_available_now_with_ends_that_stay_back_is_a_loss(brokers: ScriptedBrokers) -> None:
     brokers.ends = [{A: 3}]
     asked = reader()
     asked.prepareForTriggerAvailableNow()
@@ -196,18 +199,20 @@ def test_a_run_of_available_now_with_ends_that_stay_back_is_a_loss(brokers: Give
         asked.partitions(at(a=5), at(a=3))
 
 
-@pytest.mark.parametrize("kept", [{"orders": {"0": "x"}}, {"orders": {"0": -2}}, {"orders": 5}, {"a": {"b": 1}}, 7, []])
-def test_a_checkpoint_of_something_else_is_a_sentence(brokers: GivenBrokers, kept: Any) -> None:
-    """-2 is the beginning of a log in an option: all of it would be read again."""
-    for ask in (lambda: reader().latestOffset(kept, None), lambda: reader().partitions(kept, at(a=5))):
+@pytest.mark.parametrize(
+    "checkpoint", [{"orders": {"0": "x"}}, {"orders": {"0": -2}}, {"orders": 5}, {"a": {"b": 1}}, 7, []]
+)
+def test_an_invalid_checkpoint_is_a_clear_error(brokers: ScriptedBrokers, checkpoint: Any) -> None:
+    """As an option, -2 means the start of a log: all of it would be read again."""
+    for ask in (lambda: reader().latestOffset(checkpoint, None), lambda: reader().partitions(checkpoint, at(a=5))):
         with pytest.raises(
             ConfigurationError, match="the query's checkpoint is damaged, or belongs to another source: "
         ):
             ask()
 
 
-def test_latest_of_a_run_of_available_now_is_its_target(brokers: GivenBrokers) -> None:
-    """Spark prepares first: a latest that is later than the target would be a loss."""
+def test_latest_of_a_run_of_available_now_is_its_target(brokers: ScriptedBrokers) -> None:
+    """Spark prepares the run first: a latest offset beyond the target would be a loss."""
     brokers.ends = [{A: 5}, {A: 9, B: 2}]
     asked = reader(startingOffsets="latest")
     asked.prepareForTriggerAvailableNow()
@@ -215,8 +220,8 @@ def test_latest_of_a_run_of_available_now_is_its_target(brokers: GivenBrokers) -
     assert asked.latestOffset(at(a=5), None) == at(a=5)
 
 
-def test_an_offset_beyond_the_end_is_a_loss_in_a_run_of_available_now_too(brokers: GivenBrokers) -> None:
-    """The query would begin at the end instead, and read in its next run what was to be left out."""
+def test_an_offset_beyond_the_end_is_a_loss_in_a_run_of_available_now_too(brokers: ScriptedBrokers) -> None:
+    """Otherwise the query would start at the end, and its next run would read the skipped records."""
     brokers.ends = [{A: 5, B: 5}]
     named: dict[str, Any] = {"startingOffsets": '{"orders": {"0": 1000, "1": -1}}'}
     for fails in ("true", "false"):
@@ -237,20 +242,20 @@ def ranges(tasks: list[Any]) -> list[tuple[int, int, int]]:
     return [(one.partition, one.start, one.end) for task in tasks for one in task.ranges]
 
 
-def test_new_partitions_are_read_from_their_beginning(brokers: GivenBrokers) -> None:
+def test_new_partitions_are_read_from_their_beginning(brokers: ScriptedBrokers) -> None:
     brokers.ends = [{A: 5, B: 3}]
     assert ranges(reader().partitions(at(a=4), at(a=5, b=3))) == [(0, 4, 5), (1, 0, 3)]
 
 
 @pytest.mark.parametrize(("given", "tasks"), [(None, 1), ("1", 1), ("4", 4)])
-def test_min_partitions_is_supported(brokers: GivenBrokers, given: str | None, tasks: int) -> None:
+def test_min_partitions_is_supported(brokers: ScriptedBrokers, given: str | None, tasks: int) -> None:
     """KafkaMicroBatchSourceSuite: minPartitions is supported"""
     options: dict[str, Any] = {} if given is None else {"minPartitions": given}
     assert len(reader(**options).partitions(at(a=0), at(a=100))) == tasks
 
 
-def test_all_partitions_that_are_gone_are_an_error_or_stay_where_they_were(brokers: GivenBrokers) -> None:
-    """SPARK-41375: an empty offset in the log would forget what was reached."""
+def test_all_partitions_that_are_gone_are_an_error_or_stay_where_they_were(brokers: ScriptedBrokers) -> None:
+    """SPARK-41375: an empty offset in the log would lose the offsets already reached."""
     brokers.ends = [{}]
     assert reader(failOnDataLoss="false").latestOffset(at(a=5), None) == at(a=5)
     with pytest.raises(KafkaDataLossError, match=r"PARTITIONS_DELETED.*orders-0"):
@@ -259,7 +264,7 @@ def test_all_partitions_that_are_gone_are_an_error_or_stay_where_they_were(broke
 
 
 def test_recreated_topic_is_reported_even_if_its_offsets_do_not_show_it(
-    brokers: GivenBrokers, caplog: pytest.LogCaptureFixture
+    brokers: ScriptedBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.ends = [{A: 5}]
     for fails in ("true", "false"):
@@ -267,7 +272,7 @@ def test_recreated_topic_is_reported_even_if_its_offsets_do_not_show_it(
         brokers.topic_ids = {"orders": UUID(int=1)}
         assert asked.latestOffset(at(a=5), None) == at(a=5)
         brokers.topic_ids = {"orders": UUID(int=2)}
-        assert asked.latestOffset(at(a=0), None) == at(a=5), "nothing of it was read yet"
+        assert asked.latestOffset(at(a=0), None) == at(a=5), "no record of the topic was read yet"
         brokers.topic_ids = {"orders": UUID(int=3)}
         if fails == "true":
             with pytest.raises(KafkaDataLossError, match=r"PARTITIONS_DELETED.*orders-0 have been deleted and recre"):
@@ -276,7 +281,7 @@ def test_recreated_topic_is_reported_even_if_its_offsets_do_not_show_it(
         caplog.clear()
         for _ in range(2):
             assert asked.latestOffset(at(a=5), None) == at(a=5)
-        assert len(caplog.records) == 1, "told once"
+        assert len(caplog.records) == 1, "reported once"
 
 
 @pytest.mark.parametrize(
@@ -289,7 +294,7 @@ def test_recreated_topic_is_reported_even_if_its_offsets_do_not_show_it(
     ],
 )  # fmt: skip
 def test_data_loss_fails_the_query_or_is_a_warning(
-    brokers: GivenBrokers,
+    brokers: ScriptedBrokers,
     caplog: pytest.LogCaptureFixture,
     start: Any,
     end: Any,
@@ -306,9 +311,11 @@ def test_data_loss_fails_the_query_or_is_a_warning(
     assert kind in caplog.text
 
 
-def test_a_batch_that_is_planned_asks_the_brokers_nothing_when_nothing_is_new(brokers: GivenBrokers) -> None:
-    """Every question is a round trip in every trigger. Which topics there are was told with the offsets; a batch that
-    an earlier run planned asks for it once."""
+def test_a_batch_that_is_planned_asks_the_brokers_nothing_when_nothing_is_new(brokers: ScriptedBrokers) -> None:
+    """Every request is a round trip in every trigger.
+
+    The topics are known from the offsets call; a batch planned by an earlier run requests them once.
+    """
     asked = reader()
     for start in (4, 5):
         asked.partitions(at(a=start), at(a=start + 1))
@@ -320,8 +327,8 @@ def test_a_batch_that_is_planned_asks_the_brokers_nothing_when_nothing_is_new(br
     assert (brokers.asked, brokers.described) == before
 
 
-def test_tasks_know_the_topic_that_the_batch_ends_in(brokers: GivenBrokers) -> None:
-    """KIP-516: offsets alone do not show that it was deleted and made again since."""
+def test_tasks_know_the_topic_that_the_batch_ends_in(brokers: ScriptedBrokers) -> None:
+    """KIP-516: offsets alone do not show that the topic was deleted and recreated."""
 
     def ids(tasks: list[Any]) -> set[UUID | None]:
         return {one.topic_id for task in tasks for one in task.ranges}
@@ -338,7 +345,7 @@ def test_tasks_know_the_topic_that_the_batch_ends_in(brokers: GivenBrokers) -> N
 
 
 def test_topic_recreated_between_offsets_and_plan_is_reported_even_if_unread(
-    brokers: GivenBrokers,
+    brokers: ScriptedBrokers,
 ) -> None:
     brokers.ends, brokers.topic_ids = [{A: 5, B: 5}], {"orders": UUID(int=1)}
     asked = reader()
@@ -349,7 +356,7 @@ def test_topic_recreated_between_offsets_and_plan_is_reported_even_if_unread(
 
 
 def test_tasks_of_a_plan_without_ids_are_still_read() -> None:
-    """As it was pickled before ranges had them."""
+    """This is a plan pickled before ranges had topic ids."""
     old = (
         b"\x80\x04\x95\x92\x00\x00\x00\x00\x00\x00\x00\x8c\x24triokafka.spark.reading.topic_reader\x94\x8c\x0eRangePartition"
         b"\x94\x93\x94)\x81\x94}\x94\x8c\x06ranges\x94\x8c\x1etriokafka.spark.planning.tasks\x94\x8c\x0bOffsetRange"
@@ -374,9 +381,9 @@ def test_without_a_group_nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_bytes_limit_a_batch_also_where_sizes_cannot_be_looked_at(
-    brokers: GivenBrokers, monkeypatch: pytest.MonkeyPatch
+    brokers: ScriptedBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was seen last holds; and little is taken of a partition of which nothing was ever seen."""
+    """The last known sizes apply; and few records are taken from a partition without any known size."""
     answers: list[dict[TopicPartition, float]] = [{}, {A: 10.0}, {}]
     monkeypatch.setattr(samples, "bytes_per_offset", lambda *arguments: answers.pop(0))
     brokers.ends = [{A: 5_000}]
@@ -398,10 +405,10 @@ def test_bytes_limit_a_batch_also_where_sizes_cannot_be_looked_at(
     ],
 )
 def test_reader_declares_its_limits_to_spark(options: dict[str, str], limit: str) -> None:
-    """Otherwise it would hand ReadAllAvailable, which goes before them."""
+    """Otherwise Spark would pass ReadAllAvailable, which takes precedence."""
     assert repr(reader(**options).getDefaultReadLimit()) == limit  # type: ignore[arg-type]
 
 
-def test_the_reader_of_the_tasks_is_small(brokers: GivenBrokers) -> None:
+def test_the_reader_of_the_tasks_is_small(brokers: ScriptedBrokers) -> None:
     assert len(pickle.dumps(reader())) < 4_000
     assert offsets_json({A: 1}) == at(a=1)

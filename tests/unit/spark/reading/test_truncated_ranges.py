@@ -1,5 +1,6 @@
-"""A log that is cut under a task by a leader that had not followed (KIP-320), or that is another topic's where brokers
-are asked by name, where loss is an error and where it is let pass. In virtual time."""
+"""A log truncated during a task by a leader that had not followed (KIP-320), or replaced by another topic with brokers
+that fetch by name, with loss as an error and with loss allowed. In virtual time.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from triokafka.structs import TopicPartition
 
 T0 = TopicPartition("t", 0)
 CASES = {
-    # where it is cut, where it ends then, and what the loss is called
+    # the truncation point, the new end, and the name of the loss
     "rewritten beyond the range": (40, 120, "PARTITION_OFFSET_CHANGED"),
     "rewritten to the range's end": (40, 100, "PARTITION_OFFSET_CHANGED"),
     "shorter than what was read": (20, 30, "COULD_NOT_READ_OFFSET_RANGE"),
@@ -33,7 +34,7 @@ CASES = {
 async def test_records_that_were_read_and_are_others_now(
     cut: int, end: int, kind: str, fails: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Never a mixture unsaid; and no offset twice."""
+    """The result is never a silent mixture, and no offset is read twice."""
     simulation = current_simulation()
     cluster = ReadableCluster(t=1)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=2)
@@ -70,7 +71,7 @@ async def test_records_that_were_read_and_are_others_now(
         assert f"KAFKA_DATA_LOSS.{kind}" in caplog.text
     old = next((at for at, (_, value) in enumerate(found) if value >= 1_000), len(found))
     assert found[:old] == [(number, number) for number in range(old)]
-    assert 50 <= old <= 70, "what was fetched ahead comes all the same"
+    assert 50 <= old <= 70, "prefetched records are returned anyway"
     if fails == "true":
         assert found[old:] == []
     else:
@@ -80,7 +81,7 @@ async def test_records_that_were_read_and_are_others_now(
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize("end", [60, 30])
 @simulated
-async def test_topic_recreated_after_all_was_read_is_detected_by_its_id(
+async def test_topic_recreated_after_a_complete_read_is_detected_by_its_id(
     end: int, fails: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A worker's session with a broker before Kafka 3.1; the new topic has as many records, or less by the time."""

@@ -1,4 +1,4 @@
-"""What batches leave behind in a Python worker is memory for the next ones."""
+"""A Python worker reuses the memory of earlier batches for later ones."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ print(before, gc.collect(), len(gc.get_objects()))
 
 
 def printed(code: str, *arguments: str) -> list[str]:
-    """What a new Python says that runs ``code``."""
+    """Return the output of a new Python that runs ``code``."""
     environment = {**os.environ, "PYTHONPATH": str(Path(triokafka.__file__).parent.parent)}
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.split()
 
 
 def faults(how: str) -> tuple[int, bool]:
-    """Page faults of batches that come and go, and whether the C library keeps memory."""
-    said = printed(CODE, how)
-    return int(said[0]), said[1] == "True"
+    """Return the page faults of repeated batches, and whether the C library retains freed memory."""
+    output = printed(CODE, how)
+    return int(output[0]), output[1] == "True"
 
 
 def test_memory_of_batches_is_not_faulted_in_again() -> None:
-    few, kept = faults("kept")
+    few, retained = faults("kept")
     many, _ = faults("given back")
-    assert few < many / 4 or not kept
+    assert few < many / 4 or not retained
 
 
 def test_c_library_without_mallopt_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The options of a write, and the columns that it takes (sink)."""
+"""The options of a write, and the columns that it accepts (sink)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_unusable_options_are_refused_by_name(options: dict[str, str], sentence:
 
 
 def test_options_of_spark_and_of_the_reader_are_left_alone() -> None:
-    """One set of options often serves both sides, as the connector takes it."""
+    """One set of options often serves both sides, which the connector accepts."""
     reads = {"includeHeaders": "true", "subscribe": "a", "startingOffsets": "earliest", "failOnDataLoss": "false"}
     consumers = {"kafka.group.id": "g", "kafka.isolation.level": "read_committed", "kafka.max.poll.records": "5"}
     found = WriteOptions.parse({**SERVERS, "checkpointLocation": "/tmp/x", "path": "/tmp/y", **reads, **consumers})
@@ -152,7 +152,7 @@ def test_columns_that_cannot_be_written_are_refused_in_the_connectors_words(
 
 
 def test_a_column_that_is_there_twice_is_refused() -> None:
-    """As a join leaves them; which of them is meant is unknown. Others do not matter."""
+    """A join may leave duplicate columns, and the intended one is unknown. Other duplicates do not matter."""
     fields = [*frame(value="string", key="string", extra="int"), *frame(extra="int")]
     check_columns(types.StructType(fields), "t")
     with pytest.raises(ConfigurationError, match="the frame has several columns named 'value', 'key': select one"):
@@ -173,12 +173,12 @@ def test_replacing_a_topic_is_refused() -> None:
 
 
 def test_task_reports_its_written_ranges_to_the_driver() -> None:
-    """What a task returns says where all its records are, and the driver gets that with the batch's number."""
+    """A task's result has the offsets of all its records, and the driver gets it with the batch's number."""
     writer = stream_writer(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"))
     for end in (writer.commit, writer.abort):
         assert list(inspect.signature(end).parameters) == ["messages", "batchId"]
-    told = TaskWritten(Written({TopicPartition("t", 0): WrittenRange(5, 10, 14)}))
-    assert pickle.loads(pickle.dumps(told)) == told
+    result = TaskWritten(Written({TopicPartition("t", 0): WrittenRange(5, 10, 14)}))
+    assert pickle.loads(pickle.dumps(result)) == result
     page = (Path(__file__).parents[4] / "docs" / "spark.md").read_text(encoding="utf-8")
     assert "| exactly-once writes | with the option `transactional`" in page
 
