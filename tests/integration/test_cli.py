@@ -148,7 +148,7 @@ class TestTopics:
         tool.ok("topics", "create", "tp-twice")
         assert "already exists" in tool.fails("topics", "create", "tp-twice")
         assert tool.ok("topics", "create", "tp-twice", "--if-not-exists") == "Topic tp-twice already exists.\n"
-        assert "a character other than" in tool.fails("topics", "create", "no/such")
+        assert "contains one or more characters other than" in tool.fails("topics", "create", "no/such")
         assert "replicate the partition 2 time(s)" in tool.fails(
             "topics", "create", "tp-rf", "--replication-factor", "2"
         )
