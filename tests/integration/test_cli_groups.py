@@ -114,6 +114,16 @@ class TestLooking:
             assert found == {"group": "ls-new", "protocol": "consumer", "type": "consumer", "state": "Stable"}
             with_protocol = table(tool.ok("groups", "list", "--all-protocols"))
             assert {"GROUP": "ls-live", "PROTOCOL": "consumer"} in with_protocol
+            assert {"GROUP": "ls-live", "PROTOCOL": "consumer"} in table(
+                tool.ok("groups", "list", "--protocol", "consumer")
+            )
+            assert table(tool.ok("groups", "list", "--protocol", "connect")) == []
+            assert "ls-live" in tool.ok("groups", "list", "--consumer").splitlines()
+            newer = table(tool.ok("groups", "list", "--group-type", "consumer"))
+            assert newer == [{"GROUP": "ls-new", "TYPE": "Consumer"}]
+        assert table(tool.ok("groups", "list", "--streams")) == []
+        assert "exclude" in tool.fails("groups", "list", "--consumer", "--all-protocols", status=2)
+        assert "exclude" in tool.fails("groups", "list", "--share", "--type", "classic", status=2)
         assert "'bogus' is not one of" in tool.fails("groups", "list", "--state", "bogus", status=2)
         assert "is not one of Consumer, Classic" in tool.fails("groups", "list", "--type", "new", status=2)
 

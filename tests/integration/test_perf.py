@@ -21,7 +21,7 @@ from benchmarks.clients.process import measure
 from tests.support.command_output import next_line
 from triokafka.cli.load.brokers import MeasurementError
 from triokafka.cli.load.load_run import Api, Load, LoadRun, LoadSummary
-from triokafka.cli.load.payloads import json_values
+from triokafka.cli.load.payloads import Numbers, bytes_of, json_values
 from triokafka.testing import running_broker
 
 COMMAND = [sys.executable, "-m", "triokafka", "perf", "produce"]
@@ -36,6 +36,14 @@ def one_line(done: subprocess.CompletedProcess[str], status: int, *words: str) -
     assert done.returncode == status, done.stderr
     for word in words:
         assert word in done.stderr.strip().splitlines()[-1]
+
+
+def test_numbers_are_sent_and_metrics_printed() -> None:
+    done = perf("--num-records", "100", "--payload-monotonic", "--print-metrics", "-X", "client.id=p")
+    assert (done.returncode, "Metric Name" in done.stdout) == (0, True), done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "metrics:record-send-total:{client-id=p}" in line]
+    assert line.split()[-1] == "100.000"
+    one_line(perf("--payload-monotonic", "--record-size", "5"), 2, "exclude each other")
 
 
 async def run_load(load: Load, bootstrap: str, reports: list[str], **options: object) -> LoadSummary:
@@ -53,6 +61,15 @@ async def test_every_record_is_sent_and_acknowledged(api: Api, rate: float | Non
     assert summary.latency.measured > 0
     assert 0 < summary.latency.p50 <= summary.latency.worst
     assert not summary.interrupted
+
+
+@pytest.mark.parametrize("count", [1, 10, 11, 1_234])
+def test_numbers_are_texts_in_order_and_their_bytes_are_known(count: int) -> None:
+    numbers = Numbers(2_000)
+    texts = [str(number).encode() for number in range(count)]
+    assert (list(numbers[:count]), numbers[count - 1], bytes_of(numbers, count)) == (
+        texts, texts[-1], sum(map(len, texts))
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("api", "records"), [("send", 20), ("send-many", 2_000), ("bound", 20)])

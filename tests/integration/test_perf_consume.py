@@ -53,6 +53,27 @@ async def test_run_ends_after_exactly_the_requested_number_of_records() -> None:
         assert (await read(Reading("t", 137), broker.bootstrap_servers, [])).records == 137
 
 
+async def test_all_topics_that_match_are_read() -> None:
+    async with running_broker() as broker:
+        for topic in ("load-1", "load-2", "other"):
+            await fill(broker.bootstrap_servers, 9, topic=topic)
+        reading = Reading("", 20, include="load-.")
+        assert (await read(reading, broker.bootstrap_servers, [], metadata_max_age_ms=100)).complete
+
+
+async def test_metrics_are_printed_at_the_end() -> None:
+    async with running_broker() as broker:
+        await fill(broker.bootstrap_servers, 9)
+        words = ["--topic", "t", "--num-records", "5", "-X", "client.id=c", "--print-metrics"]
+        done = await trio.to_thread.run_sync(lambda: perf("-b", broker.bootstrap_servers, *words))
+        lines = done.stdout.splitlines()
+        assert "Metric Name" in done.stdout and done.returncode == 0
+        assert any(
+            line.split() == ["consumer-fetch-manager-metrics:records-consumed-total:{client-id=c}", ":", "5.000"]
+            for line in lines
+        ), done.stdout
+
+
 async def test_reading_starts_at_the_oldest_record_despite_commits_and_commits_nothing() -> None:
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 9)
@@ -147,7 +168,10 @@ async def test_columns_are_those_of_kafkas_tool(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--bootstrap-server", "h:1"], "--bootstrap-server needs --topic NAME"),
+        (["--bootstrap-server", "h:1"], "--bootstrap-server needs --topic NAME or --include REGEX"),
+        (["--bootstrap-server", "h:1", "--topic", "t", "--include", "t"], "needs --topic NAME or --include REGEX"),
+        (["--include", "t"], "--include needs --bootstrap-server"),
+        (["--bootstrap-server", "h:1", "--include", "("], "'(' is not a regular expression"),
         (
             ["--bootstrap-server", "h:1", "--topic", "t", "--record-size", "5"],
             "--record-size and --bootstrap-server exclude each other",

@@ -45,7 +45,7 @@ def _status_of_group(group: BaseExceptionGroup[BaseException]) -> int:
     if any(isinstance(error, KeyboardInterrupt) for error in leaves):
         return _interrupted()
     for error in leaves:
-        _print(describe(error))
+        _print(_unwritable(error) or describe(error))
     return 1
 
 

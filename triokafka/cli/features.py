@@ -11,6 +11,7 @@ from triokafka.cli.connection import AdminConnection, admin_options, controller_
 from triokafka.cli.failures import describe as described
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.reaching import raise_without_brokers
+from triokafka.cli.values import Integer
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -53,12 +54,13 @@ def command() -> None:
 @command.command("describe", epilog=examples("triokafka features describe", "triokafka features describe --json"))
 @controller_option
 @admin_options
+@click.option("--node-id", type=Integer(min=0), metavar="ID", help="The broker or controller to ask.  [default: any]")
 @output_options
-def describe(connection: AdminConnection, output: str) -> int:
+def describe(connection: AdminConnection, node_id: int | None, output: str) -> int:
     """Print the supported levels of every feature, and the level of the cluster."""
 
     async def work(admin: AdminClient) -> None:
-        found = await admin.describe_features()
+        found = await admin.describe_features(node_id=node_id)
         names = sorted({*found.supported, *found.finalized})
         if output == "json":
             print_json({name: _as_json(found.supported.get(name), found.finalized.get(name)) for name in names})

@@ -44,3 +44,13 @@ def test_quorum_changes_are_only_printed_in_a_dry_run(capsys: pytest.CaptureFixt
     words = ["quorum", "remove-controller", "--controller-id", "3", "--controller-directory-id", directory, "--dry-run"]
     assert run([*words, "-b", "127.0.0.1:1"]) == 0
     assert capsys.readouterr().out == f"Would remove controller 3 with directory id {directory}.\n"
+
+
+def test_patterns_are_checked_without_a_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    """(KIP-848)"""
+    pytest.importorskip("re2")
+    assert run(["groups", "validate-regex", "orders-.*", "-b", "127.0.0.1:1"]) == 0
+    assert capsys.readouterr().out == "The regular expression `orders-.*` is valid.\n"
+    assert run(["groups", "validate-regex", "(?=x)"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("triokafka: '(?=x)' is not a valid RE2 pattern")

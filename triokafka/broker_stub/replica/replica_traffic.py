@@ -24,26 +24,41 @@ class TopicTraffic:
 class ReplicaTraffic:
     """Totals since the start, over all topics.
 
-    ``bytes_in`` and ``records_in`` count appends of clients. ``bytes_out`` counts records in responses to consumers,
+    ``bytes_in`` and ``records_in`` count appends of clients; they and ``produces`` are summed up over the topics when
+    they are read, so that an append counts once. ``bytes_out`` counts records in responses to consumers,
     ``replication_bytes_out`` those in responses to followers. ``replication_bytes_in`` counts what this broker appended
     as a follower, ``reassignment_bytes_in`` the part of it for replicas that a reassignment adds. ``rejected_bytes``
     counts batches that are too large, ``corrupt_batches`` those whose checksum or form is wrong. Requests and failures
     are counted per partition.
     """
 
-    bytes_in: int = 0
-    records_in: int = 0
     bytes_out: int = 0
     replication_bytes_out: int = 0
     replication_bytes_in: int = 0
     reassignment_bytes_in: int = 0
     rejected_bytes: int = 0
     corrupt_batches: int = 0
-    produces: int = 0
+    produces_elsewhere: int = 0
+    """Rejected batches for partitions without a replica here."""
     failed_produces: int = 0
     fetches: int = 0
     failed_fetches: int = 0
     topics: dict[str, TopicTraffic] = field(default_factory=dict)
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes that clients appended."""
+        return sum(counts.bytes_in for counts in self.topics.values())
+
+    @property
+    def records_in(self) -> int:
+        """Records that clients appended."""
+        return sum(counts.records_in for counts in self.topics.values())
+
+    @property
+    def produces(self) -> int:
+        """Batches of clients, appended and rejected."""
+        return self.produces_elsewhere + sum(counts.produces for counts in self.topics.values())
 
     def of_topic(self, topic: str) -> TopicTraffic:
         """Return the counts of one topic."""
@@ -54,9 +69,6 @@ class ReplicaTraffic:
 
     def appended(self, topic: str, size: int, records: int) -> None:
         """Count a client's appended batch."""
-        self.produces += 1
-        self.bytes_in += size
-        self.records_in += records
         counts = self.topics.get(topic) or self.of_topic(topic)
         counts.produces += 1
         counts.bytes_in += size
@@ -64,9 +76,10 @@ class ReplicaTraffic:
 
     def refused(self, topic: str | None, size: int, *, error_code: int) -> None:
         """Count a client's rejected batch. ``topic`` is None where this broker has no replica of the partition."""
-        self.produces += 1
         self.failed_produces += 1
-        if topic is not None:
+        if topic is None:
+            self.produces_elsewhere += 1
+        else:
             counts = self.of_topic(topic)
             counts.produces += 1
             counts.failed_produces += 1

@@ -8,6 +8,7 @@ recording cheap, sums are computed in large portions and quantiles only when rea
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -51,7 +52,8 @@ class ApiMetrics:
     """The requests of one API."""
 
     def __init__(self) -> None:
-        self.by_version: dict[int, int] = {}
+        self._by_version: Counter[int] = Counter()
+        self._versions: list[int] = []
         self.errors: dict[int, int] = {}
         self._pending: list[Times] = []
         self._recent: list[Times] = []
@@ -70,9 +72,15 @@ class ApiMetrics:
         self._sum_up()
         return self._sums[1]
 
+    @property
+    def by_version(self) -> Mapping[int, int]:
+        """Number of requests by version of the API."""
+        self._sum_up()
+        return self._by_version
+
     def record(self, version: int, times: Times) -> None:
         """Record a request that was answered or whose connection has ended."""
-        self.by_version[version] = self.by_version.get(version, 0) + 1
+        self._versions.append(version)
         self._pending.append(times)
         if len(self._pending) >= _PORTION:
             self._sum_up()
@@ -98,9 +106,11 @@ class ApiMetrics:
         pending = self._pending
         if not pending:
             return
+        self._by_version.update(self._versions)
+        self._versions.clear()
         for number, column in enumerate(zip(*pending, strict=True)):
             self._sums[number] += sum(column)
-            self._most[number] = max(self._most[number], *column)
+            self._most[number] = max(self._most[number], max(column))
         self._count += len(pending)
         self._recent = pending if len(pending) >= _PORTION else [*self._recent, *pending][-_PORTION:]
         self._pending = []

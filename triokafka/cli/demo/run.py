@@ -88,12 +88,12 @@ class Demo:
                 self._cluster = cluster
                 self._say(f"{self._nodes} nodes on {cluster.bootstrap}, data in {data_directory}")
                 await self._steps(cluster.bootstrap)
-        self.findings.csv = await trio.to_thread.run_sync(totals_from_csv)
+        self.findings.csv = await trio.to_thread.run_sync(totals_from_csv, abandon_on_cancel=True)
         return self.findings
 
     async def _steps(self, bootstrap: str) -> None:
         await self._create_topic(bootstrap)
-        self._flights = await trio.to_thread.run_sync(lambda: list(flights()))
+        self._flights = await trio.to_thread.run_sync(lambda: list(flights()), abandon_on_cancel=True)
         await self._produce(bootstrap)
         await self._consume(bootstrap)
         await self._compare_offsets(bootstrap)

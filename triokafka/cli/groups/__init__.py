@@ -1,7 +1,7 @@
 """``triokafka groups``: list and describe consumer groups with their lag; reset and delete their offsets.
 
 One module per kind of command: `listing`, `describing`, `resetting`, `deleting`. `positions` collects offsets and lag,
-`reset_plan` computes a reset, and `table` prints.
+`reset_plan` computes a reset, and `table` prints. `validating` checks patterns.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from triokafka.cli.groups.deleting import delete, delete_offsets
 from triokafka.cli.groups.describing import describe, members, offsets
 from triokafka.cli.groups.listing import list_groups
 from triokafka.cli.groups.resetting import reset_offsets
+from triokafka.cli.groups.validating import validate_regex
 from triokafka.cli.output import CommandGroup
 
 
@@ -23,5 +24,5 @@ def command() -> None:
     """
 
 
-for _one in (list_groups, describe, members, offsets, reset_offsets, delete_offsets, delete):
+for _one in (list_groups, describe, members, offsets, reset_offsets, delete_offsets, delete, validate_regex):
     command.add_command(_one)

@@ -23,6 +23,7 @@ _TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
         "triokafka groups list",
         "triokafka groups list --state --type",
         "triokafka groups list --state stable,empty --type --json",
+        "triokafka groups list --protocol connect",
     ),
 )
 @admin_options
@@ -30,15 +31,28 @@ _TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
     "--state", is_flag=False, flag_value="", metavar="[STATE,…]", help="Show states; or only groups in these."
 )
 @click.option(
-    "--type", "kind", is_flag=False, flag_value="", metavar="[TYPE,…]", help="Show types; or only groups of these."
+    "--type",
+    "--group-type",
+    "kind",
+    is_flag=False,
+    flag_value="",
+    metavar="[TYPE,…]",
+    help="Show types; or only groups of these.",
 )
 @click.option("--all-protocols", is_flag=True, help="Include groups that are not consumer groups, and show protocols.")
+@click.option("--protocol", metavar="NAME", help="Only groups of this protocol, such as connect, and show protocols.")
+@click.option("--consumer", is_flag=True, help="Only consumer groups; the default without the two options before.")
+@click.option("--share", "only", flag_value="Share", help="Only share groups.")
+@click.option("--streams", "only", flag_value="Streams", help="Only streams groups.")
 @output_options
 def list_groups(
     connection: AdminConnection,
     state: str | None,
     kind: str | None,
     all_protocols: bool,
+    protocol: str | None,
+    consumer: bool,
+    only: str | None,
     output: str,
 ) -> int:
     """Print the ids of all consumer groups, including groups with committed offsets and no members.
@@ -48,10 +62,19 @@ def list_groups(
     """
     states = _wanted("--state", state, _STATES)
     types = _wanted("--type", kind, _TYPES)
+    if consumer and (all_protocols or protocol is not None or only is not None):
+        raise click.UsageError("--consumer excludes --all-protocols, --protocol, --share and --streams.")
+    if only is not None:
+        if types:
+            raise click.UsageError(f"--{only.lower()} and --type exclude each other.")
+        types, kind = [only], only
+    all_protocols = all_protocols or protocol is not None or only is not None
 
     async def work(admin: Any) -> int:
         found, status = await listings(admin, states, types)
-        shown = [one for one in found if all_protocols or one.is_consumer_group]
+        shown = [
+            one for one in found if (all_protocols or one.is_consumer_group) and protocol in (None, one.protocol_type)
+        ]
         if output == "json":
             print_json(
                 [

@@ -22,6 +22,7 @@ from triokafka.cli.load.payloads import bytes_of
 from triokafka.cli.load.quantiles import LatencySummary, summarize
 from triokafka.cli.load.transactional import SendSome, TransactionalSender
 from triokafka.errors import KafkaError
+from triokafka.metrics import MetricName
 
 Api = Literal["send", "send-many", "bound"]
 
@@ -65,7 +66,7 @@ class LoadSummary(NamedTuple):
 
 
 class LoadRun:
-    """One load run; call `perform` once."""
+    """One load run; call `perform` once. ``metrics`` are then those of the producer, under Kafka's names."""
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class LoadRun:
         self._interrupted = False
         self._seconds = self._cpu = 0.0
         self._before: Mapping[str, float] = {}
+        self.metrics: Mapping[MetricName, float] = {}
 
     async def perform(self) -> LoadSummary:
         """Send everything or until SIGINT; then wait for acknowledgements up to the producer's close timeout.
@@ -101,6 +103,7 @@ class LoadRun:
                 if not self._sent:
                     raise
                 self._first_error = self._first_error or str(_first(failures))
+        self.metrics = self._producer.kafka_metrics()
         return self._summary()
 
     async def _send_until_interrupted(self, producer: triokafka.Producer, interrupts: AsyncIterator[int]) -> None:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, overload
 
 _MOST: Final = 1000
 _MOST_BYTES: Final = 4 << 20
@@ -51,7 +51,36 @@ def file_values(path: str, delimiter: bytes = _LINE) -> list[bytes]:
     return values
 
 
+class Numbers(Sequence[bytes]):
+    """The numbers from 0 on, as text."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | Sequence[bytes]:
+        found = range(self._count)[at]
+        return b"%d" % found if isinstance(found, int) else [b"%d" % number for number in found]
+
+    def bytes_of_first(self, count: int) -> int:
+        """Return the bytes of the first numbers together."""
+        digits, total, least = 1, 0, 0
+        while least < count:
+            most = 10**digits
+            total += digits * (min(count, most) - least)
+            digits, least = digits + 1, most
+        return total
+
+
 def bytes_of(values: Sequence[bytes], records: int) -> int:
     """Return the total bytes of ``records`` records that use the values in rotation."""
+    if isinstance(values, Numbers):
+        return values.bytes_of_first(records)
     rounds, rest = divmod(records, len(values))
     return rounds * sum(map(len, values)) + sum(map(len, values[:rest]))

@@ -17,6 +17,7 @@ import trio
 import triokafka
 from triokafka.cli.load.load_meter import peak_mib
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from triokafka.metrics import MetricName
 
 Api = Literal["poll", "arrow"]
 Take = Callable[[triokafka.Consumer, int, float], Awaitable[tuple[int, int]]]
@@ -38,6 +39,8 @@ class Reading(NamedTuple):
     idle_ms: float = 10_000
     """How long to wait for the next record before giving up."""
     interval_ms: float = 5_000
+    include: str | None = None
+    """A regular expression for the names of the topics, instead of one topic."""
 
 
 class Window(NamedTuple):
@@ -76,7 +79,7 @@ class ReadRun:
     """One read run; call `perform` once.
 
     It calls ``report`` with the counts of every interval, even an empty one, and ``advance`` with the number of records
-    read since the last call.
+    read since the last call. After the run ``metrics`` are those of the consumer, under Kafka's names.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class ReadRun:
         self._report = report
         self._advance = advance
         self._take = _arrow_taker() if reading.api == "arrow" else _take_records
+        self.metrics: Mapping[MetricName, float] = {}
         self._records = self._bytes = 0
         self._interrupted = False
         self._join_seconds = self._seconds = self._cpu = 0.0
@@ -120,6 +124,7 @@ class ReadRun:
                 nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
+        self.metrics = self._consumer.kafka_metrics()
         return self._summary()
 
     async def _stop_on_interrupt(self, interrupts: AsyncIterator[int], reading: trio.CancelScope) -> None:
@@ -129,16 +134,20 @@ class ReadRun:
 
     async def _join(self, consumer: triokafka.Consumer) -> None:
         """Wait for the first assignment, and seek to the start position."""
-        if await consumer.partitions_for_topic(self._reading.topic) is None:
-            raise UnknownTopicOrPartitionError(f"topic {self._reading.topic!r} does not exist")
+        topic, include = self._reading.topic, self._reading.include
+        if include is None and await consumer.partitions_for_topic(topic) is None:
+            raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist")
         since = time.perf_counter()
-        consumer.subscribe([self._reading.topic])
+        if include is None:
+            consumer.subscribe([topic])
+        else:
+            consumer.subscribe(pattern=include)
         with trio.move_on_after(JOIN_MS / 1000):
             while not consumer.assignment():
                 await consumer.poll(timeout_ms=100, max_records=1)
         if not consumer.assignment():
             raise KafkaTimeoutError(
-                f"no partition of {self._reading.topic!r} was assigned within {JOIN_MS} ms; does the group have other"
+                f"no partition of {include or topic!r} was assigned within {JOIN_MS} ms; does the group have other"
                 " members?"
             )
         if self._reading.from_latest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from triokafka.cli.counting import counted
 from triokafka.cli.load.brokers import IN_MEMORY, ready_process
 from triokafka.cli.load.documents import json_text
 from triokafka.cli.output import examples
+from triokafka.cli.perf.metrics_table import print_metrics
 from triokafka.cli.progress import progress, say, shows_progress
 from triokafka.cli.reaching import hooked
 from triokafka.cli.values import SIZE, FiniteNumber, Integer, configured
@@ -51,6 +53,7 @@ _DETAILED_HEADER: Final = ("time", "threadId", *_HEADER[2:])
     shell_complete=topic_names,
     help=f"Topic to read.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]",
 )
+@click.option("--include", metavar="REGEX", help="Read all topics whose whole name matches this regular expression.")
 @bootstrap_option(timeout_names=("--broker-timeout",), without="A broker.  [default: start and fill one]")
 @click.option(
     "--num-records",
@@ -91,9 +94,11 @@ _DETAILED_HEADER: Final = ("time", "threadId", *_HEADER[2:])
               help="Properties file with options of the consumer.")  # fmt: skip
 @click.option("-X", "--command-property", "properties", multiple=True, metavar="NAME=VALUE",
               help="Set any other option of the consumer.")  # fmt: skip
+@click.option("--print-metrics", "with_metrics", is_flag=True, help="Also print the consumer's metrics at the end.")
 @click.option("--json", "wants_json", is_flag=True, help="Print the result as JSON.")
 def consume(
     topic: str | None,
+    include: str | None,
     bootstrap: str | None,
     records: int,
     size: int | None,
@@ -110,6 +115,7 @@ def consume(
     date_format: str,
     config_file: str | None,
     properties: tuple[str, ...],
+    with_metrics: bool,
     wants_json: bool,
 ) -> int:
     """Read records as a member of a group, and report speed, processor time and memory.
@@ -122,8 +128,14 @@ def consume(
 
     from triokafka.cli.load.read_run import Reading, ReadRun
 
-    if bootstrap is not None and topic is None:
-        raise click.UsageError("--bootstrap-server needs --topic NAME.")
+    if bootstrap is not None and (topic is None) is (include is None):
+        raise click.UsageError("--bootstrap-server needs --topic NAME or --include REGEX.")
+    if bootstrap is None and include is not None:
+        raise click.UsageError("--include needs --bootstrap-server.")
+    try:
+        re.compile(include or "")
+    except re.error as error:
+        raise click.UsageError(f"--include: {include!r} is not a regular expression: {error}.") from None
     if bootstrap is not None and size is not None:
         raise click.UsageError("--record-size and --bootstrap-server exclude each other.")
     if bootstrap is None and from_latest:
@@ -135,7 +147,7 @@ def consume(
     if api == "arrow" and find_spec("pyarrow") is None:
         raise click.UsageError("--api arrow needs pyarrow: pip install 'triokafka[arrow]'.")
     options = _options(bootstrap, group, fetch_size, socket_buffer_size, config_file, properties)
-    reading = Reading(topic or _OWN_TOPIC, records, api, from_latest, idle_ms, interval_ms)
+    reading = Reading(topic or _OWN_TOPIC, records, api, from_latest, idle_ms, interval_ms, include)
 
     def report(window: Window) -> None:
         if detailed:
@@ -160,6 +172,8 @@ def consume(
         click.echo(_summary_line(summary, date_format))
     elif not detailed:
         _print(summary)
+    if with_metrics:
+        print_metrics(run.metrics, err=wants_json)
     if not summary.complete and not summary.interrupted:
         click.echo(
             f"triokafka: only {summary.records:,} of {counted(records, 'record')} arrived: none for {idle_ms:.0f} ms.",

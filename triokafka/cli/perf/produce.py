@@ -18,8 +18,9 @@ from triokafka.cli.counting import counted
 from triokafka.cli.load.brokers import IN_MEMORY, SINK, ready_process
 from triokafka.cli.load.documents import json_text
 from triokafka.cli.output import examples
+from triokafka.cli.perf.metrics_table import print_metrics
 from triokafka.cli.perf.produce_settings import Settings
-from triokafka.cli.progress import Advance, progress, say, shows_progress
+from triokafka.cli.progress import progress, say, shows_progress
 from triokafka.cli.reaching import hooked
 from triokafka.cli.values import SIZE, FiniteNumber, Integer, configured
 
@@ -65,6 +66,7 @@ _TRANSACTION_MS: Final = 3_000
 @click.option(
     "--payload-file", metavar="FILE", help="Send the lines of a file in rotation instead of generated values."
 )
+@click.option("--payload-monotonic", "numbers", is_flag=True, help="Send the numbers 0, 1, 2 … as text.")
 @click.option(
     "--payload-delimiter", metavar="TEXT", default=r"\n", show_default=r"\n",
     help=r"What ends a value in --payload-file, with the escapes \n, \r, \t and \0.",
@@ -112,6 +114,7 @@ _TRANSACTION_MS: Final = 3_000
     "--compare", is_flag=True, help="Also measure the other installed clients, in rotation; needs a checkout."
 )
 @click.option("--rounds", type=Integer(min=1), default=3, show_default=True, help="With --compare.")
+@click.option("--print-metrics", "with_metrics", is_flag=True, help="Also print the producer's metrics at the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def produce(
     topic: str | None,
@@ -120,6 +123,7 @@ def produce(
     records: int,
     size: int | None,
     payload_file: str | None,
+    numbers: bool,
     payload_delimiter: str,
     rate: float | None,
     compression: str,
@@ -135,6 +139,7 @@ def produce(
     properties: tuple[str, ...],
     compare: bool,
     rounds: int,
+    with_metrics: bool,
     as_json: bool,
 ) -> int:
     """Send records, and report speed, acknowledgement latency, processor time and memory.
@@ -147,8 +152,8 @@ def produce(
         raise click.UsageError("--against and --bootstrap-server exclude each other.")
     if bootstrap is not None and topic is None:
         raise click.UsageError("--bootstrap-server needs --topic NAME.")
-    if payload_file is not None and size is not None:
-        raise click.UsageError("--record-size and --payload-file exclude each other.")
+    if sum((payload_file is not None, size is not None, numbers)) > 1:
+        raise click.UsageError("--record-size, --payload-file and --payload-monotonic exclude each other.")
     if rate is not None and rate != -1 and not 0 < rate <= 1_000_000:
         raise click.UsageError("--throughput takes records per second, above 0 and at most 1,000,000, or -1.")
     more, file = dict(setting("-X", text) for text in properties), read_properties(config_file)
@@ -165,6 +170,8 @@ def produce(
         "-X": properties,
         "--command-config": config_file,
         "--payload-delimiter": payload_delimiter != r"\n",
+        "--payload-monotonic": numbers,
+        "--print-metrics": with_metrics,
         "--transactional-id": is_transactional,
     }
     if compare and any(alone.values()):
@@ -188,6 +195,8 @@ def produce(
         as_json=as_json,
         file=file,
         payload_delimiter=payload_delimiter,
+        numbers=numbers,
+        with_metrics=with_metrics,
         interval_ms=interval_ms,
         transaction_ms=(transaction_ms or _TRANSACTION_MS) if is_transactional else None,
     )
@@ -240,9 +249,11 @@ def _options(bootstrap: str, settings: Settings) -> dict[str, Any]:
 
 
 def _values(settings: Settings) -> Sequence[bytes]:
-    from triokafka.cli.load.payloads import file_values, json_values
+    from triokafka.cli.load.payloads import Numbers, file_values, json_values
     from triokafka.cli.properties import text_of
 
+    if settings.numbers:
+        return Numbers(settings.records)
     if settings.payload_file is None:
         return json_values(settings.size)
     delimiter = text_of({"": settings.payload_delimiter}, "", "")
@@ -290,16 +301,16 @@ def _measure(options: dict[str, Any], values: Sequence[bytes], settings: Setting
 
     reaching = hooked(options, options["max_block_ms"])
 
-    async def main(advance: Advance | None) -> LoadSummary:
-        return await reaching.watch(LoadRun(load, options, say, advance).perform)
-
     shown = shows_progress() and not settings.as_json
     with progress("sending", settings.records, shown=shown) as advance:
-        summary = trio.run(main, advance if shown else None)
+        run = LoadRun(load, options, say, advance if shown else None)
+        summary = trio.run(reaching.watch, run.perform)
     if settings.as_json:
         click.echo(json_text({**summary._asdict(), "latency": summary.latency._asdict()}))
     else:
         _print(summary, settings)
+    if settings.with_metrics:
+        print_metrics(run.metrics, err=settings.as_json)
     if summary.failed or (summary.first_error and not summary.interrupted):
         lost = f"{counted(summary.failed, 'record')} {'was' if summary.failed == 1 else 'were'}"
         click.echo(f"triokafka: {lost} not delivered: {summary.first_error}", err=True)

@@ -24,5 +24,8 @@ class Settings(NamedTuple):
     file: dict[str, Any]
     """Options of a properties file; those of the command line override them."""
     payload_delimiter: str
+    numbers: bool
+    """Whether the values are numbers in ascending order."""
+    with_metrics: bool
     interval_ms: float
     transaction_ms: float | None

@@ -77,12 +77,21 @@ class ClusterAdmin:
 
         return await self._requests.once(ask, timeout_ms)
 
-    async def describe_features(self, *, timeout_ms: float | None = None) -> FeatureDescription:
-        """Return the finalized levels of the cluster's features, and those the responding broker supports (KIP-584)."""
+    async def describe_features(
+        self, *, node_id: int | None = None, timeout_ms: float | None = None
+    ) -> FeatureDescription:
+        """Return the finalized levels of the cluster's features, and those the responding broker supports (KIP-584).
+
+        ``node_id`` chooses the broker, or the controller if the client is connected to controllers.
+        """
 
         async def ask(left_ms: int) -> FeatureDescription:
             request = ApiVersionsRequest(client_software_name="triokafka", client_software_version="admin")
-            response = await self._requests.to_any(request, left_ms, min_version=_FEATURES_SINCE)
+            if node_id is None:
+                response = await self._requests.to_any(request, left_ms, min_version=_FEATURES_SINCE)
+            else:
+                node = await self._requests.node(node_id, left_ms)
+                response = await self._requests.to_node(node.node_id, request, left_ms, min_version=_FEATURES_SINCE)
             self._requests.check(response.error_code, "features")
             return FeatureDescription(
                 finalized={
