@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.documented import ROOT, Block, Reader, blocks_of
+from tests.support.inherited_signals import heed_signals
 
 _OURS = re.compile(r"triokafka(\[[\w,-]+\])?")
 EXAMPLES = {
@@ -199,6 +200,7 @@ def main() -> int:
     parser.add_argument("--pure", action="store_true", help="build the wheel without compiled kernels")
     parser.add_argument("--readers", action="store_true", help="time four readers, each through one page")
     arguments = parser.parse_args()
+    heed_signals()  # the blocks' programs are ended by Ctrl-C
     if arguments.readers:
         return _time_readers(pure=arguments.pure)
     failed = total = 0

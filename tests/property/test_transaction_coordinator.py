@@ -9,7 +9,7 @@ alone, and are computed from it independently: under version 2 every transaction
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import pytest
@@ -19,6 +19,7 @@ from tests.property.lives import Draw, Life, survive
 from tests.unit.coordinator.rig import ScriptedLog, StillWorld
 from triokafka.broker_stub.log.producer_state import Marker, ProducerStates
 from triokafka.broker_stub.log.verification import VerificationGuard
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.transaction import ending, initialization, partitions
@@ -60,6 +61,15 @@ def header(producer_id: int, epoch: int, offset: int, *, sequence: int = -1, con
     """Return the header of a batch of one record."""
     attributes = TRANSACTIONAL | (CONTROL if control else 0)
     return BatchInfo(0, offset, 60, 0, 2, 0, attributes, 0, 0, 0, producer_id, epoch, sequence, 1)
+
+
+@lru_cache(maxsize=1_000)
+def told(record: CoordinatorRecord) -> tuple[str, TransactionMetadata]:
+    """What a record of the coordinator's log says. It has one encoding."""
+    change = decode(record.key, record.value)
+    assert change is not None and change.value is not None
+    assert encode(change, VERSION) == record
+    return change.transactional_id, change.value
 
 
 @dataclass
@@ -509,10 +519,7 @@ class TransactionLife(Life):
         epochs: dict[str, tuple[int, int]] = {}
         newest: dict[str, TransactionMetadata] = {}
         for record in self.log.records.get(PARTITION, [])[:end]:
-            change = decode(record.key, record.value)
-            if change is None or change.value is None:
-                continue
-            value, name = change.value, change.transactional_id
+            name, value = told(record)
             if newest.get(name) == value:
                 continue  # stored once more, before a final refusal
             newest[name] = value
@@ -536,12 +543,7 @@ class TransactionLife(Life):
 
     def _check_replay(self) -> None:
         """Check that the state equals the replayed log."""
-        replayed: dict[str, TransactionMetadata] = {}
-        for record in self.log.records.get(PARTITION, []):
-            change = decode(record.key, record.value)
-            assert change is not None and change.value is not None
-            replayed[change.transactional_id] = change.value
-            assert encode(change, VERSION) == record
+        replayed = dict(told(record) for record in self.log.records.get(PARTITION, []))
         shard = self.runtime.read(PARTITION, lambda shard: shard)
         present = {name: value._replace(last_producer_epoch=NO_EPOCH) for name, value in shard.transactions.items()}
         assert present == replayed
@@ -577,11 +579,11 @@ class TransactionLife(Life):
 @pytest.mark.timeout(300)
 def test_transaction_invariants_hold_in_random_schedules() -> None:
     with watched():
-        survive(TransactionLife, range(150))
+        survive(TransactionLife, range(500))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 def test_transaction_invariants_hold_in_many_random_schedules() -> None:
     with watched():
-        survive(TransactionLife, range(150, 20_000))
+        survive(TransactionLife, range(500, 20_000))

@@ -331,6 +331,20 @@ def test_idle_ids_expire_and_others_do_not() -> None:
     assert rig.init("idle").producer_id == 103
 
 
+@pytest.mark.parametrize("level", [1, 2])
+def test_zombie_that_goes_on_does_not_abort_the_transaction_of_its_successor(level: int) -> None:
+    """Nor does a late duplicate of the request with which the producer itself went on."""
+    rig = Rig(transaction_version=level)
+    zombie = rig.init()
+    producer = rig.init(expected=rig.init())
+    rig.add_partitions(producer)
+    for epoch in (zombie.epoch, producer.epoch - 1):
+        with pytest.raises(ProducerFencedError):
+            rig.init(expected=zombie._replace(epoch=epoch))
+    assert rig["tx"].state is STATE.ONGOING
+    assert rig.end(producer).producer_id == producer.producer_id
+
+
 def test_exhausted_epochs_give_a_new_producer_id_at_initialization() -> None:
     rig = Rig()
     rig.init()

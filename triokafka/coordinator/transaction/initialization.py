@@ -78,6 +78,12 @@ def initialize(
                 f"transactional id {transactional_id!r}: its last transaction is being ended"
             )
         if current.state is TransactionState.ONGOING:
+            if expected is not None and expected.epoch != current.producer_epoch:
+                # Kafka answers the same, but after it has aborted the transaction, which is that of a newer producer.
+                raise ProducerFencedError(
+                    f"transactional id {transactional_id!r}: epoch {expected.epoch} is not the current one"
+                    f" ({current.producer_epoch})"
+                )
             ending.fence(shard, transactional_id, current, new_producer_id=new_producer_id, effects=effects)
             effects.answer_error(
                 reply,

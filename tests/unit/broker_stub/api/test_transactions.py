@@ -188,6 +188,18 @@ async def test_late_batch_of_an_ended_transaction_begins_no_new_one() -> None:
             assert found.last_stable_offset == found.high_watermark
 
 
+@pytest.mark.parametrize(("api_version", "words"), [(10, "Partition was not added to the transaction"), (11, None)])
+async def test_batch_outside_of_its_transaction_is_refused_in_apache_kafkas_words(
+    api_version: int, words: str | None
+) -> None:
+    async with running_node() as node:
+        await node.create("t")
+        producer = await Transactional(node, version=1).start()
+        records = producer.records("t", b"a")
+        refused = await node.produce("t", records, version=api_version, transactional_id=producer.name)
+        assert (refused.error_code, refused.error_message) == (ABORTABLE if words is None else INVALID_STATE, words)
+
+
 @pytest.mark.parametrize(("api_version", "code"), [(9, INVALID_STATE), (10, INVALID_STATE), (11, ABORTABLE)])
 async def test_partition_that_was_not_added_takes_no_records(api_version: int, code: int) -> None:
     async with running_node() as node:
