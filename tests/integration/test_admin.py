@@ -289,8 +289,8 @@ async def test_directories_features_and_quorum_are_described(bootstrap: str, top
             with pytest.raises(LogDirNotFoundError):
                 await admin.alter_replica_log_dirs({TopicPartitionReplica(topic, 0, node): "/no/such/directory"})
             features = await admin.describe_features()
-            (node, *_) = (await admin.describe_cluster()).nodes
-            assert (await admin.describe_features(node_id=node.node_id)).finalized == features.finalized
+            (broker, *_) = (await admin.describe_cluster()).nodes
+            assert (await admin.describe_features(node_id=broker.node_id)).finalized == features.finalized
             with pytest.raises(BrokerNotAvailableError):
                 await admin.describe_features(node_id=9_999)
             level = features.finalized["metadata.version"].max_version

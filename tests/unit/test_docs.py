@@ -1,4 +1,4 @@
-"""The documentation says only what is so: the functions, tests, files and versions that it names exist."""
+"""The documentation is accurate: the functions, tests, files and versions that it names exist."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from docs import conf, python_api
 def test_every_page_is_in_the_side_bar() -> None:
     shown = set(re.findall(r"^([\w/-]+)$", conf.contents_of((conf.DOCS / "index.md").read_text("utf-8")), re.MULTILINE))
     pages = {str(page.relative_to(conf.DOCS)).removesuffix(".md") for page in conf.DOCS.rglob("*.md")}
-    kept = {page for page in pages if not page.startswith(("reference/", "site/")) and page != "index"}
-    assert kept == shown
+    pages_in_source = {page for page in pages if not page.startswith(("reference/", "site/")) and page != "index"}
+    assert pages_in_source == shown
 
 
 def test_a_page_is_listed_once_under_the_first_heading_that_names_it() -> None:
@@ -87,8 +87,8 @@ def problems_of(text: str) -> list[str]:
     config: Any = napoleon.Config(napoleon_custom_sections=conf.napoleon_custom_sections)
     quiet = {"report_level": 5, "halt_level": 5, "file_insertion_enabled": False}
     tree = docutils.core.publish_doctree(str(GoogleDocstring(text, config)), settings_overrides=quiet)
-    told = [message.astext() for message in tree.findall(docutils.nodes.system_message) if message["level"] > 1]
-    return [one for one in told if "nknown " not in one and "No role entry" not in one]
+    messages = [message.astext() for message in tree.findall(docutils.nodes.system_message) if message["level"] > 1]
+    return [one for one in messages if "nknown " not in one and "No role entry" not in one]
 
 
 def test_site_can_render_all_docstrings() -> None:

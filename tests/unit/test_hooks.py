@@ -17,10 +17,10 @@ NODE = Node(1, "h", 9092)
 
 class Watcher(Hooks):
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.calls: list[object] = []
 
     def on_throttle(self, node: Node, seconds: float) -> None:
-        self.told.append((node, seconds))
+        self.calls.append((node, seconds))
 
 
 class Broken(Hooks):
@@ -37,14 +37,14 @@ def test_every_hook_does_nothing_by_itself() -> None:
 def test_all_hooks_of_a_chain_are_called() -> None:
     one, other = Watcher(), Watcher()
     HookChain([one, other]).on_throttle(NODE, 1.5)
-    assert one.told == other.told == [(NODE, 1.5)]
+    assert one.calls == other.calls == [(NODE, 1.5)]
 
 
 def test_hook_that_raises_is_logged_and_stops_no_other_hook(caplog: pytest.LogCaptureFixture) -> None:
     watcher = Watcher()
     with caplog.at_level(logging.ERROR, logger="triokafka.hooks"):
         HookChain([Broken(), watcher]).on_throttle(NODE, 1.5)
-    assert watcher.told == [(NODE, 1.5)]
+    assert watcher.calls == [(NODE, 1.5)]
     assert "on_throttle" in caplog.text
     assert "a bad hook" in caplog.text
 

@@ -1,4 +1,4 @@
-"""The front page of the package: what it names, and what importing it costs."""
+"""The public names of the package, and the cost of importing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records between the loop and the thread that polls: order, positions, what is dropped."""
+"""Records between the loop and the polling thread: order, positions, dropped records."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_a_strategy_is_an_entry_point_of_an_installed_package(tmp_path: Path, mo
     assert [by_class.name, by_object.name] == ["weighted", "ready-made"]
     assert by_class.assign({"m": MemberSubscription(["t"])}, {"t": 1}) == {"m": Assignment([TopicPartition("t", 0)])}
     (of_another_consumer,) = resolve_assignors("shared")
-    assert by_object is not of_another_consumer, "each consumer has its own, which may remember what it was given"
+    assert by_object is not of_another_consumer, "each consumer has its own instance, which may store its assignment"
 
 
 def test_invalid_entry_point_is_a_configuration_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

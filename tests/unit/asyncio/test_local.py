@@ -19,7 +19,7 @@ def records(*offsets: int) -> list[Any]:
 
 
 def new() -> tuple[LocalState, list[tuple[TopicPartition, int, int]]]:
-    """Return a state with both partitions assigned, and the list of what it releases."""
+    """Return a state with both partitions assigned, and the list of its releases."""
     released: list[Any] = []
     local = LocalState(asyncio.new_event_loop(), None, None, lambda *arguments: released.append(arguments))
     local.loop.close()

@@ -182,8 +182,8 @@ def test_each_record_of_a_failed_batch_raises_an_error_of_its_own(kernel: Any) -
 @pytest.mark.parametrize("dropped", ["before", "after", "batch", "seen"])
 def test_unobserved_failure_reaches_the_exception_handler(kernel: Any, dropped: str) -> None:
     async def program() -> None:
-        told: list[Any] = []
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+        errors: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context["exception"]))
         chunk = new_chunk(kernel)
         future = chunk.append(b"", None, None, None, None, 1)
         if dropped in ("before", "batch"):
@@ -198,7 +198,7 @@ def test_unobserved_failure_reaches_the_exception_handler(kernel: Any, dropped: 
             del future
         gc.collect()
         await asyncio.sleep(0)
-        assert [type(error) for error in told] == ([] if dropped in ("seen", "batch") else [KafkaTimeoutError])
+        assert [type(error) for error in errors] == ([] if dropped in ("seen", "batch") else [KafkaTimeoutError])
 
     in_loop(program)
 

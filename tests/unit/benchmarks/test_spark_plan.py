@@ -54,7 +54,7 @@ def test_start_time_of_a_query_is_excluded_from_the_rate_of_tuples() -> None:
 
 
 def test_tuples_whose_start_took_most_of_the_time_meet_no_aim_and_miss_none() -> None:
-    """A start that took longer than the query, as on a busy machine, would make any rate of what is left."""
+    """If the start took longer than the query, as on a busy machine, the rest would give an arbitrary rate."""
     for start, cpu in ((0.7, 0.0), (1.0, 0.0), (2.0, 0.0), (0.1, 0.4), (0.1, 1.0)):
         slow = row("tuples", 0.1)._replace(start_seconds=start, start_cpu_seconds=cpu)
         (ratio,) = ratios([row("triokafka", 1.0), slow])

@@ -16,7 +16,7 @@ JVM, PLANNER, DAEMON, WORKER, BROKER = range(10, 15)
 def test_the_time_of_processes_that_have_ended_is_neither_lost_nor_counted_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The JVM waits for its children, and is told of their time; Spark's daemon ignores how its children end."""
+    """The JVM waits for its children, and gets their processor time; Spark's daemon ignores how its children end."""
     second = os.sysconf("SC_CLK_TCK")
     table = {
         JVM: _Process(os.getpid(), 5 * second, 0),

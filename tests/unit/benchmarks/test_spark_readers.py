@@ -1,4 +1,4 @@
-"""The tuple readers that the Spark benchmark holds ours against read what they are told to, and leave nothing open."""
+"""The tuple readers that the Spark benchmark compares with ours read the requested records, and leak nothing."""
 
 from __future__ import annotations
 

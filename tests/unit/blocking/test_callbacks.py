@@ -1,4 +1,4 @@
-"""Where callbacks of sent records run, and what a producer that has ended still takes and tells."""
+"""Where callbacks of sent records run, and what a closed producer still accepts and reports."""
 
 from __future__ import annotations
 

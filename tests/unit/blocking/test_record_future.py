@@ -1,4 +1,4 @@
-"""Futures of sent records: when ``get`` returns, and what an error keeps."""
+"""Futures of sent records: when ``get`` returns, and what its error references."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_error_of_a_record_does_not_keep_those_that_were_handed_over_with_
 
 
 def test_futures_read_during_the_creation_of_deliveries_get_the_same_outcome() -> None:
-    """It was told that the record was not handed over: its `get` waited for ever, or an assertion ended the loop."""
+    """The future was reported as not handed over: its `get` then waited forever, or an assertion ended the loop."""
     staging = Staging(cast(LoopThread, _Loop()), cast(CallbackThread, _Callbacks()), limit=1 << 20)
     chunk = Chunk(Stage(staging, "t"))
     seen: list[Any] = []

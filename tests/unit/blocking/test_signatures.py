@@ -97,7 +97,7 @@ DIFFERENCES: Final[dict[str, str]] = {
 }
 
 OTHER_BASES: Final = {
-    # The broker is behind the client: its metadata is not what is out of date.
+    # The broker is behind the client: the client's metadata are not out of date.
     "UnknownLeaderEpochError": {"InvalidMetadataError"},
 }
 """Errors of kafka-python, and base classes that ours do not have."""
@@ -118,7 +118,9 @@ def theirs_and_ours() -> Iterator[tuple[str, Any, Any]]:
 
 
 def parameters(function: Any) -> list[tuple[str, str, str]] | None:
-    """Name, kind and default of each; None for what has no signature, such as a class without ``__init__``."""
+    """Return name, kind and default of each parameter; None for an object without a signature, such as a class without
+    ``__init__``.
+    """
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -44,7 +44,7 @@ class _SlowProducer:
 
 @pytest.fixture
 def staging() -> Staging:
-    # Neither is asked for anything here: nobody listens to the records.
+    # Neither is called here: no callback waits for the records.
     return Staging(cast(LoopThread, None), cast(CallbackThread, None), limit=1 << 20)
 
 

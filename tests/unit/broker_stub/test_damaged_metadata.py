@@ -152,8 +152,8 @@ async def test_flipped_bit_in_offset_or_epoch_is_damage(clean: bool, at: int) ->
     change(world, LOG, flip(bad + at))
     with pytest.raises(DamagedLogError, match=rf"{LOG} is damaged at byte {bad}, .*triokafka log repair {FOLDER}"):
         await topics(world)
-    (kept,) = repair_metadata(world.storage, FOLDER, now_ms=0).kept
-    assert kept == f"{LOG}.{bad}{DAMAGED_SUFFIX}"
+    (saved,) = repair_metadata(world.storage, FOLDER, now_ms=0).kept
+    assert saved == f"{LOG}.{bad}{DAMAGED_SUFFIX}"
     assert 0 < len(await topics(world)) < TOPICS
 
 
@@ -164,9 +164,9 @@ async def test_repair_cuts_the_log_keeps_the_rest_aside_and_lets_the_broker_star
     bad = places(world)[len(places(world)) // 2]
     change(world, LOG, flip(bad + 70))
     repaired = repair_metadata(world.storage, FOLDER + "/", now_ms=0)
-    (kept,) = repaired.kept
-    assert kept == f"{LOG}.{bad}{DAMAGED_SUFFIX}"
-    assert len(disk_of(world).read_file(kept)) == len(content) - bad
+    (saved,) = repaired.kept
+    assert saved == f"{LOG}.{bad}{DAMAGED_SUFFIX}"
+    assert len(disk_of(world).read_file(saved)) == len(content) - bad
     left = await topics(world)
     assert 0 < len(left) < TOPICS
     strays = [name for name in disk_of(world).list_dir("/data") if name.endswith("-stray")]

@@ -71,20 +71,20 @@ async def test_partitions_on_a_failed_disk_say_so_and_the_others_serve() -> None
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await make_topic(node)
-        lost, kept = number_in(node, "/two"), number_in(node, "/one")
+        lost, online = number_in(node, "/two"), number_in(node, "/one")
         take_back = world.storage.inject(DiskFault("write", "/two/*", errno.EIO))
         assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
         await trio.testing.wait_all_tasks_blocked()
         assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
-        assert (await node.produce("t", batch(b"b"), partition=kept)).error_code == 0
+        assert (await node.produce("t", batch(b"b"), partition=online)).error_code == 0
         partitions = {p.partition_index: p.error_code for p in await node.fetch("t", 0, 0, 0, 0)}
-        assert (partitions[lost], partitions[kept]) == (STORAGE_ERROR, 0)
+        assert (partitions[lost], partitions[online]) == (STORAGE_ERROR, 0)
         seen = await described(node, lost)
         assert (seen.error_code, seen.offline_replicas) == (errors.LeaderNotAvailableError.code, [node.broker.node_id])
-        told = await node.call(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
-        leaders = {p.partition_index: p.leader_id for p in told.topics[0].partitions}
-        assert (seen.leader_id, leaders[lost], leaders[kept]) == (-1, -1, node.broker.node_id)
-        assert (await described(node, kept)).offline_replicas == []
+        description = await node.call(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
+        leaders = {p.partition_index: p.leader_id for p in description.topics[0].partitions}
+        assert (seen.leader_id, leaders[lost], leaders[online]) == (-1, -1, node.broker.node_id)
+        assert (await described(node, online)).offline_replicas == []
         await node.create("u", 4)
         assert {node.broker.logs.directory_of(TopicPartition("u", n)) for n in range(4)} == {"/one"}
     take_back()
@@ -127,11 +127,11 @@ async def test_a_broker_starts_without_one_of_its_disks() -> None:
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4)
-        lost, kept = number_in(node, "/two"), number_in(node, "/one")
+        lost, online = number_in(node, "/two"), number_in(node, "/one")
     world.storage.inject(DiskFault("*", "/two*", errno.EIO))
     async with running_node(world=world, log_dirs=TWO) as node:
         assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
-        assert (await node.produce("t", batch(b"b"), partition=kept)).error_code == 0
+        assert (await node.produce("t", batch(b"b"), partition=online)).error_code == 0
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -242,8 +242,8 @@ async def test_partitions_of_a_directory_that_was_taken_out_of_log_dirs_are_offl
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 20)
-        lost, kept = number_in(node, "/two"), number_in(node, "/one")
-        for number in (lost, kept):
+        lost, online = number_in(node, "/two"), number_in(node, "/one")
+        for number in (lost, online):
             assert (await node.produce("t", batch(b"a"), partition=number)).error_code == 0
     for _ in range(2):
         caplog.clear()
@@ -253,7 +253,7 @@ async def test_partitions_of_a_directory_that_was_taken_out_of_log_dirs_are_offl
             assert len(node.broker.image.brokers[node.broker.node_id].directories) == 1
             assert node.broker.image.topics["t"].partitions[lost].leader == -1
             assert (await described(node, lost)).offline_replicas == [node.broker.node_id]
-            assert (await node.produce("t", batch(b"b"), partition=kept)).error_code == 0
+            assert (await node.produce("t", batch(b"b"), partition=online)).error_code == 0
             await node.create("new", 6)
             assert (await node.produce("new", batch(b"b"), partition=5)).base_offset == 0
             await node.call(DeleteTopicsRequest(topic_names=["new"], timeout_ms=1000), 5)

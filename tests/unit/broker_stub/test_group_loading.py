@@ -10,7 +10,7 @@ from triokafka.world.system import RealWorld
 
 
 async def test_metadata_change_does_not_wait_for_a_coordinator_that_loads() -> None:
-    """It may be large; only what a change itself brings, and is small, is read at once."""
+    """The log may be large; only the small part of a change itself is read at once."""
     broker = Node(BrokerConfig(), world=RealWorld()).broker
     broker.group_coordinator.runtime.load(0, leader_epoch=0)
     change = MetadataDelta(MetadataImage())

@@ -26,7 +26,7 @@ async def test_defaults_of_the_coordinator_are_those_of_the_broker() -> None:
     default, ours = coordinator_config(), GroupCoordinatorConfig()
     shown = {field.name for field in fields(ours)} & {field.name for field in fields(BrokerConfig)}
     assert len(shown) > 10
-    for name in shown - {"group_consumer_assignment_interval_ms"}:  # a second there, and none where nobody says
+    for name in shown - {"group_consumer_assignment_interval_ms"}:  # one second there, and none without a configuration
         assert getattr(default, name) == getattr(ours, name), name
 
 

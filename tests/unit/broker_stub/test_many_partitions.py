@@ -74,7 +74,7 @@ async def test_others_are_served_while_the_logs_of_a_large_topic_are_made() -> N
         await world.asked.wait()
         assert (await node.produce("small", batch(b"v"))).error_code == 0
         assert node.broker.replicas.find("large", 0) is None
-        assert "large" not in node.broker.image.topics, "who sees it can use it"
+        assert "large" not in node.broker.image.topics, "a visible topic must be usable"
         world.go.set()
         while node.broker.replicas.find("large", MANY - 1) is None:
             await trio.lowlevel.checkpoint()
@@ -191,7 +191,7 @@ def _names(count: int) -> list[str]:
 async def test_other_tasks_run_while_very_many_names_are_looked_up(
     api: str, version: int, fields: Callable[[int], dict[str, Any]]
 ) -> None:
-    """Tools ask for all topics at once, and whoever likes for as many as fit into a request."""
+    """Tools request all topics at once, and any client may request as many as fit into a request."""
     bystander = Bystander()
     async with running_node(auto_create_topics_enable=False) as node, trio.open_nursery() as nursery:
         await node.call(request("find_coordinator", {"coordinator_keys": ["g"]}), 4)

@@ -68,23 +68,23 @@ async def test_files_beside_the_records_that_cannot_be_opened_cost_nothing_that_
     async with running_node(world=world) as node:
         await node.create("t", internal_segment_bytes="200")
         world.storage.inject(DiskFault("open", path, errno.EMFILE))
-        kept: list[bytes] = []
+        acknowledged: list[bytes] = []
         for value in (b"%d" % number * 50 for number in range(6)):
-            options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": len(kept)}
+            options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": len(acknowledged)}
             produced = await node.produce("t", batch(value, **options))
             if not produced.error_code:
-                kept.append(value)
+                acknowledged.append(value)
         await node.broker.logs.flush_sealed()
         assert still_online(node)
         world.storage.faults.clear()
-        kept.append(b"last")
-        options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": len(kept) - 1}
+        acknowledged.append(b"last")
+        options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": len(acknowledged) - 1}
         assert (await node.produce("t", batch(b"last", **options))).error_code == 0
-        assert await values(node) == kept
+        assert await values(node) == acknowledged
         await node.process.kill()
     world.storage.kill()
     async with running_node(world=world) as node:
-        assert await values(node) == kept
+        assert await values(node) == acknowledged
 
 
 async def test_a_log_whose_file_cannot_be_opened_for_reading_is_read_later() -> None:
@@ -124,7 +124,7 @@ async def test_checkpoints_that_cannot_be_written_are_written_later() -> None:
 
 
 async def test_partition_whose_log_creation_failed_is_created_later() -> None:
-    """Without a restart: who asks for it has it tried again."""
+    """No restart is needed: the next request for the partition retries."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
     async with running_node(world=world) as node:
@@ -149,7 +149,7 @@ async def test_a_log_that_could_not_be_made_is_made_where_it_was_begun(code: int
     assert isinstance(world.storage, MemoryStorage)
     directories = ("/one", "/two")
     async with running_node(world=world, log_dirs=directories) as node:
-        # Of the deleted topic, folders stay that nobody hosts.
+        # Folders of the deleted topic remain that no log uses.
         for name, deleted in (("old", True), ("new", False)):
             world.storage.inject(DiskFault("open", f"*/{name}-*.log", code))
             await node.create(name, partitions)

@@ -193,9 +193,9 @@ async def test_idle_connection_keeps_neither_its_last_request_nor_the_answer(nam
         try:
             nursery.start_soon(processor.run)
             await trio.testing.wait_all_tasks_blocked()
-            kept = {type(thing) for thing in gc.get_objects() if isinstance(thing, _OF_A_REQUEST)}
+            alive = {type(thing) for thing in gc.get_objects() if isinstance(thing, _OF_A_REQUEST)}
             if processor.idle_since != BUSY:  # members of a group wait for each other
-                assert kept <= {ProduceRequest}
+                assert alive <= {ProduceRequest}
         finally:
             gc.unfreeze()
             gc.enable()

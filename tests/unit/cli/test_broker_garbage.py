@@ -11,8 +11,8 @@ from triokafka.cli.broker_run import _Settling
 
 @contextmanager
 def settling(times: int = 3) -> Iterator[None]:
-    gc.disable()  # looks only when it is told to
-    gc.unfreeze()  # what was there before the tests
+    gc.disable()  # it collects only on request
+    gc.unfreeze()  # objects from before the tests
     callback = _Settling(times)
     gc.callbacks.append(callback)
     try:
@@ -40,11 +40,11 @@ class Knot:
 
 def test_objects_that_stay_are_not_looked_at_again_and_again() -> None:
     with settling():
-        kept = [[number] for number in range(50_000)]
+        survivors = [[number] for number in range(50_000)]
         gc.collect(0)
-        assert not gc.get_freeze_count(), "what is new may be garbage soon"
+        assert not gc.get_freeze_count(), "new objects may become garbage soon"
         gc.collect(1)
-        assert gc.get_freeze_count() > len(kept)
+        assert gc.get_freeze_count() > len(survivors)
 
 
 def test_cycles_among_objects_that_stayed_are_found_when_these_have_become_many() -> None:

@@ -1,4 +1,4 @@
-"""The files of `triokafka cluster`: roles, ports, quorum, and what a second start keeps."""
+"""The files of `triokafka cluster`: roles, ports, quorum, and the files that a second start reuses."""
 
 from __future__ import annotations
 

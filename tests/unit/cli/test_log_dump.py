@@ -1,4 +1,4 @@
-"""``triokafka log dump``: what it says of good files, damaged ones and missing ones."""
+"""``triokafka log dump``: its output for good, damaged and missing files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def dump(capsys: pytest.CaptureFixture[str]) -> Dump:
 
 
 class Dump:
-    """Runs the command and keeps what it printed."""
+    """Runs the command and stores its output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -86,7 +86,7 @@ def test_special_file_is_refused_without_waiting(directory: Path, dump: Dump, ki
             path.symlink_to("/dev/zero")
         else:
             os.mkfifo(path)
-            opened.callback(os.close, os.open(path, os.O_RDWR))  # so that who waits for the other end goes on
+            opened.callback(os.close, os.open(path, os.O_RDWR))  # so that a reader waiting for the other end continues
         for asked in (path, directory):
             assert dump(asked) == 1
             assert f"Cannot be read in {path}:\n  It is {kind}, not a file" in dump.err
@@ -260,16 +260,16 @@ def test_bytes_behind_the_last_whole_batch_are_counted(directory: Path, dump: Du
     assert "Bytes after the last complete batch" in dump.err
 
 
-@pytest.mark.parametrize("kept", [1, 7, 8, 11, 12, 16, 17, 60])
-def test_batch_that_is_not_all_there_yet_is_no_damage(directory: Path, dump: Dump, kept: int) -> None:
+@pytest.mark.parametrize("present", [1, 7, 8, 11, 12, 16, 17, 60])
+def test_incomplete_batch_is_not_damage(directory: Path, dump: Dump, present: int) -> None:
     """Wherever the broker is in writing it."""
     path = directory / f"{BASE}.log"
     whole = path.read_bytes()
     next_one = encode_batch([(NOW, b"k", b"v" * 500, ())], base_offset=1_000)
-    path.write_bytes(whole + next_one[:kept])
+    path.write_bytes(whole + next_one[:present])
     assert dump(path) == 0
-    assert dump.out[-1] == f"Found {kept} invalid bytes at the end of {BASE}.log"
-    assert f"at byte {len(whole)}: {kept} bytes of an incomplete batch" in dump.err
+    assert dump.out[-1] == f"Found {present} invalid bytes at the end of {BASE}.log"
+    assert f"at byte {len(whole)}: {present} bytes of an incomplete batch" in dump.err
 
 
 def test_length_that_is_destroyed_is_damage_and_valid_batches_behind_it_are_counted(

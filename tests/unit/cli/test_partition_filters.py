@@ -1,4 +1,4 @@
-"""Filters of partitions mean what they mean to kafka-get-offsets."""
+"""Filters of partitions have the same meaning as in kafka-get-offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Where the brokers are: command line, environment, profiles; and what a bad file of profiles says."""
+"""The source of the brokers' addresses: command line, environment, profiles; and errors about an invalid
+profile file.
+"""
 
 from __future__ import annotations
 

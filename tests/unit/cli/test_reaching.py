@@ -1,4 +1,4 @@
-"""A command blames brokers that do not answer for what they cause, and for nothing else."""
+"""A command names unresponsive brokers only if they are the cause of its failure."""
 
 from __future__ import annotations
 

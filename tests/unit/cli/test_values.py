@@ -1,4 +1,4 @@
-"""Values of options: what is a number, and how large it may be."""
+"""Values of options: accepted numbers, and their bounds."""
 
 from __future__ import annotations
 

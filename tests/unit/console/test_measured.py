@@ -1,4 +1,4 @@
-"""What the console measures over time, what it reads from brokers, and its limits."""
+"""The console's measurements over time, its requests to brokers, and its limits."""
 
 from __future__ import annotations
 

@@ -369,10 +369,7 @@ LARGE = Decimal(f"{10**37 + 1}E-2")  # of more digits than arithmetic keeps
 def test_avro_goes_by_the_logical_types_of_the_schema_that_is_read(
     stub: StubRegistry, written: Any, read: Any, value: Any, expected: Any
 ) -> None:
-    """A logical type may be given to a field later, or taken away: what is beneath is the same number.
-
-    fastavro goes by the ones of the value's own schema: an instant was taken for microseconds, whatever it was in.
-    """
+    """A logical type may be added to a field later, or removed: the underlying number is the same."""
     assert read_as(stub, written, read, value) == expected
 
 
@@ -431,7 +428,9 @@ def test_avros_logical_types_are_looked_for_in_schemas_that_others_build_upon(st
 def test_avro_fields_that_came_later_have_their_default(
     stub: StubRegistry, kind: Any, default: Any, expected: Any
 ) -> None:
-    """A default is JSON: its bytes are characters, its times numbers, and its records may leave out what has one."""
+    """A default is JSON: its bytes are characters, its times numbers, and its records may omit fields with a
+    default.
+    """
     written = {"type": "record", "name": "R", "fields": []}
     read = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind, "default": default}]}
     assert read_as(stub, written, read, {}) == {"a": expected}
@@ -478,7 +477,7 @@ def test_a_schema_that_is_none_is_an_error_of_the_values_that_name_it(stub: Stub
 
 
 def test_a_registry_that_cannot_be_asked_is_always_an_error(stub: StubRegistry, clock: Clock) -> None:
-    """Nulls for what a registry cannot tell would be data lost."""
+    """Nulls in place of values that the registry cannot decode would be lost data."""
     stub.register("s", '"long"')
     how = AvroFormat(registry=SchemaRegistry(stub.url), subject="s")
     for failures in ([503] * 6, [401]):

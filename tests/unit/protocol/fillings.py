@@ -34,7 +34,7 @@ def wire_messages() -> list[type[Message]]:
 
 
 def stored_messages() -> list[type[Message]]:
-    """Every message that is kept on disk or inside another message."""
+    """Return every message that is stored on disk or inside another message."""
     found = []
     for name in STORED_MODULES:
         for value in vars(import_module(name)).values():

@@ -41,7 +41,7 @@ def test_client_id_may_be_null(version: int) -> None:
 
 
 def test_client_id_may_be_in_any_encoding() -> None:
-    """As Kafka reads it: what a user has typed in an old terminal must not keep a client out."""
+    """Kafka reads it the same way: text typed in an old terminal must not exclude a client."""
     header = frames.decode_request_header(bytes.fromhex("00120000 00000007 0004 636166e9"))
     assert header.client_id == "caf\ufffd"
 

@@ -1,4 +1,4 @@
-"""Decoders refuse what is cut off, too long or malformed, and say what, where and at which byte."""
+"""Decoders refuse truncated, oversized or malformed data, and name the problem, the field and the position."""
 
 from __future__ import annotations
 

@@ -143,10 +143,10 @@ def test_nullable_structure_is_one_byte_when_null() -> None:
 def test_default_of_a_tagged_field_is_not_written() -> None:
     plain = FetchResponse(responses=[FetchableTopicResponse(partitions=[PartitionData()])]).encode(12)
     partition = PartitionData(current_leader=LeaderIdAndEpoch(leader_id=7, leader_epoch=2))
-    told = FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])]).encode(12)
+    tagged = FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])]).encode(12)
     # Tag 1, nine bytes: two numbers and an empty section.
-    assert len(told) - len(plain) == 2 + 9
-    assert b"\x01\x01\x09\x00\x00\x00\x07\x00\x00\x00\x02\x00" in told
+    assert len(tagged) - len(plain) == 2 + 9
+    assert b"\x01\x01\x09\x00\x00\x00\x07\x00\x00\x00\x02\x00" in tagged
 
 
 def test_tags_are_written_in_ascending_order_known_and_unknown_mixed() -> None:

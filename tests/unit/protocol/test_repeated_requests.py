@@ -1,4 +1,4 @@
-"""Of a request that has come before is read what the declared codec makes of it, or nothing (`protocol` key 0)."""
+"""A repeated request decodes to the same result as with the declared codec, or is not recognized (`protocol` key 0)."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_other_records_and_another_number_are_read_as_the_codec_reads_them(
 ) -> None:
     """Large frames are in buffers that were larger frames' before."""
 
-    def kept(frame: bytearray) -> Buffer:
+    def buffer_of(frame: bytearray) -> Buffer:
         return memoryview(frame + b"older bytes")[: len(frame)] if is_large else frame
 
-    repeated = _learned(kept(_frame(_request(version=version), version)))
+    repeated = _learned(buffer_of(_frame(_request(version=version), version)))
     for number, count in enumerate((size, size, 90, size), -2):
-        frame = kept(_frame(_request(bytes((number + 5,)) * count, version=version), version, number=number))
+        frame = buffer_of(_frame(_request(bytes((number + 5,)) * count, version=version), version, number=number))
         known = repeated.read(frame)
         assert known is not None
         assert (known.header, known.request) == decode_request(frame)
@@ -74,7 +74,7 @@ def test_records_are_let_go_when_the_request_is_done(version: int) -> None:
     with pytest.raises(BufferError):
         frame.pop()
     repeated.done()
-    frame.pop()  # nobody looks at it any more
+    frame.pop()  # no view of it exists any more
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -101,7 +101,7 @@ def test_whatever_differs_is_left_to_the_codec(version: int) -> None:
 
 @pytest.mark.parametrize("version", [8, 12, 13])
 def test_damaged_frame_is_never_read_as_something_else(version: int) -> None:
-    """Every byte another one, and every end missing: what is read is what the codec reads, which may refuse it."""
+    """Every byte is changed, and every end is cut: the result equals that of the codec, which may refuse the frame."""
     learned = _frame(_request(b"r" * 140, version=version), version)
     repeated = _learned(learned)
     damaged = [learned[:end] for end in range(len(learned))]

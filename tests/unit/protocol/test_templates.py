@@ -1,4 +1,4 @@
-"""Templates of requests and answers make and read what the declared codec does, and leave the rest to it."""
+"""Templates of requests and responses give the same results as the declared codec, and leave other cases to it."""
 
 from __future__ import annotations
 

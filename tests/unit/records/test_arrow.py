@@ -1,4 +1,4 @@
-"""Records by column: what is in the columns is what is in the records."""
+"""Records by column: the columns equal the records."""
 
 from __future__ import annotations
 
@@ -109,10 +109,10 @@ def test_constant_columns_are_shared_by_batches_and_bounded(stack: Stack) -> Non
     def places(topic: str, rows: int) -> list[int]:
         data = encode_batch([(1, None, None, [])] * rows)
         batch = stack.records.to_arrow([(data, topic, 5, 0)], columns=["topic", "partition"])
-        kept.append(batch)
+        batches_alive.append(batch)
         return [column.buffers()[-1].address for column in batch.columns]
 
-    kept: list[pa.RecordBatch] = []
+    batches_alive: list[pa.RecordBatch] = []
     assert places("shared", 1_000) == places("shared", 900)
     assert places("shared", 1_000)[0] != places("other", 1_000)[0]
     # A long column of a long name has megabytes, which are nobody's any more when the batch has gone.

@@ -191,5 +191,5 @@ def test_batch_larger_than_the_protocol_allows_is_refused(stack: Stack, monkeypa
     else:
         builder = stack.records.BatchBuilder(100)
         with mmap.mmap(-1, 2**31) as huge, pytest.raises(MessageSizeTooLargeError, match=str(2**31 - 65)):
-            builder.append(5, None, huge)  # pages that nobody touches
+            builder.append(5, None, huge)  # pages that are never touched
     assert builder.count == 0

@@ -1,4 +1,4 @@
-"""The codecs: what Java writes and reads, and bounds on what they make of hostile bytes."""
+"""The codecs: compatible with Java, and bounded on hostile bytes."""
 
 from __future__ import annotations
 

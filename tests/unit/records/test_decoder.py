@@ -142,7 +142,7 @@ class TestReadCommitted:
 
 
 class TestCorrupt:
-    """Bad bytes stop the reading with the place; what was before them is handed out first."""
+    """Corrupt bytes stop the decoding with their position; the records before them are returned first."""
 
     def test_good_batches_before_come_first_then_the_error_every_time(self, stack: Stack) -> None:
         bad = bytearray(batch(3, 3))
@@ -157,7 +157,7 @@ class TestCorrupt:
 
     @pytest.mark.parametrize("settings", [{}, {"compression": "lz4"}], ids=["plain", "lz4"])
     def test_an_error_that_was_not_raised_yet_is_left_too(self, stack: Stack, settings: dict[str, str]) -> None:
-        """To ask raises nothing: who has just taken as many as it wants has to do with these first."""
+        """Asking for more does not raise: a caller that has just taken its limit must process those records first."""
         bad = bytearray(batch(3, 3, **settings))
         bad[-1] ^= 1
         decoder = stack.records.RecordDecoder(batch(0, 3) + bad)

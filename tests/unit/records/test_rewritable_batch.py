@@ -1,4 +1,4 @@
-"""Batches of which only some records are kept."""
+"""Batches that are rewritten with only some of their records."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def test_records_that_stay_keep_offset_timestamp_and_content(
         leader_epoch=9,
         timestamp_type=timestamp_type,
     )
-    kept = sorted(choice.draw(st.sets(st.integers(0, len(records) - 1), min_size=1)))
+    retained = sorted(choice.draw(st.sets(st.integers(0, len(records) - 1), min_size=1)))
     horizon = choice.draw(st.one_of(st.none(), st.integers(0, 2**50)))
     target = choice.draw(st.one_of(st.none(), st.sampled_from([0, 1, 4])))
-    result = opened(data).with_only(kept, delete_horizon_ms=horizon, codec=target)
+    result = opened(data).with_only(retained, delete_horizon_ms=horizon, codec=target)
 
     before = decode_records(data)
-    assert decode_records(result) == [before[index] for index in kept]
+    assert decode_records(result) == [before[index] for index in retained]
     (old,), (new,) = iter_batches(data), iter_batches(result, check_crc=True)
     assert new[1:2] + new[3:5] + new[7:8] + new[10:13] == old[1:2] + old[3:5] + old[7:8] + old[10:13]
-    assert new.record_count == len(kept)
+    assert new.record_count == len(retained)
     assert new.codec == (old.codec if target is None else target)
     assert new.is_transactional
     assert new.timestamp_type == timestamp_type
     assert opened(result).delete_horizon_ms == horizon
-    expected_newest = old.max_timestamp if timestamp_type else max(before[index].timestamp for index in kept)
+    expected_newest = old.max_timestamp if timestamp_type else max(before[index].timestamp for index in retained)
     assert new.max_timestamp == expected_newest
 
 
@@ -116,12 +116,12 @@ def test_old_formats_become_the_new_one_when_something_goes(magic: int, codec: s
     if codec:
         data = (2).to_bytes(8, "big") + data[8:]  # a wrapper has the offset of its last message
     batch = opened(data)
-    kept = [0, 2] if codec else [0]
-    result = batch.with_only(kept, delete_horizon_ms=TIME)
+    retained = [0, 2] if codec else [0]
+    result = batch.with_only(retained, delete_horizon_ms=TIME)
     (info,) = iter_batches(result, check_crc=True)
     assert info.magic == 2
     assert info.last_offset == batch.info.last_offset
-    before = [batch.records[index] for index in kept]
+    before = [batch.records[index] for index in retained]
     after = decode_records(result)
     assert [(r.offset, r.timestamp, r.key, r.value) for r in after] == [
         (r.offset, r.timestamp, r.key, r.value) for r in before

@@ -1,4 +1,4 @@
-"""Key stores: what Java's keytool and the package cryptography write, and what an error says about a wrong one."""
+"""Key stores written by Java's keytool and by the package cryptography, and the errors about wrong ones."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_stores_of_keytool_open_with_their_passwords(stores: Stores) -> None:
     server = context(server=True, chain=own, store_password="changeit", password="keypass")
     shake_hands(context(trust=trust, trust_password="changeit"), server)
     shake_hands(context(trust=trust, trust_password=lambda: "changeit"), server)
-    shake_hands(context(trust=trust), server)  # as in Java: without a password, nobody checks the digest
+    shake_hands(context(trust=trust), server)  # as in Java: without a password, the digest is not checked
     shake_hands(context(trust=own), server)  # the certificates of its keys
 
 
@@ -266,7 +266,7 @@ def test_a_revoked_certificate_is_refused_at_both_ends(tmp_path: Path) -> None:
         return context(server=True, trust=authority, chain=ends[end][1], client_auth="required", revoked=revoked)
 
     shake_hands(client("good", str(file)), server("good", str(file)))
-    shake_hands(client("revoked"), server("revoked"))  # nobody looks
+    shake_hands(client("revoked"), server("revoked"))  # revocation is not checked
     with pytest.raises(ssl.SSLError, match="certificate revoked"):
         shake_hands(client("good", str(file)), server("revoked"))
     with pytest.raises(ssl.SSLError, match="certificate revoked"):

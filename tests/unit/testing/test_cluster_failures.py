@@ -142,7 +142,7 @@ async def test_nodes_start_one_by_one_after_all_were_killed(simulation: Simulati
         cluster.image  # noqa: B018
     await cluster.start(1)
     assert not cluster.broker(1).is_running, "it waits for a majority"
-    with trio.fail_after(5):  # less than a session: nobody waits for the end of the last one
+    with trio.fail_after(5):  # less than a session: no member waits for the end of the old one
         await cluster.start(2)
         await cluster.start(3)
     await until(lambda: all(broker.is_running for broker in cluster.brokers))

@@ -1,4 +1,4 @@
-"""What brokers of a test's cluster answer to who asks the wrong one, byte by byte as clients see it (KIP-951)."""
+"""The responses of a test cluster's brokers to requests for the wrong broker, byte by byte (KIP-951)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world of a broker that can be made to fail: as long as it is not, a connection is what it is without it."""
+"""The world of a broker with fault injection: without a fault, a connection behaves as in the real world."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from triokafka.world.system import RealWorld
 
 @asynccontextmanager
 async def connection() -> AsyncIterator[tuple[trio.SocketStream, Stream]]:
-    """A client's end, and the end of what was accepted in such a world."""
+    """A client's end, and the accepted end in such a world."""
     listener = await FaultyWorld(RealWorld()).listen("127.0.0.1", 0)
     try:
         async with await trio.open_tcp_stream(*listener.address) as client:
@@ -32,7 +32,7 @@ async def connection() -> AsyncIterator[tuple[trio.SocketStream, Stream]]:
 
 
 async def test_it_counts_how_often_was_waited() -> None:
-    """Who waits for each answer is told by that from who sends ahead, also where the broker can be made to fail."""
+    """A client that waits for each response is distinguished from a pipelining one, also with fault injection."""
     room = memoryview(bytearray(100))
     async with connection() as (client, accepted):
         await client.send_all(b"first")
@@ -44,7 +44,7 @@ async def test_it_counts_how_often_was_waited() -> None:
             assert accepted.waits == before + number
 
 
-@pytest.mark.skipif(not WAKES_WHEN_FULL, reason="this kernel is not told what is waited for")
+@pytest.mark.skipif(not WAKES_WHEN_FULL, reason="this kernel does not honour SO_RCVLOWAT")
 async def test_receiver_is_not_woken_for_every_few_of_the_expected_bytes() -> None:
     room = memoryview(bytearray(10_000))
     received: list[int] = []

@@ -1,4 +1,4 @@
-"""Claims about brokers and clusters of tests: what a test can do to them, and what is left when it is over."""
+"""Brokers and clusters of tests: the operations of a test, and the cleanup afterwards."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ async def test_a_clock_put_forward_ends_sessions_and_requests_that_wait() -> Non
         ) as consumer:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(consumer.poll, timeout_ms=60_000))
-                while not consumer.assignment():  # who is still joining is not held to its session
+                while not consumer.assignment():  # a joining member has no session timeout yet
                     await trio.sleep(0.001)
                 (before,) = broker.members("g")
                 broker.advance_clock(46_000)
@@ -317,7 +317,7 @@ async def test_a_broker_whose_disk_is_full_stops_and_starts_once_there_is_room(c
         with pytest.raises(errors.KafkaStorageError):
             await broker.start()
         with socket.socket() as other, pytest.raises(OSError):
-            other.bind((host, int(port)))  # it is kept also when starting fails
+            other.bind((host, int(port)))  # the port is kept even when starting fails
         broker.free_disk()
         await broker.start()
         assert await produce(broker.bootstrap_servers, "t", b"2") == [1]
@@ -540,9 +540,9 @@ async def test_there_is_no_moving_to_a_broker_that_is_not_there() -> None:
     async with running_cluster(nodes=2) as cluster:
         await cluster.create_topic("t")
         await cluster.stop(2)
-        for nobody in (2, 7):
-            with pytest.raises(errors.BrokerNotAvailableError, match=rf"{nobody} cannot lead t-0; \[1\] are active"):
-                await cluster.move_leader("t", to=nobody)
+        for broker_id in (2, 7):
+            with pytest.raises(errors.BrokerNotAvailableError, match=rf"{broker_id} cannot lead t-0; \[1\] are active"):
+                await cluster.move_leader("t", to=broker_id)
         with pytest.raises(errors.UnknownTopicOrPartitionError):
             await cluster.move_leader("missing")
 
@@ -620,7 +620,7 @@ def use_and_cancel(how: str) -> None:
     ],
 )
 def test_nothing_is_left_behind(use: Callable[[str], None], how: str) -> None:
-    use(how)  # what is imported and made once
+    use(how)  # imports and caches are done once
     before = open_things()
     use(how)
     assert open_things() == before

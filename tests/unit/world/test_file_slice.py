@@ -55,7 +55,7 @@ async def received(stream: Stream, size: int) -> bytes:
 
 
 def evict(path: Path) -> None:
-    """Have the kernel forget what it holds of a file."""
+    """Evict a file from the page cache."""
     descriptor = os.open(path, os.O_RDONLY)
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -118,7 +118,7 @@ async def test_stream_that_knows_no_files_gets_their_bytes(tmp_path: Path, cold:
 
 
 async def test_slice_keeps_its_bytes_when_its_owner_cuts_renames_removes_and_closes_the_file(tmp_path: Path) -> None:
-    """Truncation and deletion do not change what is being sent."""
+    """Truncation and deletion do not change bytes that are being sent."""
     data = content(MIB)
     path = tmp_path / "log"
     file = opened(path, data)
@@ -169,7 +169,7 @@ def test_file_is_open_as_long_as_a_slice_of_it_is_there(tmp_path: Path) -> None:
 
 
 async def test_connection_that_is_closed_while_it_is_sent_to_says_so(tmp_path: Path) -> None:
-    """The sender is not left waiting, and nothing is sent to whoever gets the number of its socket next."""
+    """The sender does not keep waiting, and nothing is sent to the next owner of the socket's descriptor."""
     file = opened(tmp_path / "log", content(16 * MIB))
     near, far = await connected()
 

@@ -1,4 +1,4 @@
-"""Storage in memory: a file system, and what a power cut leaves of it."""
+"""Storage in memory: a file system, and its state after a power cut."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def test_every_byte_that_is_left_was_written_there(page_bytes: int) -> None:
 def test_second_sync_may_succeed_without_pages_lost_by_the_first(
     failure: SyncFailure, seen: bytes, kept: bytes
 ) -> None:
-    """Only where pages stay dirty does trying again help; readers may see the opposite of what is on the disk."""
+    """A retry helps only if pages stay dirty; readers may get other data than those on the disk."""
     storage = durable(content=b"abc")
     storage.inject(DiskFault("sync", times=1, pages=failure))
     file = storage.open("f")

@@ -64,7 +64,7 @@ async def test_all_buffers_arrive_in_order_through_a_full_socket() -> None:
     server.close()
 
 
-@pytest.mark.skipif(not WAKES_WHEN_FULL, reason="this kernel is not told what is waited for")
+@pytest.mark.skipif(not WAKES_WHEN_FULL, reason="this kernel does not honour SO_RCVLOWAT")
 @pytest.mark.parametrize(
     ("at_once", "steps"),
     [

@@ -23,7 +23,7 @@ _UPDATES = 30_000
 
 
 class Deaf(Stream):
-    """Gives what it is fed; once ``deaf``, a send waits forever, as for a peer that does not read."""
+    """Returns the fed bytes; once ``deaf``, a send waits forever, as for a peer that does not read."""
 
     def __init__(self) -> None:
         self.fed = bytearray()

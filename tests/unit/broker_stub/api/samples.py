@@ -1,4 +1,4 @@
-"""A request of any API about two topics or groups, ``open`` and ``shut``, and what is answered for each of them."""
+"""Requests of every API about two topics or groups, ``open`` and ``shut``, and the result for each of them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ ASKED_OF_NOTHING: Final = {
 
 
 class Deny(Authorizer):
-    """Denies what the test chose, and records its calls."""
+    """Denies the operations that the test chose, and records its calls."""
 
     def __init__(self, *denied: Denied) -> None:
         self._denied = denied
@@ -65,9 +65,9 @@ class Deny(Authorizer):
 
     def allowed_operations(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
         asked = set(self.asked)
-        told = super().allowed_operations(principal, host, resource_type, name)
+        allowed = super().allowed_operations(principal, host, resource_type, name)
         self.asked = asked  # it is told what it may do; nothing depends on it
-        return told
+        return allowed
 
     def allows_somewhere(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
         return self.allows(principal, host, operation, resource_type, "")
@@ -294,7 +294,7 @@ TRANSACTIONS: Final = {
 
 @pytest.mark.parametrize("name", [name for name in HANDLERS if name not in ASKED_OF_NOTHING])
 async def test_handler_checks_exactly_the_permissions_that_it_declares(name: str) -> None:
-    """So that who reads the registration knows."""
+    """The brokers that read the registration then know it."""
     handler = HANDLERS[name]
     declared = {(access.operation, access.resource_type) for access in handler.accesses}
     version = {"OffsetCommit": 9, "OffsetFetch": 5}.get(name, handler.versions.stop - 1)
@@ -343,6 +343,6 @@ async def test_pattern_of_a_member_matches_only_topics_that_it_may_describe() ->
 async def test_cluster_operations_are_returned_only_with_describe_permission() -> None:
     """Nothing to the others."""
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    for authorizer, told in ((Deny(), True), (Deny(cluster(Op.DESCRIBE)), False)):
+    for authorizer, is_allowed in ((Deny(), True), (Deny(cluster(Op.DESCRIBE)), False)):
         async with running_node(authorizer=authorizer) as node:
-            assert bool((await node.call(request, 1)).cluster_authorized_operations) is told
+            assert bool((await node.call(request, 1)).cluster_authorized_operations) is is_allowed

@@ -157,7 +157,7 @@ def test_secrets_are_never_shown() -> None:
     shown = entry(described(BROKER, "1"), "ssl.keystore.password")
     assert (shown.value, shown.is_sensitive) == (None, True)
     assert entry(described(BROKER, "1"), "listener.name.x.ssl.key.password").is_sensitive
-    # As in Kafka, nobody can tell whether an option without a definition is a secret.
+    # As in Kafka, an option without a definition may be a secret.
     assert entry(described(BROKER, "1"), "rsm.config.s3.secret.access.key").is_sensitive
 
 

@@ -273,18 +273,18 @@ async def test_incremental_fetch_waits_for_data_of_the_whole_session(autojump_cl
     async with running_node() as node:
         await node.create("t", partitions=2)
         opened = await node.call(node.fetch_request("t", [0, 0], session_epoch=0), 11)
-        told: list[int] = []
+        fetched: list[int] = []
 
         async def fetch() -> None:
             request = node.fetch_request("t", [], session_id=opened.session_id, session_epoch=1, max_wait_ms=60_000)
             response = await node.call(request, 11)
-            told.extend(p.partition_index for topic in response.responses for p in topic.partitions)
+            fetched.extend(p.partition_index for topic in response.responses for p in topic.partitions)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fetch)
             await trio.testing.wait_all_tasks_blocked()
             await node.produce("t", batch(b"a"), partition=1)
-        assert told == [1]
+        assert fetched == [1]
 
 
 async def test_limit_of_the_broker_caps_the_limit_of_the_client() -> None:

@@ -186,7 +186,7 @@ async def test_groups_of_other_brokers_are_not_served() -> None:
 
 
 async def test_positions_are_not_served_in_the_versions_that_were_for_zookeeper() -> None:
-    """What version 0 kept there is nowhere now, so it is refused, as Kafka 4 refuses it (KIP-896)."""
+    """The data that version 0 stored there do not exist any more, so it is refused, as by Kafka 4 (KIP-896)."""
     async with running_node() as node:
         served = {key: handler.versions for key, handler in node.broker.dispatcher.handlers.items()}
     assert min(served[OffsetCommitRequest.api_key]) == 2

@@ -178,13 +178,13 @@ async def test_describe_in_every_version(version: int) -> None:
     async with running_node(**FAST) as node:
         joined = await stable(node)
         request = DescribeGroupsRequest(groups=["g", "nobody"], include_authorized_operations=version >= 3)
-        group, nobody = (await node.call(request, version)).groups
+        group, missing = (await node.call(request, version)).groups
         assert (group.group_state, group.members[0].client_host) == ("Stable", "/192.0.2.1")
         assert (group.members[0].client_id, group.members[0].member_id) == ("test", joined.member_id)
         assert group.authorized_operations == (0b1101_0100_1000 if version >= 3 else NOT_ASKED)
-        assert (nobody.group_state, nobody.error_code) == ("Dead", GroupIdNotFoundError.code if version >= 6 else 0)
+        assert (missing.group_state, missing.error_code) == ("Dead", GroupIdNotFoundError.code if version >= 6 else 0)
         # What one may do with a group that is not there is not said, but a Dead one is a group.
-        assert nobody.authorized_operations == (group.authorized_operations if version < 6 else NOT_ASKED)
+        assert missing.authorized_operations == (group.authorized_operations if version < 6 else NOT_ASKED)
 
 
 async def test_missing_group_has_no_authorized_operations() -> None:
@@ -201,9 +201,9 @@ async def test_missing_group_has_no_authorized_operations() -> None:
         )
         assert (await node.call(joining, 1)).error_code == 0
         request = ConsumerGroupDescribeRequest(group_ids=["g", "nobody"], include_authorized_operations=True)
-        group, nobody = (await node.call(request, 1)).groups
+        group, missing = (await node.call(request, 1)).groups
         assert (group.error_code, group.authorized_operations) == (0, 0b1101_0100_1000)
-        assert (nobody.error_code, nobody.authorized_operations) == (GroupIdNotFoundError.code, NOT_ASKED)
+        assert (missing.error_code, missing.authorized_operations) == (GroupIdNotFoundError.code, NOT_ASKED)
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -240,7 +240,7 @@ async def test_list_is_filtered_by_state_and_type(version: int) -> None:
 
 @pytest.mark.parametrize("version", [7, 8, 9, 10])
 async def test_stable_positions_are_requested_on_the_wire(version: int) -> None:
-    """KIP-447: nothing is pending here, so they are what they are."""
+    """KIP-447: no offset is pending, so all are stable."""
     async with running_node(**FAST) as node:
         await node.create("t")
         await node.call(FindCoordinatorRequest(key="g"), 1)

@@ -134,7 +134,7 @@ async def test_creation_that_fails_as_a_whole_leaves_the_rest_of_the_answer(capl
 
 
 async def test_topics_are_answered_in_the_order_of_kafka() -> None:
-    """What is there, bad names, what was unknown, and what is forbidden, each in the order of the request."""
+    """Existing topics, invalid names, missing topics and unauthorized ones, in the order of the request."""
     async with running_node(authorizer=DenyTopic()) as node:
         for name in ("b", "a"):
             await node.create(name)

@@ -258,7 +258,7 @@ async def test_wrong_broker_answers_with_the_leader_and_its_address(version: int
 
 
 async def test_a_partition_of_other_brokers_is_not_unknown() -> None:
-    """The metadata say who leads it (KIP-951)."""
+    """The metadata name the leader (KIP-951)."""
     async with running_node() as node:
         await node.create("t")
         node.broker.replicas._hosted.online.pop(("t", 0))

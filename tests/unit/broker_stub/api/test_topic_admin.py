@@ -175,13 +175,13 @@ async def test_topics_that_may_not_be_deleted_stay() -> None:
 
 async def test_authorizer_gets_the_name_for_an_id() -> None:
     """Only users who may describe the topic get its name."""
-    for also, told in (([], "no"), ([AclOperation.DESCRIBE], None)):
+    for also, name in (([], "no"), ([AclOperation.DESCRIBE], None)):
         async with running_node(authorizer=Denying([AclOperation.DELETE, *also], ["no"])) as node:
             await node.create("no")
             topic_id = node.broker.image.topics["no"].topic_id
             request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=1000)
             (answer,) = (await node.call(request, 6)).responses
-            assert (answer.error_code, answer.name, answer.topic_id) == (DENIED, told, topic_id)
+            assert (answer.error_code, answer.name, answer.topic_id) == (DENIED, name, topic_id)
             assert "no" in node.broker.image.topics
 
 

@@ -1,4 +1,4 @@
-"""The transaction APIs of one broker, from the first request of a producer to what a consumer may read."""
+"""The transaction APIs of one broker, from the first request of a producer to the records that a consumer reads."""
 
 from __future__ import annotations
 
@@ -539,7 +539,7 @@ async def test_deleted_topic_needs_no_marker() -> None:
 
 
 def lagging(node: Node) -> Partition:
-    """Give the partition of the transaction log a second replica; what is appended waits for its fetch."""
+    """Give the partition of the transaction log a second replica; appended records wait for its fetch."""
     state_log = node.broker.replicas.partition(("__transaction_state", 0))
     state_log.make_leader(
         leader_epoch=state_log.leader_epoch, partition_epoch=9, replicas=(1, 2), in_sync_replicas=(1, 2)

@@ -187,12 +187,12 @@ class TestIncrementalAlterConfigs:
             assert after(request).broker_configs(1)[name] == "5"
 
     def test_empty_name_is_refused_by_the_kind_of_its_resource(self) -> None:
-        def told(kind: int, key: str, value: str) -> str | None:
+        def error_of(kind: int, key: str, value: str) -> str | None:
             request = changing((SET, key, value), resource_type=kind, name="")
             return done(control().incremental_alter_configs(IMAGE, request)).response.responses[0].error_message
 
-        assert told(32, "consumer.session.timeout.ms", "45000") == "Default group resources are not allowed."
-        assert told(16, "interval.ms", "1000") == "Subscription name can't be empty"
+        assert error_of(32, "consumer.session.timeout.ms", "45000") == "Default group resources are not allowed."
+        assert error_of(16, "interval.ms", "1000") == "Subscription name can't be empty"
 
     def test_one_bad_key_fails_its_resource_as_a_whole_and_no_other(self) -> None:
         image = cluster(topic("t", [1]), topic("u", [1], number=8))
@@ -308,7 +308,7 @@ def refusal(request: IncrementalAlterConfigsRequest | AlterConfigsRequest, image
 def test_one_broker_has_no_min_insync_replicas_of_its_own_with_eligible_leaders(
     change: tuple[int, str, str | None],
 ) -> None:
-    """All brokers must agree on who may lead (KIP-966)."""
+    """All brokers must agree on the replicas that may lead (KIP-966)."""
     request = changing(change, resource_type=BROKER, name="1")
     code, message = refusal(request, WITH_ELR)
     assert code == errors.InvalidConfigurationError.code

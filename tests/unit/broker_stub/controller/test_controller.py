@@ -65,7 +65,7 @@ class SlowDisk(MemoryWorld):
 
 
 def same(left: MetadataImage, right: MetadataImage) -> bool:
-    """Equal but for where in the log they are, and for who is registered since when."""
+    """Return images that are equal except for their log positions and the times of registrations."""
     return (left.topics, left.topics_by_id, left.configs, left.features, left.producer_ids, left.colliding_names) == (
         right.topics,
         right.topics_by_id,

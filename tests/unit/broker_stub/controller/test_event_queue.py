@@ -1,4 +1,4 @@
-"""The event queue over a scripted metadata log: the test decides when records are committed, and who leads."""
+"""The event queue over a scripted metadata log: the test controls commits and leadership."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ScriptedLog:
 
 
 class Rig:
-    """A running queue with its log, what it published, and the answers of callers."""
+    """A running queue with its log, its published images, and the responses to callers."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         world = MemoryWorld()
@@ -253,7 +253,7 @@ async def test_operation_in_steps_that_loses_its_image_meanwhile_fails() -> None
         await rig.create("a")
 
         def compute(image: MetadataImage) -> Steps[None]:
-            rig.log.drop()  # takes back what the image has
+            rig.log.drop()  # undoes the uncommitted changes of the image
             yield 1
             return Outcome([TopicRecord(name="b", topic_id=uuid.uuid4())], None)
 

@@ -41,7 +41,7 @@ def test_a_broker_that_is_not_in_sync_cannot_lead() -> None:
         ((1, 2, 3), 1, 0, 2),
         ((1, 2, 3), 3, 0, 1),
         ((1, 2, 3), 1, 2, 3),
-        ((1, 3), 1, 0, 3),  # who has a replica comes first
+        ((1, 3), 1, 0, 3),  # a broker with a replica comes first
         ((1, 2), 1, 2, 3),
         ((2,), 2, 0, 3),
     ],
@@ -57,8 +57,8 @@ def test_a_single_broker_leads_on_in_a_new_epoch() -> None:
 
 
 def test_unavailable_broker_cannot_become_leader() -> None:
-    for nobody in (2, 9):
+    for other in (2, 9):
         with pytest.raises(errors.BrokerNotAvailableError):
-            hand_over(cluster(1, 2, 3, gone=2), "t", 0, nobody)
+            hand_over(cluster(1, 2, 3, gone=2), "t", 0, other)
     with pytest.raises(errors.UnknownTopicOrPartitionError):
         hand_over(cluster(1), "t", 1, 2)

@@ -1,4 +1,4 @@
-"""AlterPartition: who is in sync is decided against the state that the leader built on."""
+"""AlterPartition: a proposal is checked against the state on which the leader based it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_leader_that_has_recovered_says_so() -> None:
 
 
 def test_reassignment_ends_when_the_last_new_replica_is_in_sync() -> None:
-    """The leader that is left out learns who leads from the image."""
+    """The removed leader learns of the new one from the image."""
     moving = PartitionChangeRecord(
         partition_id=0,
         topic_id=ID,

@@ -79,7 +79,7 @@ class TestReassignment:
         assert (found.replicas, found.adding_replicas, found.removing_replicas) == ([3, 4, 5, 1, 2], [4, 5], [1, 2])
 
     def test_removing_replicas_completes_at_once(self) -> None:
-        """(who leads on does so in a new epoch)"""
+        """A leader that stays gets a new epoch."""
         image = cluster(topic("t", [1, 2, 3], leader=2), brokers=(1, 2, 3))
         code, partition = reassign(image, [2, 3])
         assert (code, partition.replicas, partition.isr, partition.leader) == (0, (2, 3), (2, 3), 2)
@@ -147,8 +147,8 @@ class TestElection:
         assert (codes, partition.leader, partition.isr, partition.leader_recovery_state) == ({0: 0}, 2, (2,), 1)
         asked = [TopicPartitions(topic="t", partitions=[0])]
         assert elect(after, UNCLEAN, asked)[0] == {0: errors.ElectionNotNeededError.code}
-        nobody = cluster(topic("t", [1], isr=[1], leader=-1), broker(1, fenced=True), brokers=())
-        assert elect(nobody, UNCLEAN)[0] == {0: errors.EligibleLeadersNotAvailableError.code}
+        leaderless = cluster(topic("t", [1], isr=[1], leader=-1), broker(1, fenced=True), brokers=())
+        assert elect(leaderless, UNCLEAN)[0] == {0: errors.EligibleLeadersNotAvailableError.code}
 
     def test_balance_moves_a_bounded_number_of_leaders_at_once(self) -> None:
         image = cluster(topic("t", *([1, 2] for _ in range(MAX_ELECTIONS_AT_ONCE + 5)), leader=2), brokers=(1, 2))

@@ -1,4 +1,4 @@
-"""Random operations on the controller's state: what is committed always equals the replay of what was written."""
+"""Random operations on the controller's state: the committed image always equals the replay of the log."""
 
 from __future__ import annotations
 

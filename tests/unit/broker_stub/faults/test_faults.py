@@ -1,4 +1,4 @@
-"""Claims about injected faults: what matches, how often, and what the client sees."""
+"""Injected faults: which requests match, how often, and their effect on the client."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from triokafka.world.system import RealWorld
 
 
 def state_of(life: Lifecycle) -> LifecycleState:
-    """The state now; a call, so that the type checker forgets what it was."""
+    """Return the present state; a call, so that the type checker does not narrow it."""
     return life.state
 
 

@@ -16,7 +16,7 @@ NOW = 1_700_000_000_000
 
 
 class Listener:
-    """Records what a log manager reports; every partition has ``high_watermark``."""
+    """Records the reports of a log manager; every partition has ``high_watermark``."""
 
     def __init__(self, *, high_watermark: int | None = None) -> None:
         self.high_watermark = high_watermark

@@ -1,4 +1,4 @@
-"""Damage in the files of a log: distinguished from a torn tail, reported with numbers, and kept aside."""
+"""Damage in the files of a log: distinguished from a torn tail, reported with numbers, and the damaged bytes saved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _errors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         yield
 
 
-def kept(storage: MemoryStorage) -> dict[str, bytes]:
+def damaged_files(storage: MemoryStorage) -> dict[str, bytes]:
     names = [name for name in storage.list_dir(DIRECTORY) if name.endswith(DAMAGED_SUFFIX)]
     return {name: storage.read_file(f"{DIRECTORY}/{name}") for name in names}
 
@@ -45,7 +45,7 @@ def test_torn_tail_is_cut_and_nothing_is_kept(caplog: pytest.LogCaptureFixture) 
     storage.open(path(bases[-1], ".log")).truncate(last + 40)
     log = open_log(storage)
     assert log.log_end_offset == COUNT - 1
-    assert not kept(storage)
+    assert not damaged_files(storage)
     assert "the last write is incomplete: cut 40 bytes" in caplog.text
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
@@ -59,7 +59,7 @@ def test_valid_batches_behind_a_bad_one_are_kept_aside(at: int, caplog: pytest.L
     damage(storage, path(bases[-1], ".log"), bad + at, bytes([content[bad + at] ^ 0x10]))
     log = open_log(storage)
     assert log.log_end_offset == bases[-1] + 2
-    ((name, data),) = kept(storage).items()
+    ((name, data),) = damaged_files(storage).items()
     assert name == f"{bases[-1]:020d}.log.{bad}.damaged"
     assert len(data) == len(content) - bad
     following = COUNT - bases[-1] - 3
@@ -72,7 +72,7 @@ def test_later_segments_are_kept_aside_with_their_bytes(caplog: pytest.LogCaptur
     content = storage.read_file(path(bases[2], ".log"))
     damage(storage, path(bases[1], ".log"), 70, b"\xff\xff")
     open_log(storage)
-    assert kept(storage)[f"{bases[2]:020d}.log.damaged"] == content
+    assert damaged_files(storage)[f"{bases[2]:020d}.log.damaged"] == content
     assert f"{bases[2]:020d}.log.damaged" in caplog.text
 
 
@@ -192,7 +192,7 @@ def test_records_before_a_start_offset_beyond_the_end_are_kept_aside(caplog: pyt
     storage, bases = stored()
     log = open_log(storage, clean=True, recovery_point=COUNT, log_start_offset=COUNT + 500)
     assert (log.log_start_offset, log.log_end_offset) == (COUNT + 500, COUNT + 500)
-    assert set(kept(storage)) == {f"{base:020d}.log.damaged" for base in bases}
+    assert set(damaged_files(storage)) == {f"{base:020d}.log.damaged" for base in bases}
     assert f"ends at offset {COUNT}, but its start offset is {COUNT + 500}" in caplog.text
 
 

@@ -141,7 +141,7 @@ def test_a_power_cut_takes_nothing_that_was_flushed() -> None:
 
 
 async def test_a_directory_in_use_by_another_broker_is_refused_in_a_sentence() -> None:
-    """And what was locked before is free again."""
+    """The locks taken before are released."""
     storage = MemoryStorage()
     first = started(DiskWorld(storage), "/one")
     with pytest.raises(ConfigurationError, match=r"/one is in use by another broker"):
@@ -565,7 +565,7 @@ def test_a_checkpoint_that_cannot_be_read_means_full_recovery() -> None:
 
 
 def test_a_truncation_lowers_the_checkpointed_recovery_point_first() -> None:
-    """Else a crash would trust what is written there next."""
+    """Otherwise recovery after a crash would trust later writes there."""
     world = DiskWorld()
     logs = started(world)
     log = logs.create(A0)
@@ -827,9 +827,9 @@ def test_full_disk_is_logged_at_its_start_and_once_a_minute(caplog: pytest.LogCa
             with pytest.raises(KafkaStorageError):
                 append(log, batch(b"a"))
     for directory in ("/one", "/two"):
-        told = [record for record in caplog.records if f"{directory}: writes fail" in record.message]
-        assert len(told) == 2
-        assert "no space left" in told[0].message
+        warnings = [record for record in caplog.records if f"{directory}: writes fail" in record.message]
+        assert len(warnings) == 2
+        assert "no space left" in warnings[0].message
 
 
 async def test_a_directory_that_cannot_be_used_at_the_start_is_offline_and_the_others_serve() -> None:

@@ -49,7 +49,7 @@ async def carried_out(logs: LogManager) -> None:
 
 
 def folders(world: DiskWorld, path: str) -> list[str]:
-    """The folders of logs in a data directory, without what is unique in their names."""
+    """Return the log folders of a data directory, without the unique parts of their names."""
     names = [name for name in world.storage.list_dir(path) if world.storage.is_dir(f"{path}/{name}")]
     return [name.split(".")[0] + "-" + name.rsplit("-", 1)[1] if "." in name else name for name in names]
 

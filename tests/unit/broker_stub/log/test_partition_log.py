@@ -227,7 +227,7 @@ def test_a_repeated_batch_gets_the_offsets_that_it_got_first() -> None:
         assert (again.duplicate, again.first_offset, again.last_offset) == (True, 2 * i, 2 * i + 1)
     assert log.log_end_offset == 14
     with pytest.raises(OutOfOrderSequenceNumberError):
-        append(log, from_producer(b"x", b"y", sequence=2))  # six batches ago: nobody remembers
+        append(log, from_producer(b"x", b"y", sequence=2))  # six batches ago: the producer state no longer has it
     storage.kill()
     assert append(open_log(storage), from_producer(b"x", b"y", sequence=4)).duplicate
 
@@ -884,7 +884,7 @@ def test_a_cut_whose_sync_has_lost_records_takes_the_log_offline(offset: int) ->
 
 
 def test_a_flush_that_was_given_up_is_done_by_the_next_one() -> None:
-    """A task that is cancelled never comes to run what it prepared."""
+    """A cancelled task never executes its prepared operation."""
     storage = synced_storage()
     log = open_log(storage)
     fill(log, 60)

@@ -19,7 +19,7 @@ CONFIG = LogConfig()
 
 
 class CountingWorld:
-    """Runs what a thread would run, and counts it; each look at the clock takes ``step`` seconds."""
+    """Runs the functions for a thread, and counts them; each reading of the clock takes ``step`` seconds."""
 
     def __init__(self, step: float = 0.0) -> None:
         self.in_threads: list[TopicPartition] = []

@@ -186,7 +186,7 @@ def test_segments_of_the_old_formats_are_served(clean: bool) -> None:
     assert log.offset_for_timestamp(NOW + 12) == (4, NOW + 12, -1)
     assert log.offset_of_max_timestamp(30) == (29, NOW + 29, -1)
     assert len(log.segments[0].indexes.offsets.entries()) > 5
-    log.truncate_to(4, now_ms=NOW)  # in the middle of what was compressed together
+    log.truncate_to(4, now_ms=NOW)  # in the middle of a compressed batch
     assert offsets(log) == [0, 1]
 
 
@@ -195,10 +195,10 @@ def once_compacted(*, left: int) -> tuple[MemoryStorage, list[int]]:
     storage, bases = stored()
     for suffix in (".index", ".timeindex"):
         storage.remove(path(bases[1], suffix))
-    kept = encode_batch([(NOW, b"k", b"kept", ())], base_offset=bases[1] + left)
+    rest = encode_batch([(NOW, b"k", b"kept", ())], base_offset=bases[1] + left)
     file = storage.open(path(bases[1], ".log"))
     file.truncate(0)
-    file.write_at(0, kept)
+    file.write_at(0, rest)
     file.close()
     return storage, bases
 
@@ -411,7 +411,7 @@ def test_flushed_records_survive_a_power_cut() -> None:
 
 
 def test_an_epoch_file_that_a_power_cut_has_emptied_is_rebuilt() -> None:
-    """Also from what is below the recovery point."""
+    """This includes the part below the recovery point."""
     storage, _ = stored()
     file = storage.open(f"{DIRECTORY}/leader-epoch-checkpoint")
     file.truncate(0)
@@ -430,7 +430,7 @@ def test_segments_before_the_start_are_not_missed() -> None:
 
 
 def test_several_segments_are_dropped_once_the_new_start_is_known() -> None:
-    """So that a power cut in between cannot make the log end at what is left of them."""
+    """A power cut in between must not end the log at the remaining files."""
     storage = MemoryStorage()
     seen: list[tuple[int, list[int]]] = []
 

@@ -34,7 +34,7 @@ def stored() -> tuple[MemoryStorage, PartitionLog]:
 
 
 def cleaned(log: PartitionLog, base_offset: int, kept: Sequence[int], storage: MemoryStorage) -> LogSegment:
-    """A segment with one batch for each of the offsets ``kept``."""
+    """Return a segment with one batch for each of the offsets ``kept``."""
     segment = log.new_cleaned_segment(base_offset, OpenFiles(storage), now_ms=NOW)
     for offset in kept:
         data = batch(b"kept", base_offset=offset)
@@ -55,12 +55,12 @@ def replace(storage: MemoryStorage, log: PartitionLog, *, split: bool) -> list[i
 def test_disk_error_during_segment_creation_is_not_reported_from_the_cleaner_thread() -> None:
     """It is done in the thread of the cleaner, where nothing of the broker may be touched."""
     storage = MemoryStorage()
-    told: list[OSError] = []
-    log = open_log(storage, COMPACTED, disk_failed=told.append)
+    errors_seen: list[OSError] = []
+    log = open_log(storage, COMPACTED, disk_failed=errors_seen.append)
     storage.inject(DiskFault("open", "*.cleaned"))
     with pytest.raises(OSError, match="injected fault"):
         log.new_cleaned_segment(0, OpenFiles(storage), now_ms=NOW)
-    assert not told
+    assert not errors_seen
     fill(log, 1)
 
 

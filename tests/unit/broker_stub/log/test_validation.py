@@ -1,4 +1,4 @@
-"""What a leader refuses, and what it changes."""
+"""The batches that a leader refuses, and the fields that it changes."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_a_codec_that_the_topic_wants_and_is_not_installed_is_an_answer(monkeypa
 
 @pytest.mark.parametrize(("topic", "from_client"), [("producer", True), ("gzip", True), ("producer", False)])
 def test_compressed_batch_is_stored_unchanged(topic: str, from_client: bool) -> None:
-    """Kept and served to the byte, but for what is outside of the checksum."""
+    """The batch is stored and served unchanged, except for the fields outside of the checksum."""
     data = batch(b"a" * 100, b"b" * 100)
     packed = gzip.compress(data[HEADER_SIZE:], compresslevel=1, mtime=4711)  # as no compressor of the broker does
     data[HEADER_SIZE:] = packed

@@ -317,7 +317,7 @@ STEPS = st.lists(
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 1 << 30), steps=STEPS)
 def test_image_equals_the_replay_from_scratch(seed: int, steps: list[str]) -> None:
-    """Random batches, transactions, snapshots and terms as the leader; a second node loads what the first one wrote."""
+    """Random batches, transactions, snapshots and terms as the leader; a second node loads the log of the first."""
     log, node, writer = Log(), Node(), Writer(seed)
     written = EMPTY_IMAGE
     open_since: MetadataImage | None = None

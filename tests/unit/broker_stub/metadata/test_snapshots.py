@@ -1,4 +1,4 @@
-"""Snapshots of the metadata: what is in one, when one is taken, and what goes because of it."""
+"""Snapshots of the metadata: their content, when they are written, and the deletion of older files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream for tests: what the peer sends is given beforehand, what is sent to it is kept."""
+"""A stream for tests: the peer's bytes are given beforehand, and the bytes sent to it are recorded."""
 
 from __future__ import annotations
 

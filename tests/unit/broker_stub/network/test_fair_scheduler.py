@@ -22,7 +22,7 @@ class PerTurn(trio.abc.Instrument):
 
 @pytest.mark.parametrize(("others", "expected"), [(0, [1] * 8), (1, [1] * 8), (3, [1, 3, 1, 1, 1, 1]), (90, [1, 7])])
 async def test_as_many_continue_as_others_were_served_and_at_least_one(others: int, expected: list[int]) -> None:
-    """So those who send ahead have their share where there are many others."""
+    """Clients that pipeline requests get their share among many others."""
     turns, done = FairScheduler(), list[str]()
     for _ in range(others):
         turns.count_other()

@@ -26,7 +26,7 @@ def framed(*bodies: bytes) -> bytes:
 
 @pytest.mark.parametrize("piece", [1, 3, 4, 5, 4096, 100_000])
 async def test_frames_come_out_whole_however_the_bytes_arrive(piece: int) -> None:
-    """Pipelined frames are kept and given one by one, split anywhere."""
+    """Pipelined frames are buffered and returned one by one, wherever they are split."""
     bodies = [b"", b"a", b"bc" * 3000, b"d" * 4092, b"e" * 20_000, b"f"]
     data = framed(*bodies)
     stream = ScriptedStream(*(data[i : i + piece] for i in range(0, len(data), piece)))

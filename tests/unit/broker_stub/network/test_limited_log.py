@@ -1,4 +1,4 @@
-"""Claims about the limit of warnings that strangers cause."""
+"""The limit of warnings that unauthenticated clients cause."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_lowered_limit_leaves_too_many() -> None:
 
 
 def test_listener_that_takes_connections_too_fast_has_to_wait_until_the_rate_is_right() -> None:
-    """Twenty at once are what ten windows of two allow; then it is told to wait, at most one window (KIP-612)."""
+    """Twenty at once are the allowance of ten windows of two; the next one must wait, at most one window (KIP-612)."""
     limits = ConnectionLimits(ConnectionConfig(max_connection_creation_rate=2))
     assert [limits.opened("A", ONE, 0.5) for _ in range(20)] == [0.0] * 20
     assert limits.opened("A", ONE, 0.5) == pytest.approx(0.5)
@@ -76,7 +76,7 @@ def test_rate_of_one_listener_holds_up_that_listener_only() -> None:
 
 
 def test_address_that_connects_too_fast_is_refused_and_others_are_not() -> None:
-    """By its own quota or the one of all addresses; what is refused does not count (KIP-612)."""
+    """The limit is its own quota or that of all addresses; refused connections do not count (KIP-612)."""
     limits = ConnectionLimits(ConnectionConfig())
     limits.configure_ip_rates({None: 100, ONE: 1})
     for _ in range(10):

@@ -122,7 +122,7 @@ class Bench:
         return ConnectionProcessor(stream, connection_id="connection", listener="PLAINTEXT", shared=shared)
 
     async def exchange(self, *frames: bytes) -> ScriptedStream:
-        """Send frames and close; returns the stream with what was answered."""
+        """Send frames and close; return the stream with the responses."""
         stream = ScriptedStream(*frames)
         await self.processor(stream).run()
         return stream
@@ -386,7 +386,7 @@ async def test_requests_that_wait_for_a_slot_are_answered_before_the_broker_stop
 
 
 class Doorkeeper(Authentication):
-    """Lets in who says the word, under a name of its own, and gives requests another stream."""
+    """Authenticates a client by a password, names its principal, and replaces the stream for its requests."""
 
     async def authenticate(self, stream: Stream, listener: str) -> Authenticated:
         word = bytearray(4)
@@ -611,7 +611,7 @@ class Waiting(ScriptedStream):
 async def test_other_tasks_run_after_four_requests_without_waiting(
     waits: bool, pipelined: int, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who sends ahead must not keep the broker to itself; who waits for each request need not step back."""
+    """A pipelining client must not monopolize the broker; a client that waits for each response is not delayed."""
     taken: list[int] = []
     bench = Bench()
 
@@ -654,4 +654,4 @@ async def test_new_request_waits_for_only_one_pipelining_connection(
     order.remove("calm")
     rounds = [order[at : at + 40 : 4] for at in range(0, 200, 40)]
     assert all(len(set(of_each)) == 10 for of_each in rounds)
-    assert rounds[1:] == rounds[1:2] * 4, "nobody is overtaken"
+    assert rounds[1:] == rounds[1:2] * 4, "no client is overtaken"

@@ -27,7 +27,7 @@ from triokafka.world import Listener, Stream, World
 
 
 class ScriptedListener(Listener):
-    """Accepts what it was given, or raises it; then waits."""
+    """Accepts the given connections, or raises the given errors; then waits."""
 
     def __init__(self, *outcomes: Stream | OSError) -> None:
         self._outcomes = list(outcomes)

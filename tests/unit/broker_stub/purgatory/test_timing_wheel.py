@@ -40,13 +40,13 @@ def test_clock_may_jump_over_everything() -> None:
 def test_cancelled_timer_never_fires_and_is_counted_out_once() -> None:
     """Cancelling is idempotent, and safe after expiry."""
     wheel: TimingWheel[str] = TimingWheel(0)
-    kept, dropped = wheel.add("kept", 50), wheel.add("dropped", 50)
-    assert kept is not None and dropped is not None
+    remaining, dropped = wheel.add("kept", 50), wheel.add("dropped", 50)
+    assert remaining is not None and dropped is not None
     assert wheel.cancel(dropped)
     assert not wheel.cancel(dropped)
     assert len(wheel) == 1
     assert wheel.advance(50) == ["kept"]
-    assert not wheel.cancel(kept)
+    assert not wheel.cancel(remaining)
     assert len(wheel) == 0
 
 

@@ -75,7 +75,7 @@ class OneNode:
         return self.core.quorum.state
 
     def settle(self) -> None:
-        """Store, sync, and collect what the node sends."""
+        """Store, sync, and return the requests that the node sends."""
         for _ in range(5):
             self.core.poll(self.now)
             if self.core.unsaved is not None:
@@ -519,7 +519,7 @@ def test_the_only_voter_leads_another_epoch_after_a_failed_sync() -> None:
 @pytest.mark.parametrize("voters", [1, 3])
 @pytest.mark.parametrize("epoch", [LAST_EPOCH, 2 * LARGEST_STEP])
 def test_absurd_epoch_of_a_request_leaves_the_epoch_as_it_is(voters: int, epoch: int) -> None:
-    """Otherwise one request of a stranger would use up the epochs, and no leader could be elected ever again."""
+    """Otherwise one request of an unknown node would exhaust the epochs, and no leader could ever be elected again."""
     node = OneNode(voters=voters, stored=ElectionState(5))
     before = node.core.quorum.epoch
     ended = end_quorum_epoch.PartitionData(partition_index=0, leader_id=2, leader_epoch=epoch)

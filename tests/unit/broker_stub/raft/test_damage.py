@@ -92,8 +92,8 @@ def test_log(
                 assert f"{FOLDER}/{name} is damaged at byte " in said
                 assert snapshot_at is not None and found == whole(log.start_offset)
                 assert log.start_offset <= snapshot_at
-                kept = [one for one in copy.list_dir(FOLDER) if one.endswith(DAMAGED_SUFFIX)]
-                assert kept == [f"{name}{DAMAGED_SUFFIX}"]
+                saved = [one for one in copy.list_dir(FOLDER) if one.endswith(DAMAGED_SUFFIX)]
+                assert saved == [f"{name}{DAMAGED_SUFFIX}"]
             elif found != whole(log.start_offset):
                 # Nothing can tell these two from a log that was written so: an interrupted last write, and another
                 # epoch that is in order. The quorum checks the last epoch, and what was committed cannot be cut.

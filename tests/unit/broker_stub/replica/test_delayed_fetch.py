@@ -1,4 +1,4 @@
-"""A Fetch that waits looks at what has changed."""
+"""A waiting Fetch checks only the changed partitions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_fetch_waits_also_for_a_partition_that_wakes() -> None:
     append(waiting.partitions[woken], b"a")
     waiting.purgatory.check_and_complete(woken)
     assert waiting.operation.completed
-    waiting.purgatory.watch_also(waiting.operation, KEYS[4])  # too late, and not kept
+    waiting.purgatory.watch_also(waiting.operation, KEYS[4])  # too late, and not registered
     assert waiting.purgatory.check_and_complete(KEYS[4]) == 0
 
 

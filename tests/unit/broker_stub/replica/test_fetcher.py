@@ -1,4 +1,4 @@
-"""Claims about follower fetchers: what is fetched, and what a result does to a partition."""
+"""Follower fetchers: their requests, and the effect of responses on a partition."""
 
 from __future__ import annotations
 

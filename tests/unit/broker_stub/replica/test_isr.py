@@ -1,4 +1,4 @@
-"""Claims about the in-sync set: who joins, who leaves, and what an AlterPartition result changes."""
+"""The in-sync set: additions, removals, and the effect of an AlterPartition result."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_fetch_of_a_broker_that_is_no_replica_changes_nothing() -> None:
 
 
 def test_same_epoch_again_is_no_new_leadership() -> None:
-    """Followers' ends are kept then, and forgotten in a new epoch."""
+    """Followers' end offsets are retained then, and dropped in a new epoch."""
     partition = leader(replicas=(NODE, 2))
     append(partition, b"a")
     partition.follower_fetched(2, 1, now=0)

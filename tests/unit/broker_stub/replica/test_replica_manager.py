@@ -162,8 +162,8 @@ async def test_follower_whose_fetch_is_refused_has_not_got_anything() -> None:
     other = replace_wanted(wanted(A, 1), last_fetched_epoch=2)
     outcomes, _, _ = await bench.replicas.read([(A, other)], follower)
     assert outcomes[A].diverging_epoch is not None
-    stranger = await bench.follower_fetches(A, 1, replica=7)
-    assert (stranger.error_code, len(stranger.records)) == (errors.NotLeaderForPartitionError.code, 0)
+    unknown = await bench.follower_fetches(A, 1, replica=7)
+    assert (unknown.error_code, len(unknown.records)) == (errors.NotLeaderForPartitionError.code, 0)
     assert bench.rose == []
     await bench.follower_fetches(A, 1)
     assert bench.rose == [(A, 1)]

@@ -1,4 +1,4 @@
-"""Resets of offsets in words and numbers: what is understood, and what is refused with a sentence."""
+"""Resets of offsets in words and numbers: the accepted forms, and the errors about others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink acknowledges what a broker would, and nothing else."""
+"""The sink acknowledges exactly the records that a broker would."""
 
 from __future__ import annotations
 

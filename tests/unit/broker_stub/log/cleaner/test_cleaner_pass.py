@@ -24,7 +24,7 @@ from triokafka.records.batch import DELETE_HORIZON
 from triokafka.world.memory import DiskFault, MemoryStorage
 
 
-def kept(log: PartitionLog) -> list[tuple[int, bytes | None]]:
+def records_of(log: PartitionLog) -> list[tuple[int, bytes | None]]:
     return [(offset, key) for offset, key, _ in records(log)]
 
 
@@ -78,7 +78,7 @@ def test_batch_larger_than_a_read_step_is_cleaned(codec: str) -> None:
     put(log, (b"a", noise), (b"b", noise), compression=codec)
     put(log, (b"a", b"new"))
     clean(log, storage, step_bytes=1)
-    assert kept(log) == [(1, b"b"), (2, b"a")]
+    assert records_of(log) == [(1, b"b"), (2, b"a")]
     assert records(log)[0][2] == noise
 
 
@@ -133,7 +133,7 @@ def test_active_segment_is_not_cleaned() -> None:
     put(log, (b"a", b"2"))
     cleaning = CleanerPass(storage, log, first_dirty=0, end=log.active_segment.base_offset, now_ms=NOW)
     assert all(type(step).__name__ == "CleanerProgress" for step in cleaning.steps())
-    assert kept(log) == [(0, b"a"), (1, b"a")]
+    assert records_of(log) == [(0, b"a"), (1, b"a")]
     assert not [name for name in storage.list_dir(DIRECTORY) if name.endswith(".cleaned")]
 
 
@@ -149,10 +149,10 @@ def test_pass_ends_when_the_keys_do_not_fit_and_the_next_one_continues_there() -
     while first_dirty < 40:
         first_dirty = clean(log, storage, first_dirty=first_dirty, map_bytes=7 * 24, load_factor=1.0).end_offset
         ends.append(first_dirty)
-        found = [key for offset, key in kept(log) if offset < first_dirty]
+        found = [key for offset, key in records_of(log) if offset < first_dirty]
         assert len(found) == len(set(found))
     assert ends[:2] == [6, 12]
-    assert kept(log) == [(20 + i, b"k%d" % i) for i in range(20)]
+    assert records_of(log) == [(20 + i, b"k%d" % i) for i in range(20)]
 
 
 def test_smallest_memory_still_comes_forward_within_a_batch() -> None:
@@ -187,7 +187,7 @@ def test_tombstone_stays_for_delete_retention_after_its_first_cleaning() -> None
     def clean_again(now_ms: int) -> list[tuple[int, bytes | None]]:
         start = put(log, (b"z", b"x"), now_ms=now_ms)
         clean(log, storage, first_dirty=start, now_ms=now_ms)
-        return kept(log)[:-1]
+        return records_of(log)[:-1]
 
     assert clean_again(NOW + 4 + RETENTION) == [(1, b"b"), (2, b"a"), (3, b"c")]
     assert batches(log)[1].base_timestamp == NOW + 5 + RETENTION, "the horizon is set once"
@@ -257,7 +257,7 @@ def test_abort_marker_and_its_index_entry_stay_while_a_batch_of_the_transaction_
         aborted = log.aborted_transactions(0, log.log_end_offset)
         assert [(entry.first_offset, entry.last_offset) for entry in aborted] == [(first, marker)]
         assert [info.base_offset for info in batches(log)][:2] == [first, marker]
-    log.producers.clear()  # nobody asks for the sequence any more
+    log.producers.clear()  # the producer state is no longer needed
     left = []
     for _ in range(3):
         now += RETENTION
@@ -299,7 +299,7 @@ def test_small_segments_are_put_together_within_the_limits() -> None:
     assert len(log.segments) <= before // 3
     assert stats.segments_before > stats.segments_after
     assert all(segment.size <= 600 for segment in log.segments)
-    assert kept(log) == [(54 + i, b"k%d" % i) for i in range(6)] + [(60, b"z")]
+    assert records_of(log) == [(54 + i, b"k%d" % i) for i in range(6)] + [(60, b"z")]
 
 
 def test_groups_keep_to_bytes_index_entries_and_offset_range() -> None:
@@ -347,10 +347,10 @@ def test_failing_disk_ends_the_pass_and_the_log_continues(operation: str) -> Non
     with pytest.raises(OSError, match="injected"):
         clean(log, storage)
     take_back()
-    assert {offset for offset, _ in kept(log)} >= {17, 18, 19}
+    assert {offset for offset, _ in records_of(log)} >= {17, 18, 19}
     put(log, (b"z", b"z"))
     clean(log, storage)
-    assert [offset for offset, _ in kept(log)] == [17, 18, 19, 20]
+    assert [offset for offset, _ in records_of(log)] == [17, 18, 19, 20]
 
 
 def test_log_that_is_closed_meanwhile_ends_the_pass() -> None:

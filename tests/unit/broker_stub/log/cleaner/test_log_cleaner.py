@@ -389,7 +389,7 @@ async def test_truncation_ends_a_pass_and_takes_the_checkpoint_back(autojump_clo
 async def test_truncation_in_the_middle_of_a_pass_loses_nothing_and_hides_nothing(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """At every step of the pass: what is written after the cut is not taken for clean."""
+    """The truncation happens at each step of the pass: later records must not count as clean."""
     for strike in range(1, 40, 2):
         world = VirtualWorld()
         logs = logs_of(world)
