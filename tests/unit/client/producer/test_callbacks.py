@@ -16,7 +16,7 @@ from triokafka.protocol.api.produce import ProduceRequest
 from triokafka.structs import RecordMetadata
 
 
-class TestOutcome(BaseException):
+class OutcomeOfATest(BaseException):
     """An exception that is no `Exception`, like pytest's own outcomes."""
 
 
@@ -151,7 +151,7 @@ async def test_base_exception_of_a_callback_ends_the_block_after_all_callbacks(a
     def callback(metadata: Any, error: Any) -> None:
         calls.append(metadata or error)
         if len(calls) == 1:
-            raise TestOutcome
+            raise OutcomeOfATest
 
     producers: list[triokafka.Producer] = []
     async with scripted(orders=1, other=1) as s:
@@ -170,7 +170,7 @@ async def test_base_exception_of_a_callback_ends_the_block_after_all_callbacks(a
                     await producer.send("orders", b"v", on_delivery=callback)
                 if accident != "closed":
                     await trio.sleep_forever()
-        assert caught.group_contains(TestOutcome)
+        assert caught.group_contains(OutcomeOfATest)
         assert len(calls) == 3
         assert memory_is_whole(producers[0])
         expected = {"acknowledged": triokafka.RecordMetadata, "refused": RecordListTooLargeError}
