@@ -174,9 +174,12 @@ class Metadata:
         self._need_update = True
         self._back_off(now, failed=True)
 
-    def _back_off(self, now: float, *, failed: bool) -> None:
+    def _back_off(self, now: float, *, failed: bool, answered: bool = False) -> None:
         self._failures = self._failures + 1 if failed else 0
-        self._next_attempt_at = now + self._backoff.delay(self._failures, self._chance())
+        # Without jitter, of two clients that ask for a new topic the first one learns its leader first: a consumer that
+        # begins at the end of the log, and then a producer.
+        chance = 0.5 if answered and self._failures == 1 else self._chance()
+        self._next_attempt_at = now + self._backoff.delay(self._failures, chance)
 
     def update(self, response: MetadataResponse, requested: list[str] | None, now: float, *, version: int = 13) -> bool:
         """Apply a response to a request for ``requested``, in ``version`` of the protocol.
@@ -235,7 +238,7 @@ class Metadata:
         self.last_success = now
         self.last_error = None
         self.version += 1
-        self._back_off(now, failed=incomplete)
+        self._back_off(now, failed=incomplete, answered=True)
         self._install(cluster)
 
     def _described_topics(

@@ -104,7 +104,17 @@ class PositionFinder:
                     self._error = error
             self._on_progress()
             if failures:
-                await trio.sleep(backoff.delay(failures, self._world.random.random()))
+                await self._pause(backoff.delay(failures, self._world.random.random()))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the next round, but no longer than until a partition without a known leader gets one."""
+        unknown = [partition for partition, _ in self._subscription.without_position()]
+        unknown += [partition for partition, _, _ in self._subscription.awaiting_reset()]
+        without_leader = [partition for partition in unknown if self._network.cluster.leader_for(partition) < 0]
+        with trio.move_on_after(seconds):
+            while not any(self._network.cluster.leader_for(partition) >= 0 for partition in without_leader):
+                await self._wake.wait()
+                self._wake = trio.Event()
 
     def _note(self, error: KafkaError) -> None:
         self._failures.failed(_WHAT, error, self._world.now())

@@ -7,10 +7,11 @@ from typing import Any
 import trio
 
 import triokafka
-from tests.support.scripted_reading import ReadableCluster, client_of
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster, client_of
 from tests.support.simulated import simulated
 from triokafka.client.consumer.consumer import Consumer
-from triokafka.protocol.api.list_offsets import ListOffsetsRequest
+from triokafka.protocol.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.protocol.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -55,6 +56,36 @@ async def test_a_broker_that_is_silent_does_not_keep_partitions_of_others_from_b
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0, T1])
         assert await next_of(consumer, 5) == [T0]
+
+
+@simulated
+async def test_a_position_is_looked_up_as_soon_as_the_leader_is_known() -> None:
+    """However long the partition had none: a consumer of a new topic begins at its end before the first record."""
+    cluster, options = await started()
+    broker = cluster.brokers[1]
+    assert isinstance(broker, ReadableBroker)
+    cluster.move("t", 1, -1)
+    learned: list[float] = []
+    asked: list[float] = []
+
+    def metadata(request: MetadataRequest) -> MetadataResponse:
+        response = broker.metadata(request)
+        if all(partition.leader_id >= 0 for topic in response.topics for partition in topic.partitions):
+            learned.append(trio.current_time())
+        return response
+
+    def list_offsets(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        asked.append(trio.current_time())
+        return broker.list_offsets(request)
+
+    async with triokafka.Consumer(**options) as consumer:
+        broker.script(MetadataRequest, *[metadata] * 100)
+        consumer.assign([T1])
+        assert await next_of(consumer, 5) == []
+        broker.script(ListOffsetsRequest, list_offsets)
+        cluster.move("t", 1, 1)
+        assert await next_of(consumer, 5) == [T1]
+    assert asked[0] - learned[0] < 0.05, "virtual seconds of the network"
 
 
 @simulated
