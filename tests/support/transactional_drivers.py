@@ -34,6 +34,8 @@ T = TypeVar("T")
 TIMEOUT: Final = 30.0
 MOVING: Final = (
     ck.KafkaError.OFFSET_NOT_AVAILABLE,
+    ck.KafkaError.FENCED_LEADER_EPOCH,
+    ck.KafkaError.UNKNOWN_LEADER_EPOCH,
     ck.KafkaError.NOT_LEADER_FOR_PARTITION,
     ck.KafkaError.LEADER_NOT_AVAILABLE,
 )
@@ -364,8 +366,8 @@ def wait_until_stable(bootstrap: str, topic: str, partitions: int = 1) -> None:
     latest = {ck.TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
 
     def ends(isolation_level: ck.IsolationLevel) -> list[int] | None:
-        """Return the partitions' end offsets; None while a partition has no leader, or its leader no high watermark
-        yet.
+        """Return the partitions' end offsets; None while a partition has no leader, its leader has no high watermark
+        yet, or the client knows a former leader.
         """
         found = admin.list_offsets(latest, isolation_level=isolation_level, request_timeout=TIMEOUT)
         try:
