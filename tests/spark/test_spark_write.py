@@ -126,7 +126,7 @@ def test_streaming_aggregates_are_written_fully_in_complete_mode(spark: Any, boo
 
 
 def test_streaming_update_mode_is_not_available_to_python_sinks(spark: Any, bootstrap: str, tmp_path: Path) -> None:
-    """The connector has this mode. When this fails, Spark has made it available, and the documentation must say so."""
+    """Spark's connector has this mode. If the test fails, Spark offers it to Python sources: update docs/spark.md."""
     counts = lines(spark, tmp_path / "in", "a").groupBy("value").count().select("value")
     with pytest.raises(Exception, match="does not support Update mode"):
         run(sink(counts, bootstrap, "t"), tmp_path / "checkpoint", mode="update")

@@ -49,8 +49,8 @@ class TransactionShard:
         leader_epoch: that of the partition; markers carry it as the coordinator epoch.
         completions: takes over decided transactions.
         transaction_version: the finalized level of ``transaction.version``.
-        needs_producer_id: told of a partition's transactional id that can end its transaction only with a new producer
-            id; see `ending.abort_with_new_id`.
+        needs_producer_id: called with the partition and a transactional id whose transaction can end only with a new
+            producer id; see `ending.abort_with_new_id`.
     """
 
     partition: int

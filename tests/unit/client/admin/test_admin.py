@@ -1,4 +1,4 @@
-"""The admin client against scripted brokers: which broker gets a request, what is retried, which errors are raised."""
+"""The admin client against scripted brokers: the destination of each request, its retries, and its errors."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_worker_stopped_before_it_serves_ends_at_once(kind: Any) -> None:
 
 
 class ManualWorker:
-    """A worker that runs its jobs when the test says so."""
+    """A worker whose jobs the test starts."""
 
     def __init__(self, *_: object) -> None:
         self.serving = True

@@ -28,7 +28,7 @@ LARGE = b"0123456789" * 2_000  # gzip takes longer for it than a hand-over to a 
 
 
 class Threads:
-    """Worker threads that start and end when the test says so; once started, they cannot be cancelled."""
+    """Worker threads that the test starts and ends. A started one cannot be cancelled."""
 
     def __init__(self, world: Any, *, held: bool = True) -> None:
         self.running = 0
