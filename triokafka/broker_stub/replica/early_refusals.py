@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from triokafka.broker_stub.metadata.topic_names import MAX_LENGTH
 from triokafka.errors import BrokerResponseError
 from triokafka.records import iter_batches
 from triokafka.records.batch import BatchInfo
@@ -27,7 +28,9 @@ class EarlyRefusals:
         return bool(self._by_partition)
 
     def note(self, topic_partition: TopicPartition, data: Buffer) -> None:
-        """Note a refused batch of a client."""
+        """Note a refused batch of a client. A name that no topic can have is not kept: it may have 32 KB."""
+        if len(topic_partition.topic) > MAX_LENGTH:
+            return
         try:
             batch = next(iter_batches(data, check_crc=False), None)
         except BrokerResponseError:
