@@ -7,8 +7,8 @@ v13: top-level error code.
 
 For an unknown topic that it may create, the broker creates the topic and returns UNKNOWN_TOPIC_OR_PARTITION; the client
 repeats the request and finds the topic. Kafka does the same, since it responds before its controller has created the
-topic. Only this broker's log has the reason why the creation of a topic failed. Before version 5 the error of a
-topic that exists now is LEADER_NOT_AVAILABLE, as of Kafka with ZooKeeper: librdkafka before 1.6 fails records of unknown
+topic. Only this broker's log has the reason why the creation of a topic failed. Before version 5 the error of a topic
+that exists now is LEADER_NOT_AVAILABLE, as of Kafka with ZooKeeper: librdkafka before 1.6 fails records of unknown
 topics at once.
 """
 
