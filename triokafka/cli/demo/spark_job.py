@@ -7,8 +7,10 @@ process: its log stays out of the demo's output, and its JVM ends with the step.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import astuple
 from typing import Any, NamedTuple
 
@@ -18,6 +20,11 @@ from triokafka.cli.demo.flights import CarrierTotals
 from triokafka.errors import KafkaError
 
 _TIMEOUT = 1800  # seconds; half a minute is usual, but a machine with ten busy programs for each core needs many
+_ATTEMPTS = 10
+_LATE_WORKER = "Python worker failed to connect back"
+"""Spark waits 10 seconds for a worker of a streaming source, too short on a busy machine, and has no option for it."""
+
+_ERROR = re.compile(r"[\w.]+(Error|Exception): ")
 _OFFSETS_PER_TRIGGER = 120_000  # small enough for several micro-batches
 
 Totals = dict[str, CarrierTotals]
@@ -58,10 +65,22 @@ async def totals_from_spark(bootstrap_servers: str, topic: str) -> SparkAnswers:
 
 
 def _last_words(complaints: str) -> str:
-    """Return the decisive line of a Spark traceback: triokafka's innermost error, or the last line."""
+    """Return the decisive line of a Spark traceback: triokafka's innermost error, the last error, or the last line."""
     lines = [line.strip() for line in complaints.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("triokafka.")]
-    return (ours or lines or ["no output"])[-1]
+    errors = [line for line in lines if _ERROR.match(line)]
+    return (ours or errors or lines or ["no output"])[-1]
+
+
+def repeated(query: Callable[[], Totals]) -> Totals:
+    """Return the result of ``query``, which runs again while Spark's limit for the start of a worker is too short."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return query()
+        except Exception as error:
+            if _LATE_WORKER not in str(error):
+                raise
+    return query()
 
 
 def aggregate(bootstrap_servers: str, topic: str) -> SparkAnswers:
@@ -104,8 +123,7 @@ def aggregate(bootstrap_servers: str, topic: str) -> SparkAnswers:
             )
         )
 
-    try:
-        batch = _by_carrier(totals(session.read.format("triokafka").options(**given).load()))
+    def read_stream() -> Totals:
         stream = session.readStream.format("triokafka").options(**given, maxOffsetsPerTrigger=_OFFSETS_PER_TRIGGER)
         with tempfile.TemporaryDirectory(prefix="triokafka-demo-") as checkpoint:
             query = (
@@ -118,7 +136,11 @@ def aggregate(bootstrap_servers: str, topic: str) -> SparkAnswers:
                 .start()
             )
             query.awaitTermination()
-            streaming = _by_carrier(session.table("totals"))
+            return _by_carrier(session.table("totals"))
+
+    try:
+        batch = _by_carrier(totals(session.read.format("triokafka").options(**given).load()))
+        streaming = repeated(read_stream)
     finally:
         session.stop()
     return SparkAnswers(batch, streaming)
