@@ -99,7 +99,9 @@ def run(plan: Plan | None = None) -> Findings:
     with ExitStack() as stack:
         brokers = _brokers(stack, failures)
         clients = [client for client in plan.clients if client != JAVA or "Apache Kafka" in brokers]
-        for bootstrap in brokers.values():  # the JVM of Apache Kafka compiles; until then its commits take twice the time
+        for (
+            bootstrap
+        ) in brokers.values():  # the JVM of Apache Kafka compiles; until then its commits take twice the time
             _rate("triokafka", bootstrap, 1, plan._replace(seconds=_WARM_UP_SECONDS), commits=True)
         for number in range(plan.rounds):
             print(f"  round {number + 1} of {plan.rounds}", flush=True)

@@ -263,8 +263,10 @@ ROUND_ROBIN = ("roundrobin", subscription("orders"))
 class Rig:
     """One loaded shard under a runtime, and the requests of members and tools."""
 
+    new_world: type[StillWorld] = StillWorld
+
     def __init__(self, log: Any = None, **config: Any) -> None:
-        self.world = StillWorld()
+        self.world = self.new_world()
         self.log: Any = ScriptedLog() if log is None else log
         self.topics = Topics()
         self.config = GroupCoordinatorConfig(**{"group_initial_rebalance_delay_ms": 3_000, **config})
@@ -509,7 +511,11 @@ class Rig:
 
     def list_groups(self) -> list[ListedGroup]:
         """Send ListGroups."""
-        return self.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, (), ()))
+        return self.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, shard.group_ids(), (), ()))
+
+    def listed_groups(self) -> list[str]:
+        """Return the ids of the groups of ListGroups."""
+        return [group.group_id for group in self.list_groups()]
 
     def fetch(self, *keys: tuple[str, int], group_id: str = "g", version: int = 8) -> OffsetFetchResponseGroup:
         """Send OffsetFetch for the given partitions, or for all when none is given."""

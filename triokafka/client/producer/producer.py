@@ -41,8 +41,8 @@ from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.slow_path import SlowPath
 from triokafka.client.producer.thread_compressor import compressor_for
 from triokafka.client.producer.topic_states import TopicStates
-from triokafka.client.producer.transactions.transaction import Transaction
 from triokafka.client.producer.transactions.completion_pause import CompletionPause
+from triokafka.client.producer.transactions.transaction import Transaction
 from triokafka.client.producer.transactions.transactions import Transactions
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
 from triokafka.client.producer.waiting import SettledEvent

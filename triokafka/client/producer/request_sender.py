@@ -44,8 +44,8 @@ class RequestSender:
     ``counters``, ``log`` and ``hooks`` are the sender's. After a successful response, and the responses that arrived
     with it, ``go_on`` receives the time and may send more. After any other end of a request ``wake`` is called instead,
     which must not send, because other requests of the connection may be about to end. ``on_bug`` receives an error of
-    the handler itself. ``implicit``: Produce adds its partitions to the transaction (KIP-890). ``pause`` learns from the
-    times of a transaction's requests.
+    the handler itself. ``implicit``: Produce adds its partitions to the transaction (KIP-890). ``pause`` learns from
+    the times of a transaction's requests.
     """
 
     def __init__(

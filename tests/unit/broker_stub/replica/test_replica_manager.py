@@ -414,6 +414,24 @@ async def test_recreated_topic_starts_empty() -> None:
     assert bench.append(A)[A].base_offset == 0
 
 
+@pytest.mark.parametrize("topic_id", [0, 9])
+async def test_log_of_a_partition_that_moved_while_the_broker_was_down_is_put_aside(
+    topic_id: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No later change of the metadata would delete it. The same holds for a topic that was recreated elsewhere."""
+    bench = Bench()
+    bench.become(topic("a"), topic("b", replicas=(NODE, 2)))
+    bench.append(A)
+    again = ReplicaManager(NODE, bench.logs, bench.world)
+    moved = topic("a", replicas=(2, 3), leader=2, topic_id=topic_id)
+    image = MetadataImage(offset=9, topics={"a": moved, "b": bench._image.topics["b"]})
+    again.apply(MetadataDelta.from_nothing(image), image)
+    assert list(bench.logs.all()) == [B]
+    (folder,) = [name for name in bench.storage.list_dir("/data") if name.startswith("a-0")]
+    assert folder.endswith("-stray")
+    assert "/data/a-0 is a partition of the brokers [2, 3] now" in caplog.text
+
+
 async def test_deleted_partition_is_unknown() -> None:
     bench = Bench()
     bench.become(topic("a"), topic("b"))

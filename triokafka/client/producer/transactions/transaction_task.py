@@ -77,8 +77,7 @@ class TransactionTask:
                 if isinstance(call.request, EndTxnRequest):
                     pause.transaction_ended(now, now - began)
                     self._on_answer()
-                    while (wait := pause.remaining(world.now())) > 0:
-                        await trio.sleep(wait)
+                    await trio.sleep(max(0.0, pause.remaining(now)))
                 else:
                     pause.accepted(began)
                 self._on_answer()
