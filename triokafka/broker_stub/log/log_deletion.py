@@ -42,7 +42,7 @@ class LogDeletion:
         self._cleaning = cleaning
         self._strays: Counter[str] = Counter()  # by data directory
         self._unsynced: set[LogDirectory] = set()  # directories with unsynced renames
-        self._due_removals: list[tuple[int, str]] = []  # time of removal, and renamed folder
+        self._due_removals: list[tuple[int, int, str]] = []  # since when, the delay, and the renamed folder
 
     def delete(self, topic_partition: TopicPartition, *, delete_delay_ms: int, sync: bool = True) -> None:
         """Delete the log of a partition, open or offline.
@@ -154,12 +154,17 @@ class LogDeletion:
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Schedule the removal of a renamed folder in ``delay_ms``."""
-        self._due_removals.append((self._world.wall_ms() + delay_ms, path))
+        self._due_removals.append((self._world.wall_ms(), delay_ms, path))
 
     def take_due(self, now_ms: int) -> list[str]:
         """Return the renamed folders that are due; the caller removes them."""
-        due = [path for at, path in self._due_removals if at <= now_ms]
-        self._due_removals = [entry for entry in self._due_removals if entry[0] > now_ms]
+        due, waiting = list[str](), []
+        for since, delay_ms, path in self._due_removals:
+            if 0 <= now_ms - since < delay_ms:  # the clock may have moved back
+                waiting.append((since, delay_ms, path))
+            else:
+                due.append(path)
+        self._due_removals = waiting
         return due
 
 
