@@ -583,6 +583,7 @@ class Partition:
 
     def offset_for(self, timestamp: int, *, read_committed: bool, follower: bool = False) -> OffsetAndTimestamp | None:
         """Look up an offset for ListOffsets, by special timestamp (`EARLIEST`, …) or milliseconds; None if not found.
+
         Raises:
             OffsetNotAvailableError: the followers have not caught up with a new leader, so its high watermark may be
                 too low.
