@@ -509,7 +509,11 @@ class Rig:
 
     def list_groups(self) -> list[ListedGroup]:
         """Send ListGroups."""
-        return self.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, (), ()))
+        return self.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, shard.group_ids(), (), ()))
+
+    def listed_groups(self) -> list[str]:
+        """Return the ids of the groups of ListGroups."""
+        return [group.group_id for group in self.list_groups()]
 
     def fetch(self, *keys: tuple[str, int], group_id: str = "g", version: int = 8) -> OffsetFetchResponseGroup:
         """Send OffsetFetch for the given partitions, or for all when none is given."""

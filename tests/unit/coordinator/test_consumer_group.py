@@ -427,9 +427,9 @@ def test_classic_member_replaces_an_empty_consumer_group() -> None:
 def test_list_and_describe_distinguish_group_types() -> None:
     rig = Rig()
     rig.beat(beat("a"))
-    listed = admin.list_groups(rig.shard, (), ())
+    listed = admin.list_groups(rig.shard, ["g"], (), ())
     assert [(group.group_id, group.group_type, group.group_state) for group in listed] == [("g", "consumer", "Stable")]
-    assert admin.list_groups(rig.shard, (), ("classic",)) == []
+    assert admin.list_groups(rig.shard, ["g"], (), ("classic",)) == []
     described = admin.describe(rig.shard, "g", 6)
     assert (described.group_state, described.error_code) == ("Dead", GroupIdNotFoundError.code)
 
@@ -438,9 +438,9 @@ def test_an_uncommitted_group_is_not_listed() -> None:
     rig = Rig()
     rig.log.commits_at_once = False
     rig.beat(beat("a"))
-    assert admin.list_groups(rig.shard, (), ()) == []
+    assert admin.list_groups(rig.shard, ["g"], (), ()) == []
     rig.commit_log()
-    assert [group.group_id for group in admin.list_groups(rig.shard, (), ())] == ["g"]
+    assert [group.group_id for group in admin.list_groups(rig.shard, ["g"], (), ())] == ["g"]
 
 
 def test_a_group_is_deleted_with_its_offsets_when_it_is_empty() -> None:

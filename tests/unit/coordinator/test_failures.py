@@ -194,19 +194,19 @@ def test_removal_is_invisible_until_it_is_committed() -> None:
     reply = rig.delete_group()
     assert rig.offset() == 5
     assert len(rig.fetch().topics) == 1
-    assert rig.shard.committed_groups() == ["g"]
+    assert rig.listed_groups() == ["g"]
     rig.commit_log()
     assert code(reply) == 0
     assert rig.offset() == -1
-    assert rig.shard.committed_groups() == []
+    assert rig.listed_groups() == []
 
 
 def test_group_is_invisible_until_it_is_committed() -> None:
     rig = late_rig()
     rig.join()
-    assert rig.shard.committed_groups() == []
+    assert rig.listed_groups() == []
     rig.commit_log()
-    assert rig.shard.committed_groups() == ["g"]
+    assert rig.listed_groups() == ["g"]
 
 
 def test_refusal_based_on_uncommitted_state_waits_for_its_commit() -> None:
@@ -307,7 +307,7 @@ def test_group_with_a_late_creation_is_kept() -> None:
     assert code(promised) == RequestTimedOutError.code
     assert "g" in rig.shard.groups
     rig.commit_log()
-    assert rig.shard.committed_groups() == ["g"]
+    assert rig.listed_groups() == ["g"]
 
 
 def test_static_restart_with_a_late_commit_takes_effect() -> None:

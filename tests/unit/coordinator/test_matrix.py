@@ -440,7 +440,7 @@ def test_tools_have_the_answers_of_the_table(request_name: str, state: GroupStat
 def test_groups_are_listed_and_described_in_every_state(state: GroupState) -> None:
     """Assignments are shown for a stable group only."""
     scene = GroupInState(state)
-    listed = scene.rig.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, (), ()))
+    listed = scene.rig.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, shard.group_ids(), (), ()))
     described = scene.rig.runtime.read(PARTITION, lambda shard: admin.describe(shard, "g", 6))
     assert [(group.group_id, group.group_state, group.protocol_type) for group in listed] == [
         ("g", state.value, "consumer")

@@ -1048,7 +1048,7 @@ def test_list_and_describe_follow_a_conversion() -> None:
     rig = Rig()
 
     def listed() -> tuple[str, str, str]:
-        (found,) = admin.list_groups(rig.shard, (), ())
+        (found,) = admin.list_groups(rig.shard, rig.shard.group_ids(), (), ())
         return found.group_type, found.group_state, found.protocol_type
 
     (member_id,), generation = stable(rig, (0, 1, 2, 3))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from triokafka.broker_stub.authorizer import Access, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import in_portions
 from triokafka.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from triokafka.security.acl import AclOperation, ResourceType
 
@@ -30,7 +31,7 @@ async def list_groups(request: ListGroupsRequest, context: RequestContext) -> Li
     if context.denied_for_cluster(AclOperation.DESCRIBE, audit=False):
         response.groups = [
             group
-            for group in response.groups
+            async for group in in_portions(response.groups)
             if not context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id, audit=False)
         ]
     context.items = len(response.groups)

@@ -10,7 +10,7 @@ Pure: a caller runs the steps and waits where it likes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -23,9 +23,15 @@ from triokafka.broker_stub.metadata.replay import CompleteTransactions
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import RemoveTopicRecord
+from triokafka.protocol.stored.metadata_record import MetadataRecord
 
-MAX_RECORDS: Final = 50_000
-"""The most records of one change, apart from those of one batch; this limits the data that loading holds twice."""
+MAX_RECORDS: Final = 2_000
+"""The most records of one change, apart from those of one batch: subscribers apply it in one step of the event loop.
+
+Every change copies the tables that it touches, which costs some milliseconds with 100,000 topics or ACLs.
+"""
+PORTION: Final = 50
+"""The most records of a batch that are replayed in one step."""
 
 
 class LoadedChange(NamedTuple):
@@ -65,6 +71,7 @@ class MetadataLoader:
         self._publisher = publisher
         self._delta = MetadataDelta(EMPTY_IMAGE)
         self._count = 0
+        self._replayed_of_batch = 0
         self._transaction = CompleteTransactions()
         self._settled = (EMPTY_IMAGE.offset, EMPTY_IMAGE.epoch)
         self._settled_ms = -1
@@ -89,24 +96,35 @@ class MetadataLoader:
         for batch in log.read_committed(self.next_offset):
             if batch.base_offset < self.next_offset:
                 continue  # a batch is replayed as a whole
-            for record in self._transaction.take(batch.records):
-                if isinstance(record, RemoveTopicRecord) and self.removed_topics is not None:
-                    self.removed_topics.add(record.topic_id)
-                self._delta.replay(record)
-                self._count += 1
+            records = batch.records
+            while len(records) - self._replayed_of_batch > PORTION:
+                begin = self._replayed_of_batch
+                self._replay(records[begin : begin + PORTION])
+                self._replayed_of_batch = begin + PORTION
+                yield PORTION
+            rest = records[self._replayed_of_batch :]
+            self._replay(rest)
+            self._replayed_of_batch = 0
             self.next_offset = batch.last_offset + 1
             if batch.kraft_version is not None:
                 self.kraft_version = batch.kraft_version
             if not self._transaction.is_open:
                 self._settled = (batch.last_offset, batch.epoch)
                 self._settled_ms = batch.timestamp_ms
-            yield max(1, len(batch.records))
+            yield max(1, len(rest))
             if self._count >= MAX_RECORDS:
                 break
         offset, epoch = self._settled
         if offset <= self.image.offset:
             return None
         return LoadedChange(self._delta, self._delta.image(offset, epoch))
+
+    def _replay(self, records: Sequence[MetadataRecord]) -> None:
+        for record in self._transaction.take(records):
+            if isinstance(record, RemoveTopicRecord) and self.removed_topics is not None:
+                self.removed_topics.add(record.topic_id)
+            self._delta.replay(record)
+            self._count += 1
 
     def load_snapshot(
         self, batches: Iterable[LogBatch], snapshot_id: SnapshotId
@@ -125,10 +143,12 @@ class MetadataLoader:
         timestamp_ms = -1
         for batch in batches:
             timestamp_ms = max(timestamp_ms, batch.timestamp_ms)
-            for record in batch.records:
+            for number, record in enumerate(batch.records, 1):
                 whole.replay(record)
+                if not number % PORTION:
+                    yield PORTION
             kraft_version = kraft_version if batch.kraft_version is None else batch.kraft_version
-            yield max(1, len(batch.records))
+            yield 1
         after = whole.image(snapshot_id.end_offset - 1, snapshot_id.epoch)
         if self.image is EMPTY_IMAGE:
             delta = whole
@@ -140,7 +160,7 @@ class MetadataLoader:
         self.kraft_version = kraft_version
         self.next_offset = snapshot_id.end_offset
         self._transaction = CompleteTransactions()
-        self._delta, self._count = delta, 0
+        self._delta, self._count, self._replayed_of_batch = delta, 0, 0
         self._settled, self._settled_ms = (after.offset, after.epoch), timestamp_ms
         self.snapshots += 1
         return LoadedChange(delta, delta.image(*self._settled))
@@ -159,5 +179,5 @@ class MetadataLoader:
         self.applied_ms = self._settled_ms
         self.next_offset = max(self.next_offset, image.offset + 1)
         self._settled = (image.offset, image.epoch)
-        self._delta, self._count = MetadataDelta(image), 0
+        self._delta, self._count, self._replayed_of_batch = MetadataDelta(image), 0, 0
         self._publisher.publish(delta, image)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -66,10 +66,15 @@ def describe(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
     )
 
 
-def list_groups(shard: GroupShard, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-    """List the groups of one shard that have one of these states and types (lower case; empty means all)."""
+def list_groups(
+    shard: GroupShard, group_ids: Iterable[str], states: Collection[str], types: Collection[str]
+) -> list[ListedGroup]:
+    """List those of ``group_ids`` that exist in committed state and have one of these states and types (lower case;
+    empty means all)."""
     listed = []
-    for group_id in shard.committed_groups():
+    for group_id in group_ids:
+        if not shard.exists_committed(group_id):
+            continue
         found = _listed(shard, group_id)
         if (not states or found.group_state.lower() in states) and (not types or found.group_type in types):
             listed.append(found)

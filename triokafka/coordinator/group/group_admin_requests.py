@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Final
 
@@ -21,7 +22,7 @@ from triokafka.protocol.api.consumer_group_describe import (
 from triokafka.protocol.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from triokafka.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from triokafka.protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 _GROUPS_AT_ONCE: Final = 100
 """Groups to describe before other tasks may run."""
@@ -86,19 +87,24 @@ class GroupAdminRequests:
             self._runtime.check_running()
         except KafkaError as error:
             response.error_code = coordinator_error(error)
-        last_checkpoint_at = 0
         for partition in self._runtime.active_partitions():
             try:
-                found = self._runtime.read(partition, lambda shard: admin.list_groups(shard, states, types))
+                response.groups += await self._list(partition, states, types)
             except KafkaError:
                 continue  # the shard moved away meanwhile
-            response.groups.extend(found)
-            if len(response.groups) - last_checkpoint_at >= _GROUPS_AT_ONCE:
-                last_checkpoint_at = len(response.groups)
-                await checkpoint()
         if self._runtime.is_loading:
             response.error_code = CoordinatorLoadInProgressError.code
         return response
+
+    async def _list(self, partition: int, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+        names = self._runtime.read(partition, GroupShard.group_ids)
+        listed: list[ListedGroup] = []
+        for begin in range(0, len(names), _GROUPS_AT_ONCE):
+            some = names[begin : begin + _GROUPS_AT_ONCE]
+            listing = partial(admin.list_groups, group_ids=some, states=states, types=types)
+            listed += self._runtime.read(partition, listing)
+            await checkpoint()
+        return listed
 
     async def delete_groups(self, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         """Handle DeleteGroups, with one append per shard, or several for very many offsets; it yields in between.

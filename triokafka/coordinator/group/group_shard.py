@@ -238,10 +238,9 @@ class GroupShard:
         """Return the protocol type in the group's committed metadata; None without metadata."""
         return self._journal.committed(group_id, self._stored.get(group_id))
 
-    def committed_groups(self) -> list[str]:
-        """Return the groups that exist in committed state, sorted by id."""
-        names = {*self._stored, *self._journal, *self.offsets.groups(), *self.offsets.changing_groups()}
-        return sorted(name for name in names if self.exists_committed(name))
+    def group_ids(self) -> list[str]:
+        """Return the groups that exist in committed or uncommitted state, sorted by id."""
+        return sorted({*self._stored, *self._journal, *self.offsets.groups(), *self.offsets.changing_groups()})
 
     def is_stored(self, group_id: str) -> bool:
         """Whether the log has metadata of the group, committed or not."""

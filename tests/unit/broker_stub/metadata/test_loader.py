@@ -6,13 +6,14 @@ import random  # drives which records follow each other
 import uuid
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.in_steps import done
 from tests.unit.broker_stub.clusters import cluster, topic
 from tests.unit.broker_stub.metadata.test_snapshots import full_image
-from triokafka.broker_stub.metadata import MetadataImage
+from triokafka.broker_stub.metadata import MetadataImage, loader
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
 from triokafka.broker_stub.metadata.image_difference import difference_records
@@ -110,6 +111,10 @@ class Node:
             self.loader.publish(change.delta, change.image)
 
 
+def config(name: str) -> MetadataRecord:
+    return ConfigRecord(resource_type=2, resource_name=name, name="retention.ms", value="1000")
+
+
 def created(number: int, name: str = "t") -> list[MetadataRecord]:
     return topic(name, [1], [1, 2], number=number)  # type: ignore[return-value]
 
@@ -121,6 +126,37 @@ def test_committed_records_are_published_once() -> None:
     node.catch_up(log)
     assert [set(image.topics) for image in node.published] == [{"t"}]
     assert (node.loader.image.offset, node.loader.next_offset) == (2, 3)
+
+
+def test_log_that_is_far_ahead_is_published_in_small_changes() -> None:
+    """Subscribers apply a change in one step of the event loop, and other clients wait meanwhile."""
+    log, node = Log(), Node()
+    for number in range(100):
+        log.append(*(config(f"t{number}-{i}") for i in range(100)))
+    sizes = []
+    while (change := done(node.loader.next_change(log))) is not None:
+        sizes.append(len(change.delta.changed_configs))
+        node.loader.publish(change.delta, change.image)
+    assert sum(sizes) == 10_000
+    assert max(sizes) <= 2_100
+    assert content(node.loader.image) == content(log.replayed(log.end_offset))
+
+
+def test_large_batch_is_replayed_in_steps_and_published_whole() -> None:
+    log, node = Log(), Node()
+    log.append(*(config(f"t{number}") for number in range(5_000)))
+    portions = []
+    for portion in node.loader.next_change(log):
+        portions.append(portion)
+        if len(portions) == 10:
+            break  # the next call goes on
+    change = node.loader.next_change(log)
+    portions += list(change)
+    assert max(portions) <= 100
+    assert sum(portions) == 5_000
+    node.catch_up(log)
+    assert len(node.published) == 1
+    assert content(node.loader.image) == content(log.replayed(log.end_offset))
 
 
 def test_time_of_the_last_published_record_is_known() -> None:
@@ -315,9 +351,15 @@ STEPS = st.lists(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(seed=st.integers(0, 1 << 30), steps=STEPS)
-def test_image_equals_the_replay_from_scratch(seed: int, steps: list[str]) -> None:
+@given(seed=st.integers(0, 1 << 30), steps=STEPS, portion=st.sampled_from([1, 2, 50]))
+def test_image_equals_the_replay_from_scratch(seed: int, steps: list[str], portion: int) -> None:
     """Random batches, transactions, snapshots and terms as the leader; a second node loads the log of the first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loader, "PORTION", portion)  # so that pauses come within batches, too
+        _follow(seed, steps)
+
+
+def _follow(seed: int, steps: list[str]) -> None:
     log, node, writer = Log(), Node(), Writer(seed)
     written = EMPTY_IMAGE
     open_since: MetadataImage | None = None
