@@ -1,7 +1,8 @@
 """Response times of the console for a large cluster: ``python -m benchmarks.console``.
 
 A broker process has many topics and one topic with many messages; the console runs in another process. Each request is
-made several times as a browser makes it; the table has the median and the maximum in ms. The very first request is
+made several times as a browser makes it; the table has the median and the maximum in ms, and the processor time that
+console and broker took for one request, which other programs on the machine do not change. The very first request is
 shown separately.
 """
 
@@ -21,18 +22,19 @@ from typing import Final
 import trio
 
 import triokafka
+from benchmarks.processes import cpu_seconds
 
 _TIMES: Final = 7
 _MESSAGE: Final = b'{"id": %d, "table": 4, "items": ["two coffees", "a cake"], "total": 12.5}'
 
 
 @contextmanager
-def started(*words: str) -> Iterator[str]:
-    """Run a command of triokafka and yield the address in its first line."""
+def started(*words: str) -> Iterator[tuple[str, int]]:
+    """Run a command of triokafka; yield the address in its first line, and its process id."""
     with subprocess.Popen([sys.executable, "-m", "triokafka", *words], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield process.stdout.readline().split()[1]
+            yield process.stdout.readline().split()[1], process.pid
         finally:
             process.terminate()
 
@@ -67,11 +69,12 @@ def main() -> None:
     given = parser.parse_args()
     middle, last = given.topics // 200, given.topics // 100 - 1
     rows = []
-    with started("broker", "--in-memory", "--listen", "127.0.0.1:0") as address:
+    with started("broker", "--in-memory", "--listen", "127.0.0.1:0") as (address, broker):
         trio.run(fill, address, given.topics, given.messages)
-        with started("console", "-b", address, "--listen", "127.0.0.1:0") as url:
+        with started("console", "-b", address, "--listen", "127.0.0.1:0") as (url, console):
             first, _ = taken(f"{url}api/topics")
             print(f"{given.topics:,} topics, {given.messages:,} messages; the first list took {first:.0f} ms")
+            print(f"{'':24}{'median':>10}{'most':>10}{'processor':>11}")
             for name, path in (
                 ("list of topics", "topics"),
                 ("page in the middle", f"topics?page={middle}"),
@@ -85,18 +88,23 @@ def main() -> None:
                 ("content, oldest first", "topics/topic-00000/messages?start=oldest&text=99999"),
                 ("metrics", "metrics"),
             ):
+                before = cpu_seconds(console) + cpu_seconds(broker)
                 found = [taken(f"{url}api/{path}") for _ in range(_TIMES)]
+                processor = (cpu_seconds(console) + cpu_seconds(broker) - before) * 1_000 / _TIMES
                 times = [one for one, _ in found]
                 rows.append(
                     {
                         "request": name,
                         "median_ms": statistics.median(times),
                         "most_ms": max(times),
+                        "processor_ms": processor,
                         "bytes": found[0][1],
                     }
                 )
                 print(
-                    f"{name:24}{statistics.median(times):10.1f}{max(times):10.1f} ms{found[0][1]:12,} bytes", flush=True
+                    f"{name:24}{statistics.median(times):10.1f}{max(times):10.1f}{processor:11.1f} ms"
+                    f"{found[0][1]:12,} bytes",
+                    flush=True,
                 )
     if given.json:
         print(json.dumps(rows))

@@ -8,8 +8,8 @@ where a client has that option (a commit flushes anyway):
 - ``copy``: a client copies a topic, with its offsets in the transaction. A probe writes a record to the source and
   waits for it at the end of the target, reading only committed records; then it writes the next.
 
-Each measurement runs in its own process. Brokers and clients take turns, round after round, and the medians are
-compared. Apache Kafka and the Java client need the jars that ``make interop`` fetches.
+Each measurement runs in its own process. Brokers and clients take turns, round after round, each round in another
+order, and the medians are compared. Apache Kafka and the Java client need the jars that ``make interop`` fetches.
 
 ``python -m benchmarks.transactions --quick``, or ``--rounds 3 --client triokafka --client aiokafka``.
 """
@@ -44,6 +44,7 @@ BROKERS: Final = ("triokafka", "Apache Kafka")
 _SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
 _TIMEOUT: Final = 120
 _JAVA_ATTEMPTS: Final = 3
+_WARM_UP_SECONDS: Final = 30.0
 
 
 class Plan(NamedTuple):
@@ -58,7 +59,7 @@ class Plan(NamedTuple):
 
 
 QUICK: Final = Plan(rounds=1, sizes=(1, 100), seconds=1.0, copies=100)
-"""A plan of about two minutes."""
+"""A plan of about three minutes."""
 
 
 class Row(NamedTuple):
@@ -98,11 +99,14 @@ def run(plan: Plan | None = None) -> Findings:
     with ExitStack() as stack:
         brokers = _brokers(stack, failures)
         clients = [client for client in plan.clients if client != JAVA or "Apache Kafka" in brokers]
-        for bootstrap in brokers.values():  # let the JVM of Apache Kafka compile
-            _rate("triokafka", bootstrap, 1, plan._replace(seconds=5.0), commits=True)
+        for (
+            bootstrap
+        ) in brokers.values():  # the JVM of Apache Kafka compiles; until then its commits take twice the time
+            _rate("triokafka", bootstrap, 1, plan._replace(seconds=_WARM_UP_SECONDS), commits=True)
         for number in range(plan.rounds):
             print(f"  round {number + 1} of {plan.rounds}", flush=True)
-            for client in clients:
+            start = number * len(clients) // plan.rounds  # no client is always first, when Apache Kafka is slowest
+            for client in (*clients[start:], *clients[:start]):
                 for broker, bootstrap in brokers.items():
                     try:
                         for records in plan.sizes:

@@ -19,6 +19,7 @@ from triokafka.asyncio import (
     IllegalOperation,
     TopicPartition,
 )
+from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.errors import IllegalStateError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 
@@ -121,6 +122,33 @@ def test_partitions_that_are_assigned_again_begin_again(bootstrap: str, topic: s
                 assert await consumer.getmany(timeout_ms=0) == {}
                 assert [(await consumer.getone()).offset for _ in range(3)] == [0, 1, 2]
 
+    run(program())
+
+
+def test_assignment_does_not_become_empty_meanwhile(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`position` and `seek` after `assign` would raise then."""
+    seen = []
+
+    class Watched(LocalState):
+        def set_assignment(
+            self, assignment: frozenset[TopicPartition], plan: int, listener_follows: bool = False
+        ) -> None:
+            seen.append(assignment)
+            super().set_assignment(assignment, plan, listener_follows)
+
+    async def program() -> None:
+        create(bootstrap, topic, 2)
+        first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        async with consumer_of(bootstrap) as consumer:
+            for partitions in ([first], [first, second], [second]):
+                consumer.assign(partitions)
+                assert await consumer.position(second if second in partitions else first) == 0
+                assert seen[-1] == consumer.assignment() == set(partitions)
+            assert frozenset() not in seen
+
+    monkeypatch.setattr("triokafka.asyncio.consumer.consumer.LocalState", Watched)
     run(program())
 
 

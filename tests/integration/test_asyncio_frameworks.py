@@ -92,6 +92,7 @@ import aiokafka.admin
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
+from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.producer.producer import _missing
 from aiokafka.structs import TopicPartition
 

@@ -225,10 +225,35 @@ def test_start_of_a_consumer_waits_for_its_topic(bootstrap: str, topic: str) -> 
     run(program())
 
 
-def test_start_of_a_consumer_whose_topic_does_not_exist_raises() -> None:
+@pytest.mark.parametrize("how", ["assigned", "without a group", "in a group"])
+def test_started_consumer_gets_what_is_sent_next(bootstrap: str, topic: str, how: str) -> None:
+    """Although it begins at the end, and the producer needs only one request, and the consumer up to three."""
+
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            for number in range(3):
+                name = f"{topic}-{number}"
+                await producer.send_and_wait(name, b"before the start", partition=0)
+                topics = () if how == "assigned" else (name,)
+                group = name if how == "in a group" else None
+                consumer = AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, group_id=group)
+                if how == "assigned":
+                    consumer.assign([TopicPartition(name, 0)])
+                async with consumer:
+                    await producer.send_and_wait(name, b"after the start", partition=0)
+                    assert (await asyncio.wait_for(consumer.getone(), 60)).offset == 1
+
+    run(program())
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_start_of_a_consumer_whose_topic_does_not_exist_raises(by_hand: bool) -> None:
     async def program(servers: str) -> None:
         before = settled()
-        consumer = AIOKafkaConsumer("missing", bootstrap_servers=servers, group_id="cooks", request_timeout_ms=300)
+        topics = () if by_hand else ("missing",)
+        consumer = AIOKafkaConsumer(*topics, bootstrap_servers=servers, group_id="cooks", request_timeout_ms=300)
+        if by_hand:
+            consumer.assign([TopicPartition("missing", 0)])
         with pytest.raises(UnknownTopicOrPartitionError, match="missing"):
             await consumer.start()
         await settle_to(before)

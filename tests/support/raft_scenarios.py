@@ -265,10 +265,7 @@ def controllers_join(seed: int) -> None:
         simulation.wipe(node)
         simulation.restart(node)
 
-    def all_vote() -> bool:
-        return bool(simulation.leaders) and len(_voting(simulation)) == len(simulation.nodes)
-
-    simulation.run_until(all_vote, within=120)
+    simulation.run_until(lambda: _all_vote(simulation), within=120)
     simulation.loss = 0.0
     _settle_voters(simulation)
 
@@ -315,6 +312,64 @@ def isolated_leader_changes_voters(seed: int) -> None:
     _settle_voters(simulation)
 
 
+def voters_change_while_cut(seed: int) -> None:
+    """Voters are added and removed while the network breaks and heals, in one direction too, and nodes crash.
+
+    Every node that considers itself the leader is asked, also one that has been cut off.
+    """
+    simulation = RaftSimulation(
+        seed, voters=(2, 3, 3, 4)[seed % 4], dynamic=True, snapshots=seed % 2 == 1, append_every=0.3,
+        auto_join=seed % 5 == 4,
+    )  # fmt: skip
+    simulation.run_until(simulation.agree, within=60)
+    for _ in range(1 + seed % 2):
+        simulation.add_node()
+    simulation.run(2)
+    for _ in range(8):
+        _cut_or_heal(simulation)
+        simulation.run(simulation.random.uniform(0, 0.1))
+        for leader in simulation.leaders:
+            if isinstance(leader.running.quorum.state, Leader):
+                _change_voters(simulation, leader)
+        simulation.run(simulation.random.uniform(0, 0.1))
+        if simulation.random.random() < 0.4:
+            _crash_one(simulation)
+        simulation.run(simulation.random.uniform(0.05, 2.0))
+        for node in simulation.nodes.values():
+            simulation.restart(node)
+    _repair(simulation)
+    if simulation.auto_join:
+        simulation.run_until(lambda: _all_vote(simulation), within=120)
+    _settle_voters(simulation)
+
+
+def _cut_or_heal(simulation: RaftSimulation) -> None:
+    """Cut off the leader, or a part of the nodes, or one direction of a connection; or heal."""
+    match simulation.random.randrange(5):
+        case 0:
+            if simulation.leaders:
+                simulation.isolate(simulation.leader().node_id)
+        case 1:
+            numbers = sorted(simulation.nodes)
+            simulation.isolate(*simulation.random.sample(numbers, len(numbers) // 2))
+        case 2:
+            source, destination = simulation.random.sample(sorted(simulation.nodes), 2)
+            simulation.cut.add((source, destination))
+        case _:
+            simulation.heal()
+
+
+def _change_voters(simulation: RaftSimulation, leader: SimulatedNode) -> None:
+    """Ask this leader to add a node that, to its knowledge, has no vote, or to remove a voter."""
+    voters = leader.running.quorum.voters
+    voting = [node for node in simulation.nodes.values() if voters.is_voter(node.key)]
+    others = [node for node in simulation.up if node not in voting]
+    if others and (len(voting) < 3 or simulation.random.random() < 0.5):
+        simulation.add_voter(_pick(simulation, others), leader=leader)
+    elif len(voting) > 2:
+        simulation.remove_voter(_pick(simulation, voting), leader=leader)
+
+
 def _settle_voters(simulation: RaftSimulation) -> None:
     """Let the quorum settle, and compare the voters that each node knows with the committed ones."""
     simulation.run_until(lambda: bool(simulation.leaders), within=60)
@@ -324,6 +379,10 @@ def _settle_voters(simulation: RaftSimulation) -> None:
         assert node.running.quorum.voters == committed, f"node {node.node_id} has other voters than the committed ones"
     leader = simulation.leader()
     assert committed.is_voter(leader.key), "a node leads that is not a voter"
+
+
+def _all_vote(simulation: RaftSimulation) -> bool:
+    return bool(simulation.leaders) and len(_voting(simulation)) == len(simulation.nodes)
 
 
 def _voting(simulation: RaftSimulation) -> list[SimulatedNode]:
@@ -358,6 +417,6 @@ SCENARIOS: Final[dict[str, Callable[[int], None]]] = {
     for scenario in (
         first_election, leader_fails, all_fail, leader_partitioned, minority_partitioned, back_to_back_failures,
         disk_lost, lossy_network, chaos, contested_elections, snapshots, voters_change, controllers_join,
-        removal_interrupted, isolated_leader_changes_voters,
+        removal_interrupted, isolated_leader_changes_voters, voters_change_while_cut,
     )
 }  # fmt: skip

@@ -472,10 +472,11 @@ class RaftSimulation:
 
     # Changes of the voters
 
-    def add_voter(self, node: SimulatedNode) -> PendingResponse[Any] | None:
+    def add_voter(self, node: SimulatedNode, *, leader: SimulatedNode | None = None) -> PendingResponse[Any] | None:
         """Ask the leader to add a voter."""
         if not self.leaders:
             return None
+        leader = self.leader() if leader is None else leader
         listener = AddListener(name="CONTROLLER", host=f"node{node.node_id}", port=9093)
         request = AddRaftVoterRequest(
             cluster_id=CLUSTER_ID,
@@ -484,7 +485,6 @@ class RaftSimulation:
             voter_directory_id=node.directory_id,
             listeners=[listener],
         )
-        leader = self.leader()
         reply = self.handle(leader, request)
         self.step(leader)
         return reply

@@ -7,6 +7,7 @@ from triokafka.errors import (
     ConfigurationError,
     CorruptRecordError,
     KafkaError,
+    KafkaTimeoutError,
     ProtocolError,
     UnsupportedVersionError,
 )
@@ -17,6 +18,7 @@ KafkaProtocolError = ProtocolError
 CorruptRecordException = CorruptRecordError
 # the SDK has one error for an incompatible broker and an unsupported version
 IncompatibleBrokerVersion = UnsupportedVersionError
+NoBrokersAvailable = KafkaTimeoutError  # kafka-python 2 has it, for what its constructors raise
 
 
 class InvalidReceiveError(KafkaProtocolError):

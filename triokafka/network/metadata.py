@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from triokafka.backoff import Backoff
 from triokafka.errors import BrokerResponseError, for_code, in_words
@@ -14,6 +14,8 @@ from triokafka.protocol.api.metadata import MetadataResponse, MetadataResponseTo
 from triokafka.structs import Node, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _NEVER: Final = float("inf")
 _LEADER_NOT_AVAILABLE: Final = 5
@@ -264,7 +266,7 @@ class Metadata:
                 incomplete = incomplete or for_code(described.error_code).retriable
                 if described.error_code != _LEADER_NOT_AVAILABLE or not described.partitions:
                     continue
-            topic = self._topic_of(described, reliable_epochs=reliable_epochs)
+            topic = yield from self._topic_of(described, reliable_epochs=reliable_epochs)
             if topic is None:
                 incomplete = True
                 continue
@@ -274,19 +276,21 @@ class Metadata:
             # Leaders that became known between the steps are newer than the response, or it confirms them.
             for described in response.topics:
                 if described.name in self._moved and described.name in topics:
-                    topics[described.name] = (
-                        self._topic_of(described, reliable_epochs=reliable_epochs) or topics[described.name]
-                    )
+                    newer = _at_once(self._topic_of(described, reliable_epochs=reliable_epochs))
+                    topics[described.name] = newer or topics[described.name]
         return topics, errors, incomplete
 
     def _is_kept(self, topic: str, asked: set[str]) -> bool:
         """Whether an earlier error of a topic remains valid after a response for the topics in ``asked``."""
         return topic not in asked and (topic in self._interest or topic in self._pinned)
 
-    def _topic_of(self, described: MetadataResponseTopic, *, reliable_epochs: bool) -> TopicMetadata | None:
-        """Return the new metadata of the topic; None if the description is inconsistent."""
+    def _topic_of(
+        self, described: MetadataResponseTopic, *, reliable_epochs: bool
+    ) -> Generator[None, None, TopicMetadata | None]:
+        """Return the new metadata of the topic, in steps; None if the description is inconsistent."""
         name = described.name or ""
-        numbers = sorted(p.partition_index for p in described.partitions)
+        in_order = sorted(described.partitions, key=lambda p: p.partition_index)
+        numbers = [p.partition_index for p in in_order]
         if not numbers or numbers != list(range(len(numbers))):
             listed = f"{numbers[:_MOST_LISTED]}" + (" and more" if len(numbers) > _MOST_LISTED else "")
             logger.warning("topic %r: the metadata lists partitions %s; requesting it again", name, listed)
@@ -295,7 +299,9 @@ class Metadata:
         if before is not None and before.topic_id.int and described.topic_id.int not in (0, before.topic_id.int):
             before = None  # deleted and recreated: its old epochs are meaningless
         partitions: dict[int, PartitionMetadata] = {}
-        for p in sorted(described.partitions, key=lambda p: p.partition_index):
+        for p in in_order:
+            if p.partition_index % _STEP == _STEP - 1:
+                yield
             epoch = p.leader_epoch if reliable_epochs else -1
             old = before.partitions.get(p.partition_index) if before is not None else None
             if old is not None and 0 <= epoch < old.leader_epoch:
@@ -342,6 +348,15 @@ class Metadata:
             return None
         kind = for_code(code)
         return kind(f"topic {topic!r}: {in_words(kind)}")
+
+
+def _at_once(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def _nodes_of(response: MetadataResponse) -> dict[int, Node]:

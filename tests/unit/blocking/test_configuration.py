@@ -11,7 +11,7 @@ import pytest
 from triokafka.blocking import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from triokafka.blocking.consumer.configuration import CONSUMER_DEFAULTS
 from triokafka.blocking.consumer.configuration import sdk_options as consumer_options
-from triokafka.blocking.errors import KafkaConfigurationError
+from triokafka.blocking.errors import KafkaConfigurationError, NoBrokersAvailable
 from triokafka.blocking.options import admin_options, take
 from triokafka.blocking.producer.configuration import PRODUCER_DEFAULTS
 from triokafka.blocking.producer.configuration import sdk_options as producer_options
@@ -70,3 +70,9 @@ def test_wrong_arguments_raise_one_error_and_print_nothing(kind: Any, monkeypatc
         kind("127.0.0.1:1")
     gc.collect()
     assert unraisable == []
+
+
+@pytest.mark.parametrize("kind", [KafkaConsumer, KafkaProducer, KafkaAdminClient])
+def test_programs_for_kafka_python_2_catch_the_error_of_a_missing_broker(kind: Any) -> None:
+    with pytest.raises(NoBrokersAvailable, match="Unable to bootstrap from"):
+        kind(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=100)

@@ -263,8 +263,10 @@ ROUND_ROBIN = ("roundrobin", subscription("orders"))
 class Rig:
     """One loaded shard under a runtime, and the requests of members and tools."""
 
+    new_world: type[StillWorld] = StillWorld
+
     def __init__(self, log: Any = None, **config: Any) -> None:
-        self.world = StillWorld()
+        self.world = self.new_world()
         self.log: Any = ScriptedLog() if log is None else log
         self.topics = Topics()
         self.config = GroupCoordinatorConfig(**{"group_initial_rebalance_delay_ms": 3_000, **config})

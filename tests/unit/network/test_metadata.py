@@ -203,6 +203,22 @@ def test_large_response_is_applied_in_steps_and_a_leader_set_between_them_stays(
     assert (metadata.cluster.leader_for(TP), metadata.cluster.leader_epoch_for(TP)) == (1, 6)
 
 
+def test_topic_of_many_partitions_is_applied_in_steps_and_a_leader_set_between_them_stays() -> None:
+    metadata = holder()
+    metadata.update(answer(1, epoch=5), None, 0.0)
+    response = answer(*[2] * 10_000, epoch=5)
+    steps = 0
+    for _ in metadata.update_in_steps(response, None, 1.0):
+        steps += 1
+        assert metadata.cluster.partition_count("t") == 1
+        if steps == 40:
+            assert metadata.update_leader(TP, 1, 6, None)
+    assert steps > 45
+    assert metadata.cluster.partition_count("t") == 10_000
+    assert (metadata.cluster.leader_for(TP), metadata.cluster.leader_epoch_for(TP)) == (1, 6)
+    assert metadata.cluster.leader_for(TopicPartition("t", 9_999)) == 2
+
+
 def test_unused_topic_is_forgotten() -> None:
     """KIP-526."""
     metadata = holder()

@@ -136,6 +136,9 @@ class AIOKafkaConsumer:
     async def start(self) -> None:
         """Connect to the cluster; with topics, or a pattern and a group, also wait until partitions are assigned.
 
+        Then look up where to begin in the assigned partitions: records that are sent after `start` come behind
+        the end of the log. A partition without a leader keeps that waiting for about a second only.
+
         Raises:
             ConsumerStoppedError: the consumer was stopped.
             KafkaConnectionError: no broker of ``bootstrap_servers`` accepts the connection, or the login, whose error
@@ -153,9 +156,11 @@ class AIOKafkaConsumer:
         level = session.options["isolation_level"]
         if level not in ("read_uncommitted", "read_committed"):
             raise ValueError(f"Incorrect isolation level {level}")
-        await self._bridge.call(session.open, self._topics)
+        assigned = self._mode == "assigned"
+        by_hand = {partition.topic for partition in self._local.assignment} if assigned else ()
+        await self._bridge.call(session.open, self._topics.union(by_hand))
         self._started = True
-        if self._mode == "assigned":
+        if assigned:
             session.soon(session.assign, list(self._local.assignment), self._local.plan)
         elif self._mode:
             self._subscribe_session()
@@ -166,6 +171,8 @@ class AIOKafkaConsumer:
                 self._raise_errors(in_start=True)
         if self._commit_seconds is not None:
             self._commit_later()
+        if assigned or self._local.assigned:
+            await session.ask(session.find_positions)
 
     def _subscribe_session(self) -> None:
         self._local.active_at = time.monotonic()

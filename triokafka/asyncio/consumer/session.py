@@ -38,6 +38,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _COMMIT_SECONDS: Final = 10.0
+_SECONDS_OF_FAILURES: Final = 1.0
+"""For which `ConsumerSession.find_positions` waits for a leader that refuses or is unknown."""
 _SECONDS_PAST_ERRORS: Final = 0.05
 """Between two polls while a partition has an error and the program reads others."""
 
@@ -413,17 +415,23 @@ class ConsumerSession:
 
     def assign(self, partitions: Iterable[TopicPartition], plan: int) -> None:
         """Read exactly these partitions, from their committed offsets or by ``auto_offset_reset``, as in aiokafka."""
-        self.unsubscribe(plan)
+        self._begin_plan(plan)
         self.consumer.assign(partitions)
-        self._post_assignment(self.consumer.assignment())
+        self._post_assignment(self.consumer.assignment())  # not an empty one before: the program has these already
 
     def unsubscribe(self, plan: int) -> None:
         """End the subscription or assignment. Nothing that was on its way counts for the program's new ``plan``."""
+        self._begin_plan(plan)
+        self._post_assignment(frozenset())
+
+    def _begin_plan(self, plan: int) -> None:
         self._plan = plan
         self._seeks += 1
         self._pattern = False
         self.consumer.unsubscribe()
-        self._post_assignment(frozenset())
+        for partition in self._assignment or ():
+            self._flow.forget(partition)
+        self._assignment = frozenset()
         self.go_on()
 
     def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
@@ -452,6 +460,16 @@ class ConsumerSession:
                 await self.consumer.position(partition)
             return True
         return False
+
+    async def find_positions(self) -> None:
+        """Wait until the assigned partitions have positions, or cannot have them now.
+
+        A consumer that begins at the end then gets each record that is sent from now on.
+        """
+        try:
+            await _positions_or_failures(self.consumer, self.bridge.check_seconds)
+        except KafkaError as error:
+            self._hold(error)
 
     async def position(self, partition: TopicPartition, seconds: float) -> int:
         """Return the SDK's position of a partition of which no record has crossed over."""
@@ -572,6 +590,18 @@ class ConsumerSession:
         if error is not None:
             raise error
         return value
+
+
+async def _positions_or_failures(consumer: Consumer, seconds: float) -> None:
+    engine = consumer.engine
+
+    def found() -> bool | None:
+        if engine.subscription.all_positions_known:
+            return True
+        now = engine.world.now()
+        return any(now - failing.since >= _SECONDS_OF_FAILURES for failing in engine.failure_tracker.current) or None
+
+    await engine.wait_for_state(found, seconds)
 
 
 async def _looked_up_position(consumer: Consumer, options: dict[str, Any], partition: TopicPartition) -> int:

@@ -7,12 +7,15 @@ v13: top-level error code.
 
 For an unknown topic that it may create, the broker creates the topic and returns UNKNOWN_TOPIC_OR_PARTITION; the client
 repeats the request and finds the topic. Kafka does the same, since it responds before its controller has created the
-topic. Only this broker's log has the reason why the creation of a topic failed.
+topic. Only this broker's log has the reason why the creation of a topic failed. Before version 5 the error of a topic
+that exists now is LEADER_NOT_AVAILABLE, as of Kafka with ZooKeeper: librdkafka before 1.6 fails records of unknown
+topics at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 from uuid import UUID
 
 from triokafka import errors
@@ -42,6 +45,10 @@ _ORDER = {
 }
 _LAST = 4
 """Sort key of topics without and with errors, in Kafka's order. Topics of equal rank keep the order of the request."""
+
+
+_UNKNOWN_SINCE: Final = 5
+"""First version in which a topic that this request has created is called unknown."""
 
 
 def _asked(request: MetadataRequest) -> Iterable[str]:
@@ -84,11 +91,11 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
                 await budget.spend(_size(topics[-1], context))
     else:
         image = context.metadata.image  # before the creation, so that the response calls new topics unknown
-        refused = await _create_missing(request, image, context)
+        refusals = await _create_missing(request, image, context)
         # Describe a repeated topic once, so that a request cannot inflate the response beyond the cluster's size.
         asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ())
         for topic in asked:
-            topics.append(_one(*topic, refused, image, request, context))
+            topics.append(_one(*topic, refusals, image, request, context))
             await budget.spend(_size(topics[-1], context))
         topics.sort(key=_rank)
     response = MetadataResponse(
@@ -117,28 +124,31 @@ def _rank(topic: MetadataResponseTopic) -> int:
     return _ORDER.get(topic.error_code, _LAST)
 
 
-async def _create_missing(request: MetadataRequest, image: MetadataImage, context: RequestContext) -> set[str]:
-    """Create missing topics and return the names of those that this client may not create.
+async def _create_missing(request: MetadataRequest, image: MetadataImage, context: RequestContext) -> dict[str, int]:
+    """Create missing topics, and return error codes by name: of topics that this client may not create, and before
+    version 5 of those that exist now.
 
     With ``auto.create.topics.enable=false`` the result is empty, and the client needs no permission to create topics.
     The first FindCoordinator request creates internal topics.
     """
     creation = context.topic_creation
     if not request.allow_auto_topic_creation or not creation.is_enabled:
-        return set()
+        return {}
     missing = [
         name
         async for name in in_portions(_asked(request))
         if name not in image.topics and not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name, audit=False)
     ]
     if not missing:
-        return set()
-    refused = {name for name in missing if _may_not_create(name, context)}
+        return {}
+    refusals = {name: errors.TopicAuthorizationFailedError.code for name in missing if _may_not_create(name, context)}
     context.yield_slot()  # while it waits for the controller
-    await creation.create_missing(
-        [name for name in missing if name not in refused], charge=context.charge_mutations(strict=False)
+    existing = await creation.create_missing(
+        [name for name in missing if name not in refusals], charge=context.charge_mutations(strict=False)
     )
-    return refused
+    if context.version < _UNKNOWN_SINCE:
+        refusals |= dict.fromkeys(existing, errors.LeaderNotAvailableError.code)
+    return refusals
 
 
 def _may_not_create(name: str, context: RequestContext) -> bool:
@@ -150,7 +160,7 @@ def _may_not_create(name: str, context: RequestContext) -> bool:
 def _one(
     name: str | None,
     topic_id: UUID,
-    refused: set[str],
+    refusals: Mapping[str, int],
     image: MetadataImage,
     request: MetadataRequest,
     context: RequestContext,
@@ -175,10 +185,12 @@ def _one(
     if topic is not None:
         return _topic(topic, image, request, context)
     unknown = MetadataResponseTopic(name=name, is_internal=is_internal(name))
-    if name in refused:
+    if refusals.get(name) == errors.TopicAuthorizationFailedError.code:
         unknown.error_code = errors.TopicAuthorizationFailedError.code
         return unknown
-    unknown.error_code = context.topic_creation.name_error(name) or errors.UnknownTopicOrPartitionError.code
+    unknown.error_code = (
+        refusals.get(name) or context.topic_creation.name_error(name) or errors.UnknownTopicOrPartitionError.code
+    )
     _add_operations(unknown, name, request, context)
     return unknown
 

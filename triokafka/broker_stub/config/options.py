@@ -308,6 +308,11 @@ class NetworkOptions(Options):
     connection_failed_authentication_delay_ms: int = _int(
         100, "Delay before the broker closes a connection after a failed authentication.", 0
     )
+    ssl_handshake_timeout_ms: int = _int(
+        30_000,
+        "Time limit of a client's TLS handshake; then the connection is closed. Kafka: connections.max.idle.ms.",
+        1,
+    )
     request_timeout_ms: int = _int(30_000, "Timeout of requests between brokers.")
     fetch_max_bytes: int = _int(57_671_680, "Maximum bytes in the response to a fetch.", 1024)
     telemetry_max_bytes: int = _int(1_048_576, "Maximum size of the metrics that a client pushes (KIP-714).", 1)

@@ -14,6 +14,7 @@ from triokafka.broker_stub.metadata.features import (
     METADATA_VERSION,
     MIN_INSYNC_REPLICAS,
     SERVED,
+    SUPPORTED,
     changes_metadata,
     metadata_version,
     registers_controllers,
@@ -226,6 +227,8 @@ def _unsupported(image: MetadataImage, name: str, level: int, support: FeatureSu
 
 
 def _check_dependencies(name: str, level: int, proposed: Mapping[str, int]) -> None:
+    if name not in SUPPORTED:
+        raise InvalidUpdateVersionError(f"Invalid update version {level} for feature {name}. Feature {name} not found.")
     for needed, lowest in DEPENDENCIES.get((name, level), {}).items():
         if proposed.get(needed, 0) < lowest:
             raise InvalidUpdateVersionError(

@@ -18,6 +18,7 @@ from triokafka.coordinator.runtime.coordinator_log import (
     TransactionEnd,
     TransactionMarker,
 )
+from triokafka.errors import CorruptRecordError
 from triokafka.protocol.stored.control_records import ControlRecordType, decode_control_key
 from triokafka.records import BatchInfo, decode_records, encode_batch, iter_batches
 from triokafka.structs import Buffer, TopicPartition
@@ -75,7 +76,18 @@ class ReplicatedCoordinatorLog:
         )
 
     def read_all(self, partition: int) -> Iterator[Sequence[LogRecord] | TransactionalRecords | TransactionEnd]:
-        """Offset, key and value of all records up to the log end, in pieces, in their order."""
+        """Offset, key and value of all records up to the log end, in pieces, in their order.
+
+        Raises:
+            CorruptRecordError: a record is damaged. If another in-sync replica can lead, it soon does.
+        """
+        try:
+            yield from self._read_all(partition)
+        except CorruptRecordError as error:
+            self._replicas.reading_failed(TopicPartition(self.topic, partition), error)
+            raise
+
+    def _read_all(self, partition: int) -> Iterator[Sequence[LogRecord] | TransactionalRecords | TransactionEnd]:
         log = self._replicas.partition((self.topic, partition)).log
         offset = log.log_start_offset
         while offset < log.log_end_offset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 import trio
@@ -24,6 +25,8 @@ from triokafka.world import Storage, World
 
 logger = logging.getLogger(__name__)
 
+_NO_TOPIC: Final = "belongs to no topic in the cluster"
+
 
 class LogDeletion:
     """Deletes logs and counts stray logs.
@@ -39,7 +42,7 @@ class LogDeletion:
         self._cleaning = cleaning
         self._strays: Counter[str] = Counter()  # by data directory
         self._unsynced: set[LogDirectory] = set()  # directories with unsynced renames
-        self._due_removals: list[tuple[int, str]] = []  # time of removal, and renamed folder
+        self._due_removals: list[tuple[int, int, str]] = []  # since when, the delay, and the renamed folder
 
     def delete(self, topic_partition: TopicPartition, *, delete_delay_ms: int, sync: bool = True) -> None:
         """Delete the log of a partition, open or offline.
@@ -64,8 +67,8 @@ class LogDeletion:
             path = self._close_and_rename(topic_partition, DELETE_SUFFIX, sync=sync)
             self.remove_later(path, hosted.log.config.file_delete_delay_ms)
 
-    def put_aside(self, topic_partition: TopicPartition) -> None:
-        """Close and rename a hosted log that belongs to no topic in the cluster.
+    def put_aside(self, topic_partition: TopicPartition, *, why: str = _NO_TOPIC) -> None:
+        """Close and rename a hosted log that belongs to no topic in the cluster, or to other brokers; ``why`` says so.
 
         The log of a topic whose deletion is committed is deleted: a crash came before its folder was renamed. Any other
         log is kept as ``…-stray``, as in Kafka, since no request deleted its records.
@@ -80,7 +83,7 @@ class LogDeletion:
             self.remove_later(self._close_and_rename(topic_partition, DELETE_SUFFIX), 0)
             return
         renamed = self._close_and_rename(topic_partition, STRAY_SUFFIX)
-        self._note_stray(hosted.directory, path, topic_id, renamed)
+        self._note_stray(hosted.directory, path, topic_id, renamed, why)
 
     def put_folder_aside(
         self, topic_partition: TopicPartition, directory: LogDirectory, path: str, topic_id: UUID | None
@@ -88,11 +91,14 @@ class LogDeletion:
         """Rename the folder of a log that is not open to ``…-stray``. Raises `KafkaStorageError`."""
         self._note_stray(directory, path, topic_id, self._rename(topic_partition, directory, path, STRAY_SUFFIX))
 
-    def _note_stray(self, directory: LogDirectory, path: str, topic_id: UUID | None, renamed: str) -> None:
+    def _note_stray(
+        self, directory: LogDirectory, path: str, topic_id: UUID | None, renamed: str, why: str = _NO_TOPIC
+    ) -> None:
         self._strays[directory.path] += 1
         logger.warning(
-            "%s belongs to no topic in the cluster (topic id %s); renamed to %s. Remove it when it is not needed.",
+            "%s %s (topic id %s); renamed to %s. Remove it when it is not needed.",
             path,
+            why,
             topic_id,
             renamed,
         )
@@ -134,8 +140,7 @@ class LogDeletion:
         self._strays[directory.path] = len(strays)
         if strays:
             logger.warning(
-                "%s has %d folders of logs that belong to no topic in the cluster, such as %s. Remove them when they "
-                "are not needed.",
+                "%s has %d folders of logs that are not this broker's, such as %s. Remove those that nobody needs.",
                 directory.path,
                 len(strays),
                 strays[0],
@@ -149,12 +154,17 @@ class LogDeletion:
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Schedule the removal of a renamed folder in ``delay_ms``."""
-        self._due_removals.append((self._world.wall_ms() + delay_ms, path))
+        self._due_removals.append((self._world.wall_ms(), delay_ms, path))
 
     def take_due(self, now_ms: int) -> list[str]:
         """Return the renamed folders that are due; the caller removes them."""
-        due = [path for at, path in self._due_removals if at <= now_ms]
-        self._due_removals = [entry for entry in self._due_removals if entry[0] > now_ms]
+        due, waiting = list[str](), []
+        for since, delay_ms, path in self._due_removals:
+            if 0 <= now_ms - since < delay_ms:  # the clock may have moved back
+                waiting.append((since, delay_ms, path))
+            else:
+                due.append(path)
+        self._due_removals = waiting
         return due
 
 

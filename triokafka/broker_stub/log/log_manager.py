@@ -343,10 +343,10 @@ class LogManager:
         """
         self._deletion.delete(topic_partition, delete_delay_ms=self.defaults.file_delete_delay_ms, sync=sync)
 
-    def put_aside(self, topic_partition: TopicPartition) -> None:
+    def put_aside(self, topic_partition: TopicPartition, *, why: str) -> None:
         """Run `LogDeletion.put_aside`; a failure is logged."""
         try:
-            self._deletion.put_aside(topic_partition)
+            self._deletion.put_aside(topic_partition, why=why)
         except KafkaStorageError as error:
             logger.error("%s", error)
 

@@ -98,6 +98,7 @@ def open_log(
             _report_lost_end(state, known)
         else:
             _skip_lost(state, known, now_ms, refuse=refuse_damage)
+    state.lost_offsets += max(0, loaded.lost_end - segments.end_offset)  # those that `_skip_lost` did not count
     if state.log_start_offset > segments.end_offset:
         # A crash took records that were deleted already. No record before the start may come back.
         LogTruncation(state).start_empty(state.log_start_offset, now_ms)

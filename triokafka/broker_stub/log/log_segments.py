@@ -329,15 +329,20 @@ class LogSegments:
 
     def remove_files_to_delete(self, now_ms: int) -> None:
         """Remove the renamed files that are due."""
-        while self._to_delete and self._to_delete[0][0] <= now_ms:
-            self._remove_files(self._to_delete[0][1])
-            del self._to_delete[0]
+        for entry in list(self._to_delete):
+            if self._is_due(entry[0], now_ms):
+                self._remove_files(entry[1])
+                self._to_delete.remove(entry)
 
     def take_files_to_delete(self, now_ms: int) -> list[str]:
         """As `remove_files_to_delete`, but return the files: the caller removes them, for example in a thread."""
-        due = [paths for at, paths in self._to_delete if at <= now_ms]
-        del self._to_delete[: len(due)]
-        return [path for paths in due for path in paths]
+        due = [path for at, paths in self._to_delete if self._is_due(at, now_ms) for path in paths]
+        self._to_delete = [entry for entry in self._to_delete if not self._is_due(entry[0], now_ms)]
+        return due
+
+    def _is_due(self, remove_at_ms: int, now_ms: int) -> bool:
+        """Whether the time has come; also when it is farther away than the delay, because the clock moved back."""
+        return not now_ms < remove_at_ms <= now_ms + self._config.file_delete_delay_ms
 
     def _remove_files(self, paths: list[str]) -> None:
         while paths:

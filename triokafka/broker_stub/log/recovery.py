@@ -42,11 +42,13 @@ class RecoveredLog(NamedTuple):
     """The content of a log's directory.
 
     ``segments``: at least one, ascending. ``dropped_bytes``: the number of bytes that recovery cut off.
+    ``lost_end``: the offset after the last record that it cut off because of damage; -1 for none.
     """
 
     segments: list[LogSegment]
     producers: ProducerStates
     dropped_bytes: int
+    lost_end: int = -1
 
 
 class KnownOffsets(NamedTuple):
@@ -102,19 +104,20 @@ def load_log(
         read_from, clean = (segments[0].base_offset if segments else 0), False
     if not segments:
         segments.append(LogSegment(files, directory, log_start_offset, config, new=True, now_ms=now_ms))
-    producers, dropped = None, 0
+    producers, dropped, lost_end = None, 0, -1
     if not clean:
         recovery = LogRecovery(
             storage, directory, topic_partition, segments, epochs, snapshots, known, refuse_damage=refuse_damage
         )
         producers, dropped = recovery.run(read_from, compacts=config.compacts)
+        lost_end = recovery.lost_end
     end_offset = segments[-1].reader.next_offset()
     if snapshots.remove_after(end_offset):
         storage.sync_dir(directory)  # new records will get these offsets
     if producers is None:
         producers = load_producers(snapshots, segments, end_offset)
     snapshots.remove_strays({segment.base_offset for segment in segments})
-    return RecoveredLog(segments, producers, dropped)
+    return RecoveredLog(segments, producers, dropped, lost_end)
 
 
 def _open_segments(files: OpenFiles, directory: str, config: LogConfig, now_ms: int) -> list[LogSegment]:
@@ -249,6 +252,7 @@ class LogRecovery:
         self._expected = 0
         self._segment = segments[0]
         self._has_gaps = False  # whether the log has been compacted
+        self.lost_end = -1
 
     def run(self, read_from: int, *, compacts: bool) -> tuple[ProducerStates, int]:
         """Read from an offset on, and remove everything from the first bad batch on.
@@ -330,6 +334,7 @@ class LogRecovery:
         if self._refuse_damage:
             raise DamagedLogError(what)
         kept = keep_tail(self._storage, path, segment.file.handle, position, size)
+        self.lost_end = ends
         logger.error(
             "%s. Offsets %d to %d are lost; %d bytes of this segment are kept in %s.",
             what,
@@ -349,6 +354,7 @@ class LogRecovery:
         )
         if self._refuse_damage:
             raise DamagedLogError(what)
+        self.lost_end = ends
         logger.error("%s. Offsets %d to %d are lost.", what, self._expected, ends - 1)
 
     def _end_of_loss(self, found_end: int, later: Sequence[LogSegment]) -> int:

@@ -38,8 +38,6 @@ from triokafka.world.tls_stream import TlsStream, receive_client_hello
 
 logger = logging.getLogger(__name__)
 
-_HANDSHAKE_SECONDS: Final = 30
-"""How long a TLS handshake may take."""
 _SHOWN_NAME: Final = 200
 _STORES: Final = ("PEM", "PKCS12", "JKS")
 
@@ -65,6 +63,7 @@ class ListenerSecurity(Authentication):
         tokens: DelegationTokens | None = None,
     ) -> None:
         self._world = world
+        self._handshake_seconds = config.ssl_handshake_timeout_ms / 1000
         self._logins = LoginScheduler()
         lookups = CredentialLookups(scram or ScramLookups(), tokens, world.random_bytes(32))
         self._listeners: dict[str, _Listener] = {}
@@ -155,7 +154,7 @@ class ListenerSecurity(Authentication):
     async def _shake_hands(self, stream: Stream, contexts: TlsContexts) -> TlsStream:
         """Do the TLS handshake, whose state takes memory only after the client's first message is complete."""
         try:
-            with trio.fail_after(_HANDSHAKE_SECONDS):
+            with trio.fail_after(self._handshake_seconds):
                 hello = await receive_client_hello(stream)
                 await self.take_turn(stream)
                 secured = TlsStream(
@@ -164,7 +163,8 @@ class ListenerSecurity(Authentication):
                 await secured.handshake()
                 return secured
         except trio.TooSlowError:
-            raise AuthenticationFailedError(f"the TLS handshake did not end within {_HANDSHAKE_SECONDS} s") from None
+            limit = f"{self._handshake_seconds:g} s (ssl.handshake.timeout.ms)"
+            raise AuthenticationFailedError(f"the TLS handshake did not end within {limit}") from None
         except ssl.SSLEOFError:
             raise
         except ssl.SSLError as error:

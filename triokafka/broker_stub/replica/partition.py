@@ -586,29 +586,31 @@ class Partition:
 
         Raises:
             OffsetNotAvailableError: the followers have not caught up with a new leader, so its high watermark may be
-                too low.
+                too low, and the offset is not below it.
         """
         log = self.log
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return OffsetAndTimestamp(
                 log.log_start_offset, -1, log.leader_epochs.epoch_for_offset(log.log_start_offset)
             )
-        if follower:
-            end = log.log_end_offset
-        else:
+        end, lags = log.log_end_offset, False
+        if not follower:
             end = self.last_stable_offset if read_committed else self.high_watermark
-            if end < min(self._leader_epoch_start, log.log_end_offset):
-                raise errors.OffsetNotAvailableError(
-                    f"{self.topic_partition}: the followers have not caught up with the new leader"
-                )
+            # An open transaction is no reason: the last stable offset may be far below the start of the epoch.
+            lags = self.high_watermark < min(self._leader_epoch_start, log.log_end_offset)
+        found: tuple[int, int, int] | None = None
         if timestamp == LATEST:
-            return OffsetAndTimestamp(end, -1, self.leader_epoch)
-        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            found = None if lags else (end, -1, self.leader_epoch)
+        elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return None
-        if timestamp == MAX_TIMESTAMP:
-            found = log.offset_of_max_timestamp(end)
+        elif timestamp == MAX_TIMESTAMP:
+            found = None if lags else log.offset_of_max_timestamp(end)
         else:
             found = log.offset_for_timestamp(timestamp, end)
+        if found is None and lags:
+            raise errors.OffsetNotAvailableError(
+                f"{self.topic_partition}: the followers have not caught up with the new leader"
+            )
         return None if found is None else OffsetAndTimestamp(*found)
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:

@@ -262,8 +262,12 @@ class PartitionOpener:
         if self._logs.offline_directories():
             self._inherited = {(topic.topic_id, state.partition) for topic, state in image.partitions()}
         for topic_partition in self._logs.all():
-            if image.partition(*topic_partition) is None:
-                self._logs.put_aside(topic_partition)
+            state = image.partition(*topic_partition)
+            if state is None:
+                self._logs.put_aside(topic_partition, why="belongs to no topic in the cluster")
+            elif self._node_id not in state.replicas:
+                # It was reassigned while this broker was down, so no change of the metadata will delete it.
+                self._logs.put_aside(topic_partition, why=f"is a partition of the brokers {list(state.replicas)} now")
         missing = [known for known in image.replicas_on(self._node_id) if self._logs.get(known) is None]
         if not missing:
             return

@@ -28,6 +28,7 @@ from triokafka.broker_stub.replica.replica_reader import ReplicaReader
 from triokafka.broker_stub.replica.replica_selector import RACK_AWARE, RackAwareSelector
 from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
 from triokafka.broker_stub.replica.replication_quota import ReplicationQuota
+from triokafka.broker_stub.replica.unreadable_replicas import UnreadableReplicas
 from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.structs import TopicPartition
 from triokafka.topic_names import INTERNAL_TOPICS
@@ -78,6 +79,8 @@ class ReplicaManager:
         self.traffic = ReplicaTraffic()
         self._world = world
         full_disks = FullDisks(node_id, lambda: self._opener.image, resign)
+        unreadable = UnreadableReplicas(node_id, lambda: self._opener.image, resign, world.now)
+        self.reading_failed = unreadable.reading_failed
         self.proposals = PendingProposals(node_id)
         self._proposal_sender = AlterPartitionSender(self.proposals)
         self._hosted = hosted = HostedPartitions(

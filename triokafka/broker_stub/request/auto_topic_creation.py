@@ -53,13 +53,16 @@ class AutoTopicCreation:
         """Whether a Metadata request for an unknown topic creates it (``auto.create.topics.enable``)."""
         return self._config.auto_create_topics_enable
 
-    async def create_missing(self, names: Sequence[str], *, charge: MutationCharge = no_charge) -> None:
-        """Create topics. The log contains failures with reasons; the client only learns that a topic is unknown."""
+    async def create_missing(self, names: Sequence[str], *, charge: MutationCharge = no_charge) -> set[str]:
+        """Create topics, and return the names of those that exist now.
+
+        The log contains failures with reasons; the client only learns that a topic is unknown.
+        """
         from triokafka.protocol.api.create_topics import CreateTopicsRequest
 
         topics = [self._describe(name) async for name in in_portions(dict.fromkeys(names)) if not self.name_error(name)]
         if not topics:
-            return
+            return set()
         request = CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_MS)
         try:
             response = await self._gateway.create_topics(request, charge=charge)
@@ -67,12 +70,16 @@ class AutoTopicCreation:
             named = ", ".join(topic.name for topic in topics[:_NAMED])
             more = f" and {len(topics) - _NAMED} others" if len(topics) > _NAMED else ""
             logger.info("automatic creation of topics %s%s failed: %s", named, more, error)
-            return
+            return set()
+        existing: set[str] = set()
         for topic in response.topics:
-            if topic.error_code not in (0, errors.TopicAlreadyExistsError.code):
-                kind = errors.for_code(topic.error_code).__name__
-                why = f"{kind}: {topic.error_message}"
-                logger.info("automatic creation of topic %r failed: %s", topic.name, why)
+            if topic.error_code in (0, errors.TopicAlreadyExistsError.code):
+                existing.add(topic.name)
+                continue
+            kind = errors.for_code(topic.error_code).__name__
+            why = f"{kind}: {topic.error_message}"
+            logger.info("automatic creation of topic %r failed: %s", topic.name, why)
+        return existing
 
     async def ensure(self, name: str) -> TopicImage:
         """Return an internal topic, and create it if it is missing.

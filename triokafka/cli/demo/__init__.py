@@ -2,7 +2,7 @@
 
 `flights` provides the input and the reference, `member` is one consumer process, `group` watches such processes,
 `outages` runs a cluster and kills its nodes, `spark_job` queries Spark, `report` compares, `picture` draws, `run`
-combines the steps.
+combines the steps, and `stopping` ends them early.
 """
 
 from __future__ import annotations
@@ -57,11 +57,15 @@ def command(output: str, data_dir: str | None, nodes: int, drop_one: bool) -> in
 
     from triokafka.cli.demo.picture import save_pictures
     from triokafka.cli.demo.run import Demo, show
+    from triokafka.cli.demo.stopping import StoppedDemo, until_stopped
 
     console = Console()
     with tempfile.TemporaryDirectory(prefix="triokafka-demo-") as temporary:
         demo = Demo(drop_one=drop_one, console=console, nodes=nodes)
-        findings = trio.run(demo.run, data_dir or os.path.join(temporary, "data"))
+        findings = trio.run(until_stopped, demo.run, data_dir or os.path.join(temporary, "data"))
+    if isinstance(findings, StoppedDemo):
+        click.echo("stopped", err=True)
+        return 128 + findings.signal
     return show(findings, console, save_pictures(findings, output))
 
 

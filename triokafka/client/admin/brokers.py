@@ -53,7 +53,8 @@ class BrokerAdmin:
                 DescribableLogDirTopic(topic=topic, partitions=numbers)
                 for topic, numbers in by_topic(dict.fromkeys(partitions)).items()
             ]
-        ids = sorted(await self._node_ids(timeout_ms)) if brokers is None else list(brokers)
+        time_left = self._requests.countdown(timeout_ms)
+        ids = sorted(await self._node_ids(time_left())) if brokers is None else list(brokers)
 
         async def do_round(items: list[int], left_ms: int) -> Mapping[int, dict[str, LogDirDescription] | Exception]:
             outcomes: dict[int, dict[str, LogDirDescription] | Exception] = {}
@@ -69,7 +70,7 @@ class BrokerAdmin:
                 }
             return outcomes
 
-        return await self._requests.each(ids, do_round, timeout_ms)
+        return await self._requests.each(ids, do_round, time_left())
 
     async def _node_ids(self, timeout_ms: float | None) -> list[int]:
         async def ask(left_ms: int) -> list[int]:

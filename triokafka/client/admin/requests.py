@@ -141,6 +141,12 @@ class AdminRequests:
         results: Results[None, V] = await self.each([None], do_round, timeout_ms)
         return results[None]
 
+    def countdown(self, timeout_ms: float | None) -> Callable[[], float]:
+        """Return a function for the rest of a call's time limit, in milliseconds, for calls of several steps."""
+        limit = self._default_timeout_ms if timeout_ms is None else timeout_ms
+        ends_at = self._world.now() + limit / 1000
+        return lambda: max(1.0, (ends_at - self._world.now()) * 1000)
+
     def random_bytes(self, count: int) -> bytes:
         """Return random bytes of the client's world."""
         return self._world.random_bytes(count)

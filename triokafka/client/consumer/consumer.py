@@ -173,7 +173,7 @@ class Consumer:
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that this consumer reads now."""
-        return frozenset(self._engine.subscription.assignment)
+        return self._engine.subscription.assigned_set
 
     # ---------------------------------------------------------------- records
 

@@ -105,7 +105,8 @@ class FetchPlanner:
                 retry_at = min(retry_at, not_before)
                 continue
             offset = self._fetch_offset(partition, state)
-            if offset is None or self._buffered_bytes(partition) >= self._enough:
+            buffered = self._buffered_bytes(partition)
+            if offset is None or (buffered and buffered >= self._enough):
                 crowded = True
                 continue
             if state.stop_at is not None and offset >= state.stop_at:

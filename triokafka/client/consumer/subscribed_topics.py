@@ -38,13 +38,15 @@ class SubscribedTopics:
 
     def look_at(self, cluster: Cluster) -> None:
         """Take new metadata."""
+        topics = self._subscription.topics
+        subscribed = frozenset(topics) if self._missing else frozenset()
         for what in self._missing:
-            if what not in self._subscription.topics or what in cluster.topics:
+            if what not in subscribed or what in cluster.topics:
                 self._failures.succeeded(f"finding topic {what!r}")
         self._missing = ()
         if self._subscription.mode is not Mode.TOPICS:
             return
-        topics = self._subscription.topics
+        missing: list[str] = []
         others = any(topic in cluster.topics for topic in topics)
         for topic in topics:
             error = self._network.metadata.error_for(topic) if topic not in cluster.topics else None
@@ -53,10 +55,11 @@ class SubscribedTopics:
             if not error.retriable:
                 self._error = type(error)(f"{error}. {error.advice}".rstrip())
                 continue
-            self._missing += (topic,)
+            missing.append(topic)
             # If there are other topics to read, a missing one may be created later.
             why = type(error)(f"the cluster does not have it. {error.advice}".rstrip())
             self._failures.failed(f"finding topic {topic!r}", why, self._network.world.now(), quietly=others)
+        self._missing = tuple(missing)
 
     def recreated(self, cluster: Cluster) -> list[str]:
         """Return topics that were deleted and created again since their partitions were assigned.

@@ -65,6 +65,8 @@ class SubscriptionState:
         self._pattern: re.Pattern[str] | None = None
         self._remote_pattern: SubscriptionPattern | None = None
         self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._assignment: tuple[TopicPartition, ...] = ()
+        self._assigned_set: frozenset[TopicPartition] | None = frozenset()
         self._versions = 0
 
     # The subscription
@@ -170,8 +172,9 @@ class SubscriptionState:
 
     def mark_going(self, partitions: Collection[TopicPartition]) -> None:
         """Stop fetching and returning exactly these partitions, which are about to be revoked."""
+        going = frozenset(partitions)
         for partition, state in self._partitions.items():
-            state.going = partition in partitions
+            state.going = partition in going
 
     def _replace(self, partitions: Iterable[TopicPartition], *, keep: bool) -> None:
         old = self._partitions
@@ -179,6 +182,7 @@ class SubscriptionState:
         for partition in partitions:
             state = old.get(partition) if keep else None
             self._partitions[partition] = state or PartitionState(self._next_version())
+        self._assignment, self._assigned_set = tuple(self._partitions), None
         self.generation += 1
 
     def _next_version(self) -> int:
@@ -188,7 +192,14 @@ class SubscriptionState:
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The assigned partitions, in the order of assignment."""
-        return tuple(self._partitions)
+        return self._assignment
+
+    @property
+    def assigned_set(self) -> frozenset[TopicPartition]:
+        """The assigned partitions as a set, which is made once for each assignment."""
+        if self._assigned_set is None:
+            self._assigned_set = frozenset(self._partitions)
+        return self._assigned_set
 
     def __contains__(self, partition: object) -> bool:
         return partition in self._partitions

@@ -143,16 +143,13 @@ class IncompleteBatches:
                 self.note_disturbed(queue)
         self._release(batch)
 
-    def retry(self, batch: ProducerBatch, now: float, *, chance: float, delay: float = 0.0) -> None:
-        """Queue the batch again at its old place, to be sent after a back-off; ``chance`` is uniform in [0, 1).
-
-        A ``delay`` in seconds replaces the back-off.
-        """
+    def retry(self, batch: ProducerBatch, now: float, *, wait: float) -> None:
+        """Queue the batch again at its old place, to be sent after ``wait`` seconds."""
         if self._abort_error is not None:
             self.fail(batch, self._abort_error)
             return
         queue = self.unreleased[batch]
-        batch.retry_at = now + (delay or self.settings.retry_backoff.delay(batch.attempts, chance))
+        batch.retry_at = now + wait
         queue.put_back(batch)
         self.active[batch.topic_partition] = queue
 

@@ -14,6 +14,7 @@ from triokafka.client.producer.batch_log import BatchLog
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.produce_request import ProduceAnswer
 from triokafka.client.producer.splitting import split_records
+from triokafka.client.producer.transactions.completion_pause import completion_backoff
 from triokafka.errors import (
     ERRORS,
     BrokerResponseError,
@@ -39,8 +40,6 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 _UNKNOWN_SERVER_ERROR: Final = -1
-_CONCURRENT_TRANSACTIONS_SECONDS: Final = 0.02
-"""The back-off while the coordinator completes the previous transaction, which takes milliseconds."""
 FATAL: Final = (
     ClusterAuthorizationFailedError,
     InvalidProducerIdMappingError,
@@ -128,7 +127,8 @@ class ResponseHandler:
         for batch in self._off_wire(batches):
             batch.attempts -= 1
             batch.last_error = error
-            self._batches.retry(batch, now, chance=self._world.random.random())
+            wait = self._batches.settings.retry_backoff.delay(batch.attempts, self._world.random.random())
+            self._batches.retry(batch, now, wait=wait)
 
     def impossible(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
         """Fail the batches: no request version of this broker can carry them, and nothing was sent."""
@@ -180,8 +180,10 @@ class ResponseHandler:
             self._log.retried.append((batch.topic_partition.topic, batch.count))
             logger.debug("%s: attempt %d failed; retrying: %s", batch.topic_partition, batch.attempts, error)
             batch.last_error = error
-            delay = _CONCURRENT_TRANSACTIONS_SECONDS if isinstance(error, ConcurrentTransactionsError) else 0.0
-            self._batches.retry(batch, now, chance=self._world.random.random(), delay=delay)
+            backoff = self._batches.settings.retry_backoff
+            if isinstance(error, ConcurrentTransactionsError):
+                backoff = completion_backoff(backoff)
+            self._batches.retry(batch, now, wait=backoff.delay(batch.attempts, self._world.random.random()))
             self._report_retry(batch, error)
         else:
             # An earlier attempt may have written the batch, or a broker that then failed with UNKNOWN_SERVER_ERROR, and

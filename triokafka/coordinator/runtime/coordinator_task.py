@@ -38,8 +38,8 @@ class CoordinatorTask(Generic[S, C]):
                     runtime.fire_due()
                     await trio.lowlevel.checkpoint()
                     continue
+                self._work_arrived = trio.Event()  # first: a load that is tried again has work for this task itself
                 runtime.fire_due()
-                self._work_arrived = trio.Event()
                 with trio.CancelScope(deadline=self._world.deadline(runtime.fall_asleep())):
                     await self._work_arrived.wait()
                 runtime.wake_up()

@@ -109,6 +109,14 @@ def test_feature_that_a_broker_or_controller_lacks_is_not_upgraded() -> None:
     assert "Controller 9 does not support this feature" in str(update(image, "group.version", 1)[1])
 
 
+def test_unknown_feature_is_not_set_to_zero() -> None:
+    """Kafka's own features may be: `kafka-features downgrade` sends those of its release."""
+    code, message, _ = update(cluster(), "nonsense", 0, 2)
+    assert code == InvalidUpdateVersionError.code
+    assert str(message).endswith("Invalid update version 0 for feature nonsense. Feature nonsense not found.")
+    assert update(cluster(), "share.version", 0, 2)[0] == 0
+
+
 def test_eligible_leader_replicas_need_their_metadata() -> None:
     image = cluster(level("metadata.version", 22))
     assert "depends on metadata.version level 23" in str(update(image, "eligible.leader.replicas.version", 1)[1])

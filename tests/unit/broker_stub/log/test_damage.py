@@ -65,14 +65,16 @@ def test_valid_batches_behind_a_bad_one_are_kept_aside(at: int, caplog: pytest.L
     following = COUNT - bases[-1] - 3
     assert f"damaged at byte {bad}, offset {bases[-1] + 2}; {following} valid batches" in caplog.text
     assert f"Offsets {bases[-1] + 2} to {COUNT - 1} are lost" in caplog.text
+    assert log.lost_offsets == COUNT - bases[-1] - 2
 
 
 def test_later_segments_are_kept_aside_with_their_bytes(caplog: pytest.LogCaptureFixture) -> None:
     storage, bases = stored()
     content = storage.read_file(path(bases[2], ".log"))
     damage(storage, path(bases[1], ".log"), 70, b"\xff\xff")
-    open_log(storage)
+    log = open_log(storage)
     assert damaged_files(storage)[f"{bases[2]:020d}.log.damaged"] == content
+    assert log.lost_offsets == COUNT - log.log_end_offset
     assert f"{bases[2]:020d}.log.damaged" in caplog.text
 
 

@@ -309,6 +309,18 @@ def test_a_deleted_log_is_renamed_and_removed_later() -> None:
     assert not world.storage.exists(f"/data/{renamed}")
 
 
+def test_folder_of_a_deleted_log_is_removed_although_the_clock_moved_back() -> None:
+    """It may have been years ahead when the log was deleted."""
+    world = DiskWorld()
+    logs = started(world)
+    logs.create(A0)
+    world.wall += 10**12
+    logs.delete(A0)
+    world.wall -= 10**12
+    logs.apply_retention()
+    assert not [name for name in world.storage.list_dir("/data") if name.endswith("-delete")]
+
+
 def test_a_deleted_log_can_be_created_again_at_once() -> None:
     logs = started(DiskWorld())
     fill(logs.create(A0), 3)

@@ -624,6 +624,29 @@ def test_records_before_the_log_start_offset_are_gone_and_their_segments_follow(
         log.advance_log_start_offset(61)
 
 
+@pytest.mark.parametrize("in_thread", [True, False])
+def test_files_of_deleted_segments_are_removed_although_the_clock_moved_back(in_thread: bool) -> None:
+    """Each after its delay at the latest, and none twice: a later file may have the same name."""
+    storage = MemoryStorage()
+    log = open_log(storage, config(retention_ms=-1, file_delete_delay_ms=60_000))
+    fill(log, 120)
+    for now_ms in (NOW + 3_600_000, NOW, NOW + 30_000):
+        log.advance_log_start_offset(log.segments[1].base_offset)
+        assert log.apply_retention(now_ms, remove_files=False) == 1
+    assert len([name for name in storage.list_dir(DIRECTORY) if name.endswith(".log.deleted")]) == 3
+    removed: list[str] = []
+    for now_ms in (NOW + 60_000, NOW + 90_000):
+        if in_thread:
+            removed += log.take_files_to_delete(now_ms)
+        else:
+            log.apply_retention(now_ms)
+    left = [name for name in storage.list_dir(DIRECTORY) if name.endswith(".log.deleted")]
+    if in_thread:
+        assert sorted(path for path in removed if path.endswith(".log.deleted")) == [f"{DIRECTORY}/{n}" for n in left]
+    else:
+        assert not left
+
+
 def test_a_segment_goes_with_its_last_record_but_never_the_one_that_is_written_to() -> None:
     """Deleting all records leaves an empty log that continues at its end offset."""
     log = open_log(MemoryStorage(), config(retention_ms=-1))

@@ -370,6 +370,24 @@ def test_offsets_of_a_new_leader_are_not_available_before_its_followers_caught_u
     assert found is not None and found.offset == 2
 
 
+def test_open_transaction_from_before_the_epoch_keeps_no_offsets_from_readers_of_committed_records() -> None:
+    """A leader changes while a transaction is open; the high watermark does not lag, only the last stable offset."""
+    log = open_log()
+    partition = Partition(log.topic_partition, leader().topic_id, node_id=NODE, log=log)
+    log.append_as_leader(batch(b"a"), leader_epoch=1, now_ms=NOW_MS)
+    record = (NOW_MS, None, b"b", ())
+    sent = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append_as_leader(sent, leader_epoch=1, now_ms=NOW_MS)
+    partition.make_leader(leader_epoch=2, partition_epoch=0, replicas=(NODE, 2), in_sync_replicas=(NODE, 2))
+    with pytest.raises(errors.OffsetNotAvailableError):
+        partition.offset_for(LATEST, read_committed=True)
+    partition.follower_fetched(2, 2, now=0)
+    for read_committed, end in ((True, 1), (False, 2)):
+        found = partition.offset_for(LATEST, read_committed=read_committed)
+        assert found is not None and found.offset == end
+    assert partition.offset_for(NOW_MS + 1000, read_committed=True) is None
+
+
 def test_shortcut_for_an_idle_follower_has_the_result_of_the_full_fetch() -> None:
     """Two leaders with the same history: one tries the short cut before every fetch, and both stay the same."""
     chance = random.Random(1)

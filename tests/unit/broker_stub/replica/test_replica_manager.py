@@ -6,6 +6,7 @@ import errno
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import count
 from uuid import UUID
 
 import pytest
@@ -13,12 +14,13 @@ import trio
 
 from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, batch
 from triokafka import errors
+from triokafka.broker_stub.coordinators.replicated_log import ReplicatedCoordinatorLog
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.page_cache import ColdReadError
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.reader import SlicedResult
 from triokafka.broker_stub.metadata.delta import MetadataDelta
-from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage, TopicImage
+from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.replica.read_result import ReadOutcome
@@ -412,6 +414,46 @@ async def test_recreated_topic_starts_empty() -> None:
     assert changes == ["a-0 does not lead", "a-0 leads"]
     assert bench.replicas.partition(A).log.log_end_offset == 0
     assert bench.append(A)[A].base_offset == 0
+
+
+@pytest.mark.parametrize("topic_id", [0, 9])
+async def test_log_of_a_partition_that_moved_while_the_broker_was_down_is_put_aside(
+    topic_id: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No later change of the metadata would delete it. The same holds for a topic that was recreated elsewhere."""
+    bench = Bench()
+    bench.become(topic("a"), topic("b", replicas=(NODE, 2)))
+    bench.append(A)
+    again = ReplicaManager(NODE, bench.logs, bench.world)
+    moved = topic("a", replicas=(2, 3), leader=2, topic_id=topic_id)
+    image = MetadataImage(offset=9, topics={"a": moved, "b": bench._image.topics["b"]})
+    again.apply(MetadataDelta.from_nothing(image), image)
+    assert list(bench.logs.all()) == [B]
+    (folder,) = [name for name in bench.storage.list_dir("/data") if name.startswith("a-0")]
+    assert folder.endswith("-stray")
+    assert "/data/a-0 is a partition of the brokers [2, 3] now" in caplog.text
+
+
+async def test_leader_of_a_coordinators_partition_gives_it_to_another_replica_when_it_cannot_read_it() -> None:
+    """At most once a minute, and not while no other replica is in sync."""
+    bench, resignations = Bench(), count()
+    replicas = ReplicaManager(NODE, bench.logs, bench.world, resign=lambda: next(resignations) >= 0)
+    groups = topic("__consumer_offsets", replicas=(NODE, 2))
+    follower = BrokerImage(2, 1, UUID(int=2), fenced=True)
+    image = MetadataImage(offset=1, topics={groups.name: groups}, topics_by_id={groups.topic_id: groups}, brokers={})
+    replicas.apply(MetadataDelta.from_nothing(image), image)
+    key = TopicPartition("__consumer_offsets", 0)
+    replicas.append_internal(key, batch(b"v"))
+    file = f"/data/__consumer_offsets-0/{0:020d}.log"
+    last = len(bench.storage.read_file(file)) - 1
+    bench.storage.open(file).write_at(last, bytes([bench.storage.read_file(file)[last] ^ 1]))
+    log = ReplicatedCoordinatorLog("__consumer_offsets", replicas)
+    for fenced, times in ((True, 0), (False, 1), (False, 1)):
+        known = image._replace(brokers={2: follower._replace(fenced=fenced)})
+        replicas.apply(MetadataDelta.from_nothing(known), known)
+        with pytest.raises(errors.CorruptRecordError, match="__consumer_offsets-0 at offset 0"):
+            list(log.read_all(0))
+        assert repr(resignations) == f"count({times})"
 
 
 async def test_deleted_partition_is_unknown() -> None:

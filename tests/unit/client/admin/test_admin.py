@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -41,6 +41,7 @@ from triokafka.protocol.api.describe_configs import (
     DescribeConfigsResult,
 )
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from triokafka.protocol.api.describe_log_dirs import DescribeLogDirsRequest
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from triokafka.protocol.api.list_offsets import (
@@ -49,7 +50,9 @@ from triokafka.protocol.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from triokafka.protocol.api.list_transactions import ListTransactionsRequest
 from triokafka.protocol.api.metadata import MetadataRequest
+from triokafka.protocol.message import Request
 from triokafka.structs import TopicPartition
 
 
@@ -215,6 +218,37 @@ async def test_call_times_out_with_the_last_error() -> None:
         with pytest.raises(KafkaTimeoutError, match="broker 1 did not answer within"):
             await admin.list_groups(timeout_ms=2000)
         assert trio.current_time() - started <= 5.2
+
+
+@pytest.mark.parametrize(
+    ("call", "request_type"),
+    [
+        (lambda admin: admin.list_groups(timeout_ms=3000), ListGroupsRequest),
+        (lambda admin: admin.list_transactions(timeout_ms=3000), ListTransactionsRequest),
+        (lambda admin: admin.describe_log_dirs(timeout_ms=3000), DescribeLogDirsRequest),
+    ],
+    ids=["list_groups", "list_transactions", "describe_log_dirs"],
+)
+@simulated
+async def test_time_limit_covers_all_steps_of_a_call(
+    call: Callable[[triokafka.AdminClient], Awaitable[Any]], request_type: type[Request[Any]]
+) -> None:
+    """A broker that answers the first step late and the second one never."""
+    async with admin_of() as (cluster, admin):
+        broker = cluster.brokers[1]
+        broker.api_versions |= {35: (0, 4), 66: (0, 1)}
+
+        async def late(request: MetadataRequest) -> Any:
+            await trio.sleep(2)
+            return broker.metadata(request)
+
+        broker.script(MetadataRequest, late)
+        broker.script(request_type, *[SILENCE] * 10)
+        started = trio.current_time()
+        with pytest.raises(KafkaTimeoutError):
+            found = await call(admin)
+            _ = [found[key] for key in found]
+        assert trio.current_time() - started <= 3.1
 
 
 @simulated

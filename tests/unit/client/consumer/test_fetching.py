@@ -60,6 +60,18 @@ async def test_fetching_ahead_stops_at_the_bound_and_continues_when_there_is_roo
 
 
 @simulated
+async def test_a_limit_of_0_bytes_fetches_one_batch_at_a_time() -> None:
+    """A broker returns the first batch whatever its size."""
+    cluster, _, options = await started(1)
+    for _ in range(3):
+        cluster.write("t", 0, [b"x" * 900])
+    async with triokafka.Consumer(**options, max_partition_fetch_bytes=0) as consumer:
+        consumer.assign([T0])
+        for offset in range(3):
+            assert [r.offset for r in (await consumer.poll(timeout_ms=5_000))[T0]] == [offset]
+
+
+@simulated
 async def test_paused_data_does_not_block_other_partitions() -> None:
     cluster, _, options = await started(2)
     for partition in range(2):

@@ -79,7 +79,8 @@ class Bench:
 
     def retry(self, batch: ProducerBatch, now: float) -> None:
         self.accumulator.batches.off_wire(batch)
-        self.accumulator.batches.retry(batch, now, chance=0.5)
+        batches = self.accumulator.batches
+        batches.retry(batch, now, wait=batches.settings.retry_backoff.without_jitter(batch.attempts))
 
 
 def test_open_batch_is_ready_after_linger_and_reports_when() -> None:

@@ -106,7 +106,7 @@ class ClassicRebalance:
         held = self._subscription.assignment
         if self._member.lost or not self._member.cooperative:
             return held
-        topics = self._subscription.topics
+        topics = frozenset(self._subscription.topics)
         return tuple(partition for partition in held if partition.topic not in topics)
 
     def _begin_to_give_up(self, going: tuple[TopicPartition, ...]) -> None:
@@ -140,7 +140,8 @@ class ClassicRebalance:
         if self._is_outdated(assignment):
             self._phase = _Phase.IDLE
             return
-        gone = tuple(p for p in self._subscription.assignment if p not in assignment.partitions)
+        wanted = frozenset(assignment.partitions)
+        gone = tuple(partition for partition in self._subscription.assignment if partition not in wanted)
         if gone and member.cooperative:
             # Other members get them in a second rebalance, which begins once they are revoked (KIP-429).
             self._incoming = (member.generation, assignment)
@@ -151,15 +152,15 @@ class ClassicRebalance:
 
     def _is_outdated(self, assignment: Assignment) -> bool:
         """Whether the assignment is for an earlier subscription, and the member will join with the present one."""
-        topics = self._subscription.topics
+        topics = frozenset(self._subscription.topics)
         changes = self._member.needs_rejoin is not None
         return changes and any(partition.topic not in topics for partition in assignment.partitions)
 
     def _take_over(self, assignment: Assignment) -> None:
         member = self._member
         wanted = tuple(assignment.partitions)
-        held = self._subscription.assignment
-        added = tuple(p for p in wanted if p not in held) if member.cooperative else wanted
+        held = self._subscription
+        added = tuple(partition for partition in wanted if partition not in held) if member.cooperative else wanted
         self._handover.take_over(wanted, added, keep=member.cooperative)
         self._phase = _Phase.IDLE
         self._committer.assignment_changed()

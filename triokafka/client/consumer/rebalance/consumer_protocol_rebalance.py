@@ -119,13 +119,14 @@ class ConsumerProtocolRebalance:
         """Return the target by names, as far as they are known, and the ids of the other topics."""
         subscription = self._subscription
         by_name = subscription.mode is not Mode.REMOTE_PATTERN
+        topics = frozenset(subscription.topics)
         wanted: dict[TopicPartition, UUID] = {}
         missing: list[UUID] = []
         for topic_id, numbers in (self._member.target or {}).items():
             name = self._names.name_of(topic_id)
             if name is None:
                 missing.append(topic_id)
-            elif not by_name or name in subscription.topics:  # else the next heartbeat ends the subscription to it
+            elif not by_name or name in topics:  # else the next heartbeat ends the subscription to it
                 wanted.update((TopicPartition(name, number), topic_id) for number in sorted(numbers))
         return dict(sorted(wanted.items())), missing
 

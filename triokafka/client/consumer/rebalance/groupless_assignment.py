@@ -7,6 +7,7 @@ from typing import Final
 
 from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
 from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.network.cluster import Cluster
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 
@@ -21,23 +22,31 @@ class GrouplessAssignment:
         self._network = network
         self._subscription = subscription
         self._handover = handover
+        self._settled_cluster: Cluster | None = None
+        self._settled_subscription: tuple[tuple[str, ...], int] = ((), -1)
 
     def subscription_changed(self) -> None:
         """Does nothing: `advance` reads the subscription itself."""
 
     def advance(self) -> bool:
         """Drop partitions that no longer exist, or take over new ones. Return False if there are none."""
+        subscription = self._subscription
+        # `advance` is called in every poll, and the subscription may have very many partitions.
+        cluster, state = self._network.cluster, (subscription.topics, subscription.generation)
+        if cluster is self._settled_cluster and state == self._settled_subscription:
+            return False
         wanted = self._wanted()
-        held = self._subscription.assignment
-        gone = tuple(partition for partition in held if partition not in wanted)
+        gone = tuple(partition for partition in subscription.assignment if partition not in wanted)
         if gone:
-            self._subscription.mark_going(gone)
+            subscription.mark_going(gone)
             self._handover.give_up(gone, lost=False)
             return True
-        added = tuple(partition for partition in wanted if partition not in held)
+        added = tuple(partition for partition in wanted if partition not in subscription)
         if added:
             self._handover.take_over(tuple(wanted), added, keep=True)
-        return bool(added)
+            return True
+        self._settled_cluster, self._settled_subscription = cluster, state
+        return False
 
     def _wanted(self) -> Mapping[TopicPartition, None]:
         wanted: dict[TopicPartition, None] = {}

@@ -53,7 +53,8 @@ class ListenerCalls:
         running = self._running
         if running is not None and running.method != "on_partitions_assigned":
             # The listener has ended the subscription during a revocation.
-            held = tuple(partition for partition in held if partition not in running.partitions)
+            reported = frozenset(running.partitions)
+            held = tuple(partition for partition in held if partition not in reported)
         self._waiting.clear()
         if held:
             self.add(listener, method, held)

@@ -12,6 +12,7 @@ from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.call_times import CallTimes
 from triokafka.client.producer.partition_queue import PartitionQueue
+from triokafka.client.producer.transactions.completion_pause import CompletionPause
 from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall
 from triokafka.client.producer.transactions.manager import TransactionManager, TransactionOffsets
 from triokafka.client.producer.transactions.transaction_state import TransactionState
@@ -31,7 +32,8 @@ class Transactions:
     """The transactions of one producer.
 
     ``check_usable`` raises when the producer is closed or has failed; ``fail`` ends the producer; ``wake_sender`` lets
-    the sender look at the batches; ``set_identity`` is `Sender.begin_identity`. Times are seconds.
+    the sender look at the batches; ``set_identity`` is `Sender.begin_identity`; no request begins a transaction during
+    ``pause``. Times are seconds.
     """
 
     def __init__(
@@ -47,12 +49,20 @@ class Transactions:
         fail: Callable[[Exception], None],
         wake_sender: Callable[[], None],
         set_identity: Callable[..., None],
+        pause: CompletionPause,
         times: CallTimes,
     ) -> None:
         self.manager = TransactionManager(transactional_id, timeout_ms, lambda: client.finalized_feature(_FEATURE))
         self.task = TransactionTask(
-            client, accumulator.settings.retry_backoff, self._next_call, self._after_answer, self.manager.fail
+            client,
+            accumulator.settings.retry_backoff,
+            self._next_call,
+            self._after_answer,
+            self.manager.fail,
+            pause=pause,
         )
+        self._pause = pause
+        self._now = client.world.now
         self._accumulator = accumulator
         self._batches = accumulator.batches
         self._max_block = max_block
@@ -83,7 +93,7 @@ class Transactions:
         """A batch was opened: its partition becomes part of the transaction."""
         partition = queue.topic_partition
         self._queues[partition] = queue
-        if not self.manager.add_partition(partition):
+        if not self.manager.add_partition(partition) or self._pause.remaining(self._now()) > 0:
             queue.sequences.waits_for_transaction = True
             self._blocked[partition] = queue
             self.task.wake()
@@ -110,6 +120,8 @@ class Transactions:
         )
         error.__cause__ = reason
         self._batches.begin_abort(error)
+        for queue in self._blocked.values():
+            queue.sequences.waits_for_transaction = False
         self._blocked.clear()
 
     # ---------------------------------------------------------------- the task
