@@ -102,7 +102,54 @@ def test_records_of_a_partition_keep_the_order_of_their_sends(bootstrap: str, to
             ]
             await producer.flush()
             assert all(future.done() for future in futures)
+        await producer.flush()
         assert [record.value for record in await read(bootstrap, topic, 5000)] == [b"%d" % n for n in range(5000)]
+
+    run(program())
+
+
+def test_send_and_wait_calls_a_send_that_was_replaced(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instrumentation of OpenTelemetry replaces that of the class, and mocks that of a producer."""
+
+    async def program() -> None:
+        sent: list[bytes] = []
+        original = AIOKafkaProducer.send
+
+        async def send(producer: AIOKafkaProducer, name: str, value: bytes, *rest: Any) -> Any:
+            sent.append(value)
+            return await original(producer, name, value, *rest)
+
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_and_wait(topic, b"before")
+            await producer.send_and_wait(topic, b"alone")
+            monkeypatch.setattr(AIOKafkaProducer, "send", send)
+            await producer.send_and_wait(topic, b"wrapped")
+            await producer.send_and_wait(topic, b"again")
+            assert sent == [b"wrapped", b"again"]
+
+    run(program())
+
+
+def test_frameworks_find_the_partitioner_and_the_metadata(bootstrap: str, topic: str) -> None:
+    """kstreams chooses the partition of a batch with them, and stops a producer that it has not started.
+
+    The instrumentation of OpenTelemetry reads the client's name and brokers.
+    """
+
+    async def program() -> None:
+        create(bootstrap, topic, 3)
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+        await producer.flush()
+        async with producer:
+            assert producer.client._bootstrap_servers == [bootstrap]
+            assert producer.client._client_id.startswith("aiokafka-producer-")
+            await producer.partitions_for(topic)
+            found = producer._metadata.partitions_for_topic(topic)
+            available = producer._metadata.available_partitions_for_topic(topic)
+            sent = await producer.send_and_wait(topic, b"x", key=b"key")
+            assert producer._partitioner(b"key", sorted(found), sorted(available)) == sent.partition
 
     run(program())
 

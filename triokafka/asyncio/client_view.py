@@ -64,6 +64,8 @@ class ClusterMetadata:
 class _Session(Protocol):
     """The session of a producer or consumer."""
 
+    options: dict[str, Any]
+
     @property
     def network(self) -> Any:
         """The connections of the SDK's client. Raises when there is none."""
@@ -79,6 +81,15 @@ class ClientView:
     def __init__(self, bridge: Bridge, session: _Session) -> None:
         self._bridge = bridge
         self._session = session
+
+    @property
+    def _bootstrap_servers(self) -> list[str]:
+        found: list[str] = self._session.options["bootstrap_servers"]  # for the instrumentation of OpenTelemetry
+        return found
+
+    @property
+    def _client_id(self) -> str:
+        return str(self._session.options["client_id"])
 
     @property
     def cluster(self) -> ClusterMetadata:

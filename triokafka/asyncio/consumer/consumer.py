@@ -102,6 +102,7 @@ class AIOKafkaConsumer:
         options = sdk_options(network_options(self._bridge, given), given)
         self._loop = loop
         self._group_id = group_id
+        self._enable_auto_commit = enable_auto_commit  # programs over aiokafka read both
         self._max_poll_records = max_poll_records
         self._request_timeout = request_timeout_ms / 1000
         self._commit_seconds = auto_commit_interval_ms / 1000 if enable_auto_commit and group_id is not None else None

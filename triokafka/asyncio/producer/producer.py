@@ -141,7 +141,8 @@ class AIOKafkaProducer:
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._serializes = key_serializer is not None or value_serializer is not None
-        self._partitioner = None if partitioner is _DEFAULT_PARTITIONER else partitioner
+        self._own_partitioner = None if partitioner is _DEFAULT_PARTITIONER else partitioner
+        self._partitioner = partitioner  # kstreams calls it
         self._max_request_size = max_request_size
         self._most_bytes = min(_MOST_BYTES, max_request_size)
         self._max_batch_size = max_batch_size
@@ -175,7 +176,7 @@ class AIOKafkaProducer:
 
     def _choose_path(self) -> None:
         """Let records of a plain producer take the fast path; those of a transactional one during a transaction."""
-        self._path.enabled = not (self._serializes or self._partitioner is not None or self._state.guarded)
+        self._path.enabled = not (self._serializes or self._own_partitioner is not None or self._state.guarded)
 
     def __del__(self, _warnings: Any = warnings) -> None:
         if self._closed is False:
@@ -207,10 +208,16 @@ class AIOKafkaProducer:
         """The connections, for checks of their health, and the cluster's metadata."""
         return ClientView(self._bridge, self._session)
 
+    @property
+    def _metadata(self) -> Any:
+        return self.client.cluster  # as programs over aiokafka have it
+
     async def flush(self) -> None:
-        """Wait until all records sent so far are acknowledged or have failed."""
-        self._hand_over()
-        await self._bridge.call(self._session.flush)
+        """Wait until all records sent so far are acknowledged or have failed; before `start`, and after `stop`, not at
+        all."""
+        if self._session.is_open:
+            self._hand_over()
+            await self._bridge.call(self._session.flush)
 
     async def stop(self) -> None:
         """Send all records, wait for their acknowledgements, and close the connections. A second call does nothing.
@@ -296,8 +303,8 @@ class AIOKafkaProducer:
             headers = self._check_record(size, headers)
         if partition is not None:
             partition = await self._check_partition(topic, known, partition)
-        elif self._partitioner is not None:
-            partition = self._partitioner(key, list(known.numbers), list(known.available))
+        elif self._own_partitioner is not None:
+            partition = self._own_partitioner(key, list(known.numbers), list(known.available))
         chunk = known.chunk
         if chunk is not None and (len(chunk.values) >= _MOST_RECORDS or chunk.size + size > self._most_bytes):
             self._hand_over()
@@ -317,7 +324,7 @@ class AIOKafkaProducer:
         headers: Sequence[tuple[str, bytes]] | None = None,
     ) -> RecordMetadata:
         """Send a record and wait for its acknowledgement. Raises the errors of both."""
-        if timestamp_ms is None and not headers and not self._open and self._session.is_quiet:
+        if timestamp_ms is None and not headers and not self._open and self._session.is_quiet and _sends_plainly(self):
             alone = self._send_at_once(topic, value, key, partition)
             if alone is not None:
                 return await alone  # type: ignore[return-value] # None with acks=0, as in aiokafka
@@ -535,3 +542,16 @@ def _slow_path(producer: AIOKafkaProducer) -> Callable[..., Coroutine[Any, Any, 
         return await producer._send_slowly(*arguments)
 
     return send_slowly
+
+
+_SEND: Final = vars(AIOKafkaProducer)["send"]
+
+
+def _sends_plainly(producer: AIOKafkaProducer) -> bool:
+    """Whether `send` is this module's: instrumentations and subclasses replace it, and count on `send_and_wait`."""
+    if "send" in vars(producer):
+        return False
+    for kind in type(producer).__mro__:
+        if "send" in vars(kind):
+            return vars(kind)["send"] is _SEND
+    return False
