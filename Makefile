@@ -47,7 +47,7 @@ kerberos: $(READY)
 test: $(READY) ## everything that must pass (under 25 minutes on two cores)
 	@$(MAKE) --no-print-directory kerberos
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check collected
-	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -n 5 --dist loadfile --no-loadscope-reorder
 	$(MAKE) --no-print-directory test-pure
 
 test-pure: $(READY) ## record, producer and consumer tests again without the compiled kernels

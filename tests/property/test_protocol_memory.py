@@ -16,7 +16,7 @@ from triokafka.protocol.message import MOST_MEMORY, Field, Message, Request, Str
 from triokafka.protocol.primitives import BytesType, StringType, UuidType
 
 MAX_FACTOR = MOST_MEMORY
-FRAME_BYTES = 2_000
+FRAME_BYTES = 1_000
 
 
 def smallest(wire: Any, version: int, text: int, tags: bool) -> Any:

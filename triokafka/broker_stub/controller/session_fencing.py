@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 import trio
 
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import EventQueue
-from triokafka.errors import KafkaError
+from triokafka.errors import KafkaError, NotControllerError
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
+
+_RETRY_SECONDS: Final = 1.0
 
 
 class SessionFencing:
@@ -30,10 +33,11 @@ class SessionFencing:
     async def run(self) -> None:
         """Fence brokers when their sessions end, one at a time, until cancelled."""
         cluster, timeout, now = self._state.cluster, self._timeout, self._world.now
+        not_before = now()
         while True:
             oldest = cluster.oldest_session(self._state.committed)
             # A session that begins during the sleep ends no earlier than a whole timeout from now.
-            due_at = now() + timeout if oldest is None else oldest[1]
+            due_at = max(not_before, now() + timeout if oldest is None else oldest[1])
             await trio.sleep(max(0.0, due_at - now()))
             if now() > due_at + timeout / 2:  # this process was suspended, and received no heartbeats
                 cluster.resume(now())
@@ -46,9 +50,11 @@ class SessionFencing:
                 fenced = await self._queue.submit(
                     "FenceStaleBroker", lambda image: cluster.fence_stale(image, now=now())
                 )
+            except NotControllerError:
+                not_before = now() + timeout  # another controller fences now, and this task is about to be cancelled
             except KafkaError as error:
-                logger.error("Broker %d: fencing failed: %s", oldest[0], error)
-                await trio.sleep(timeout)
+                logger.error("broker %d could not be fenced: %s; trying again", oldest[0], error)
+                not_before = now() + min(_RETRY_SECONDS, timeout)
             else:
                 if fenced is not None:
                     logger.warning("broker %d is fenced: it sent no heartbeat for more than %g s", fenced, timeout)
