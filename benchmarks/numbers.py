@@ -270,6 +270,36 @@ def _figures_of_transactions(found: Any) -> dict[str, Figure]:
     return figures
 
 
+_TLS: Final = {"small": (500_000, 100), "large": (200_000, 1_000)}
+"""How many records of how many bytes."""
+
+
+def _measure_tls(rounds: int) -> Any:
+    run, clients = _module("tls").run, ("triokafka", "confluent-kafka")  # Java's would mostly show how its JVM warms up
+    return {
+        name: run(records=records, rounds=rounds, size=size, clients=clients) for name, (records, size) in _TLS.items()
+    }
+
+
+def _figures_of_tls(found: Any) -> dict[str, Figure]:
+    figures = {}
+    for name, part in found.items():
+        rates = {(row.client, row.what, row.protocol): row.per_processor_second for row in part.rows}
+        for (client, what, protocol), theirs in rates.items():
+            if client != "triokafka":
+                case = f"{what}, {_TLS[name][1]} bytes, {protocol}: our records a processor second over {client}'s"
+                figures[f"{name}.{what}.{protocol}.{client}"] = Figure(
+                    rates["triokafka", what, protocol] / theirs, case
+                )
+    for name, ms in found["small"].connects.items():
+        figures[f"connect.{name.replace(' ', '.')}"] = Figure(ms, f"{name}: ms to connect and list topics")
+    return figures
+
+
+def _rows_of_tls(found: Any) -> list[dict[str, Any]]:
+    return [{"bytes": _TLS[name][1]} | row._asdict() for name, part in found.items() for row in part.rows]
+
+
 def _measure_silence(rounds: int) -> Any:
     silence = import_module("tests.hostile.silence")
     return [
@@ -411,6 +441,13 @@ SOURCES: Final[dict[str, Source]] = {
         _measure_transactions,
         _figures_of_transactions,
         _rows_of_parts,
+    ),
+    "tls": Source(
+        "one partition, acks=all, batches of 128 KiB, with and without TLS; records for each second of processor time",
+        3,
+        _measure_tls,
+        _figures_of_tls,
+        _rows_of_tls,
     ),
     "silence": Source(
         "one broker behind a proxy; clients with default options, whose connections all go silent at the same time."
