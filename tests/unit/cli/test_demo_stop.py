@@ -1,4 +1,4 @@
-"""``triokafka demo`` leaves no process behind when it is told to end."""
+"""``triokafka demo`` leaves no process behind when it receives a signal."""
 
 from __future__ import annotations
 

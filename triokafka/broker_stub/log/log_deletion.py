@@ -25,7 +25,8 @@ from triokafka.world import Storage, World
 
 logger = logging.getLogger(__name__)
 
-_NO_TOPIC: Final = "belongs to no topic in the cluster"
+NO_TOPIC: Final = "belongs to no topic in the cluster"
+"""A reason for `LogDeletion.put_aside`."""
 
 
 class LogDeletion:
@@ -67,8 +68,8 @@ class LogDeletion:
             path = self._close_and_rename(topic_partition, DELETE_SUFFIX, sync=sync)
             self.remove_later(path, hosted.log.config.file_delete_delay_ms)
 
-    def put_aside(self, topic_partition: TopicPartition, *, why: str = _NO_TOPIC) -> None:
-        """Close and rename a hosted log that belongs to no topic in the cluster, or to other brokers; ``why`` says so.
+    def put_aside(self, topic_partition: TopicPartition, *, why: str = NO_TOPIC) -> None:
+        """Close and rename a hosted log that is not this broker's. The WARNING gives the reason ``why``.
 
         The log of a topic whose deletion is committed is deleted: a crash came before its folder was renamed. Any other
         log is kept as ``…-stray``, as in Kafka, since no request deleted its records.
@@ -92,7 +93,7 @@ class LogDeletion:
         self._note_stray(directory, path, topic_id, self._rename(topic_partition, directory, path, STRAY_SUFFIX))
 
     def _note_stray(
-        self, directory: LogDirectory, path: str, topic_id: UUID | None, renamed: str, why: str = _NO_TOPIC
+        self, directory: LogDirectory, path: str, topic_id: UUID | None, renamed: str, why: str = NO_TOPIC
     ) -> None:
         self._strays[directory.path] += 1
         logger.warning(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from triokafka.broker_stub.log.disk_guard import is_full
 from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.replica.active_peers import has_active_peer
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -38,8 +39,7 @@ class FullDisks:
         state = image.partition(*topic_partition)
         if state is None or self._node_id not in state.isr:
             return
-        others = [image.brokers.get(replica) for replica in state.isr if replica != self._node_id]
-        if any(broker is not None and broker.active for broker in others) and self._resign():
+        if has_active_peer(image, topic_partition, self._node_id) and self._resign():
             logger.warning(
                 "%s: the disk is full. Broker %d leaves the in-sync sets, and other replicas lead. Free space.",
                 topic_partition,

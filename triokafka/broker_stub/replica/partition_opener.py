@@ -12,6 +12,7 @@ import trio
 from triokafka import errors
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.disk_guard import is_temporary
+from triokafka.broker_stub.log.log_deletion import NO_TOPIC
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, is_reserved_directory
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
@@ -264,7 +265,7 @@ class PartitionOpener:
         for topic_partition in self._logs.all():
             state = image.partition(*topic_partition)
             if state is None:
-                self._logs.put_aside(topic_partition, why="belongs to no topic in the cluster")
+                self._logs.put_aside(topic_partition, why=NO_TOPIC)
             elif self._node_id not in state.replicas:
                 # It was reassigned while this broker was down, so no change of the metadata will delete it.
                 self._logs.put_aside(topic_partition, why=f"is a partition of the brokers {list(state.replicas)} now")

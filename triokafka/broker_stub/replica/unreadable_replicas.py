@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.replica.active_peers import has_active_peer
 from triokafka.errors import CorruptRecordError
 from triokafka.structs import TopicPartition
 
@@ -49,8 +50,7 @@ class UnreadableReplicas:
         now = self._now()
         if now < self._resigned_at.get(topic_partition, -_PAUSE_SECONDS) + _PAUSE_SECONDS:
             return
-        others = [image.brokers.get(replica) for replica in state.isr if replica != self._node_id]
-        if any(broker is not None and broker.active for broker in others) and self._resign():
+        if has_active_peer(image, topic_partition, self._node_id) and self._resign():
             self._resigned_at[topic_partition] = now
             logger.warning(
                 "%s: this replica cannot be read: %s. Broker %d leaves the in-sync sets, and other replicas lead. Stop "

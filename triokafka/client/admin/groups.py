@@ -89,9 +89,9 @@ class GroupAdmin:
         async def brokers(left_ms: int) -> list[Node]:
             return list((await self._requests.refresh_metadata(left_ms)).nodes.values())
 
-        left_ms = self._requests.countdown(timeout_ms)
-        asked = await self._requests.once(brokers, left_ms())
-        return await self._requests.each(asked, do_round, left_ms())
+        time_left = self._requests.countdown(timeout_ms)
+        asked = await self._requests.once(brokers, time_left())
+        return await self._requests.each(asked, do_round, time_left())
 
     async def describe_groups(
         self,
@@ -168,14 +168,14 @@ class GroupAdmin:
 
         Members that are alive join again. Raises as `remove_group_members`, and when the group cannot be described.
         """
-        left_ms = self._requests.countdown(timeout_ms)
-        group = (await self.describe_groups([group_id], timeout_ms=left_ms()))[group_id]
+        time_left = self._requests.countdown(timeout_ms)
+        group = (await self.describe_groups([group_id], timeout_ms=time_left()))[group_id]
         await self.remove_group_members(
             group_id,
             [member.member_id for member in group.members if member.group_instance_id is None],
             group_instance_ids=[m.group_instance_id for m in group.members if m.group_instance_id is not None],
             reason=reason,
-            timeout_ms=left_ms(),
+            timeout_ms=time_left(),
         )
         return len(group.members)
 

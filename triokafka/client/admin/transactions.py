@@ -98,9 +98,9 @@ class TransactionAdmin:
 
             return await self._requests.side_by_side({broker: [broker] for broker in brokers}, ask, left_ms)
 
-        left_ms = self._requests.countdown(timeout_ms)
-        asked = await self._requests.once(find, left_ms()) if broker_ids is None else list(broker_ids)
-        return await self._requests.each(asked, do_round, left_ms())
+        time_left = self._requests.countdown(timeout_ms)
+        asked = await self._requests.once(find, time_left()) if broker_ids is None else list(broker_ids)
+        return await self._requests.each(asked, do_round, time_left())
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
@@ -149,8 +149,8 @@ class TransactionAdmin:
         the present time in ms since the epoch, by default this machine's.
         """
         now = self._requests.wall_ms() if now_ms is None else now_ms
-        left_ms = self._requests.countdown(timeout_ms)
-        producers = await PartitionAdmin(self._requests).describe_producers(partitions, timeout_ms=left_ms())
+        time_left = self._requests.countdown(timeout_ms)
+        producers = await PartitionAdmin(self._requests).describe_producers(partitions, timeout_ms=time_left())
         candidates = [
             HangingTransaction(
                 partition,
@@ -169,10 +169,10 @@ class TransactionAdmin:
         if not candidates:
             return []
         listed = await self.list_transactions(
-            producer_ids={candidate.producer_id for candidate in candidates}, timeout_ms=left_ms()
+            producer_ids={candidate.producer_id for candidate in candidates}, timeout_ms=time_left()
         )
         ids = {one.producer_id: one.transactional_id for broker in listed for one in listed[broker]}
-        described = await self.describe_transactions(ids.values(), timeout_ms=left_ms())
+        described = await self.describe_transactions(ids.values(), timeout_ms=time_left())
         return [
             candidate._replace(transactional_id=ids.get(candidate.producer_id))
             for candidate in candidates
@@ -258,11 +258,11 @@ class TransactionAdmin:
         Raises:
             TransactionalIdNotFoundError: no producer has used the id, or it has expired.
         """
-        left_ms = self._requests.countdown(timeout_ms)
-        described = await self.describe_transactions([transactional_id], timeout_ms=left_ms())
+        time_left = self._requests.countdown(timeout_ms)
+        described = await self.describe_transactions([transactional_id], timeout_ms=time_left())
         if isinstance(described.errors.get(transactional_id), TransactionalIdNotFoundError):
             described[transactional_id]  # raises
-        results = await self.fence_producers([transactional_id], timeout_ms=left_ms())
+        results = await self.fence_producers([transactional_id], timeout_ms=time_left())
         results[transactional_id]
 
     def _error(self, code: int, transactional_id: str) -> Exception | None:
