@@ -340,4 +340,4 @@ class Accumulator:
         self.slow_nodes = frozenset(node for node, since in self._refusing_since.items() if now - since > limit)
 
 
-__all__ = ["Accumulator", "AccumulatorSettings", "Ready"]
+__all__ = ["Accumulator", "Ready"]
