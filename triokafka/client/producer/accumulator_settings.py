@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final
 
 from triokafka.backoff import Backoff
 from triokafka.structs import Buffer
-
-if TYPE_CHECKING:
-    from triokafka.client.config import ProducerOptions
 
 BATCH_HEADER: Final = 61
 _RECORD_OVERHEAD: Final = 36  # the most that lengths, deltas and attributes of a record without headers take
@@ -40,24 +37,6 @@ class AccumulatorSettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_limit", max(min(self.batch_size, self.max_request_size), BATCH_HEADER + 1))
-
-    @classmethod
-    def of(cls, options: ProducerOptions) -> Self:
-        """Return the settings of a producer with these options."""
-        return cls(
-            batch_size=options.batch_size,
-            linger=options.linger_ms / 1000,
-            delivery_timeout=options.delivery_timeout_ms / 1000,
-            retry_backoff=Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000),
-            compression_type=options.compression_type,
-            compression_level=options.compression_level,
-            max_request_size=options.max_request_size,
-            one_in_flight=options.max_in_flight_requests_per_connection == 1,
-            idempotent=options.idempotent,
-            transactional=options.transactional_id is not None,
-            adaptive_partitioning=options.partitioner_adaptive_partitioning_enable,
-            availability_timeout=options.partitioner_availability_timeout_ms / 1000,
-        )
 
     @staticmethod
     def record_bound(key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]]) -> int:

@@ -21,7 +21,6 @@ from triokafka.client.metrics.client_metrics import ClientMetrics
 from triokafka.client.metrics.producer_metrics import ProducerMetrics
 from triokafka.client.metrics.telemetry import MetricsPusher
 from triokafka.client.producer.accumulator import Accumulator
-from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.producer.batch import DeliveryCallback, ProducerBatch
 from triokafka.client.producer.batch_opener import BatchOpener
 from triokafka.client.producer.buffer_pool import BufferPool
@@ -84,7 +83,7 @@ class Producer:
         client_id = opts.client_id or f"triokafka-producer-{number}"
         traffic = Traffic()
         self._client = NetworkClient(opts.network(client_id=client_id, traffic=traffic), world=self._world)
-        settings = AccumulatorSettings.of(opts)
+        settings = opts.accumulator_settings()
         BatchBuilder(settings.batch_limit, compression=opts.compression_type, level=opts.compression_level)  # refuses
         self._unhandled = UnhandledFailures()
         self._tasks = BackgroundTasks(self._fail)
