@@ -279,10 +279,13 @@ class RaftClient:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 self._pump()
-                nursery.start_soon(self._keep_time)
                 nursery.start_soon(self._use_disk)
+                try:
+                    await self._keep_time()
+                finally:
+                    # Other tasks call `_pump` until `_stop`, and a nursery without a running task accepts no new ones.
+                    self._nursery = None
         finally:
-            self._nursery = None
             try:
                 with trio.CancelScope(shield=True):
                     await self._write()

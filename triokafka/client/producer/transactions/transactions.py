@@ -14,7 +14,8 @@ from triokafka.client.producer.call_times import CallTimes
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.transactions.completion_pause import CompletionPause
 from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall
-from triokafka.client.producer.transactions.manager import TransactionManager, TransactionOffsets
+from triokafka.client.producer.transactions.manager import TransactionManager
+from triokafka.client.producer.transactions.transaction_offsets import TransactionOffsets
 from triokafka.client.producer.transactions.transaction_state import TransactionState
 from triokafka.client.producer.transactions.transaction_task import TransactionTask
 from triokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, TransactionAbortedError
