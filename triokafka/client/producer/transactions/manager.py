@@ -195,6 +195,15 @@ class TransactionManager:
         return pending
 
     @property
+    def registers_group(self) -> bool:
+        """Whether TxnOffsetCommit, which registers its group, is due or on its way.
+
+        Brokers that register a partition at the same moment collide with it: Apache Kafka refuses one of the two
+        requests, for a tenth of a second. So the first batch of a partition waits meanwhile.
+        """
+        return self.implicit and bool(self._offsets) and self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
+
+    @property
     def unanswered(self) -> str:
         """What the coordinators must still confirm before EndTxn can be sent, for an error message."""
         if self._offsets:
@@ -223,12 +232,13 @@ class TransactionManager:
 
     # ---------------------------------------------------------------- the next request
 
-    def next_call(self, *, idle: bool, sent: bool) -> CoordinatorCall | None:
+    def next_call(self, *, idle: bool, sent: bool, registering: bool = False) -> CoordinatorCall | None:
         """Return the next request; None when nothing is due.
 
         ``idle``: no batch is queued or on the wire. ``sent``: the transaction has sent a batch. Under transaction
         version 2 the coordinator knows of the transaction only then, and while it completes the one before, it would
-        take an EndTxn of the new epoch for a zombie's.
+        take an EndTxn of the new epoch for a zombie's. ``registering``: a Produce request that registers its partition
+        is on the wire, so that `registers_group` waits.
 
         A transaction that the coordinator does not know ends here, without a request.
         """
@@ -240,7 +250,7 @@ class TransactionManager:
             if self._new or self._adding:
                 return self._add_partitions_call()
             if self._offsets:
-                return self._offsets_call(self._offsets[0])
+                return None if registering else self._offsets_call(self._offsets[0])
             if self.state is _S.COMMITTING and idle:
                 return self._end(commit=True)
         elif self.state is _S.ABORTING:
