@@ -2,6 +2,8 @@
 
 Names are Kafka's in snake_case; defaults are those of Kafka 4. For an unknown name or an invalid value, the constructor
 of the client raises `ConfigurationError`, which gives the nearest known name or the valid values.
+
+One module has all clients' options, since most of them are shared: a line or two for each, and the rules between them.
 """
 
 # ruff: noqa: RUF009 - option() makes dataclass fields
