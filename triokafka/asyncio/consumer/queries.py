@@ -62,3 +62,8 @@ class Queries:
     async def topics(self) -> set[str]:
         """Return all topics that the client may see."""
         return set(await self._ask(lambda consumer: consumer.topics(timeout_ms=self._limit_ms)))
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the numbers of a topic's partitions; None if the consumer has no metadata of it."""
+        found = self._session.network.cluster.topics.get(topic)
+        return None if found is None else set(found.partitions)

@@ -103,10 +103,14 @@ class ConsumerSession:
 
         Raises:
             ConfigurationError: an option is invalid.
+            ValueError: ``isolation_level`` is unknown.
             KafkaConnectionError: no broker accepted the connection, or the login.
             UnknownTopicOrPartitionError: a topic did not exist within ``request_timeout_ms``.
             TopicAuthorizationFailedError: a topic may not be described.
         """
+        level = self.options["isolation_level"]
+        if level not in ("read_uncommitted", "read_committed"):
+            raise ValueError(f"Incorrect isolation level {level}")
         consumer = Consumer(**self.options)
         opening = self._opening = Opening()
         self._closing, self._failure = False, None
