@@ -576,7 +576,7 @@ class AIOKafkaConsumer:
         return await self._queries.end_offsets(partitions)
 
     async def topics(self) -> set[str]:
-        """Return all topics that the client may see."""
+        """Return all topics that the client may see. Raises as `beginning_offsets`."""
         return await self._queries.topics()
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
