@@ -24,7 +24,7 @@ from triokafka.asyncio.client_view import ClientView
 from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.consumer.options import sdk_options
 from triokafka.asyncio.consumer.queries import Queries
-from triokafka.asyncio.consumer.session import ConsumerSession
+from triokafka.asyncio.consumer.session import NOT_STARTED, ConsumerSession
 from triokafka.asyncio.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from triokafka.asyncio.errors import ConsumerStoppedError, IllegalOperation
 from triokafka.asyncio.offsets import checked_offsets
@@ -400,7 +400,7 @@ class AIOKafkaConsumer:
         if self._closed or (self._local.stopped and not self._local.errors):
             raise ConsumerStoppedError()
         if not self._started:
-            raise IllegalStateError("The consumer is not started: await start() before calls for records")
+            raise IllegalStateError(NOT_STARTED)
         self._local.active_at = time.monotonic()
 
     def _raise_errors(self, partitions: tuple[TopicPartition, ...] = (), *, in_start: bool = False) -> None:

@@ -37,6 +37,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+NOT_STARTED: Final = "The consumer is not started: await start() first"
 _COMMIT_SECONDS: Final = 10.0
 _SECONDS_OF_FAILURES: Final = 1.0
 """For which `ConsumerSession.find_positions` waits for a leader that refuses or is unknown."""
@@ -207,7 +208,7 @@ class ConsumerSession:
 
     def _arrive(self, question: _Question) -> None:
         if self._ended.is_set():
-            self._answer(question, None, ConsumerStoppedError())
+            self._answer(question, None, _not_running(self._opening))
             return
         self._questions.append(question)
         self._interrupt()
@@ -590,6 +591,10 @@ class ConsumerSession:
         if error is not None:
             raise error
         return value
+
+
+def _not_running(opening: Opening) -> Exception:
+    return ConsumerStoppedError() if opening.is_over else IllegalStateError(NOT_STARTED)
 
 
 async def _positions_or_failures(consumer: Consumer, seconds: float) -> None:
