@@ -4,12 +4,14 @@ Source and target are brokers of this package, the same for both. Each tool copi
 every round, and they take turns. Processor time is that of the copying process, start included; the JVM's is also given
 without its start (a run with an empty topic). Needs Maven and a JDK.
 
-``python -m benchmarks mirror``, or ``python -m benchmarks.mirror --records 4000000 --bytes 1000 --rounds 3``.
+``python -m benchmarks mirror``, or ``python -m benchmarks.mirror --records 10000000 --bytes 1000 --data-dir DIR``.
+Without ``--data-dir`` the logs of both brokers are in memory, the topic twice.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import subprocess
 import sys
@@ -50,17 +52,20 @@ class _Run(NamedTuple):
     cpu: float
 
 
-def run(records: int = 2_000_000, record_bytes: int = 500, rounds: int = 3) -> list[Row]:
-    """Measure all tools, taking turns."""
-    source = BrokerProcess(None, settings={"num.partitions": str(_PARTITIONS)}, discards_log=True)
+def run(
+    records: int = 2_000_000, record_bytes: int = 500, rounds: int = 3, data_directory: Path | None = None
+) -> list[Row]:
+    """Measure all tools, taking turns. The logs of both brokers are under ``data_directory``, or in memory."""
+    home = None if data_directory is None else data_directory / "source"
+    source = BrokerProcess(home, settings={"num.partitions": str(_PARTITIONS)}, discards_log=True)
     try:
         west = source.start()
         trio.run(_fill, west, records, record_bytes)
-        starts = {kind: _copy(kind, west, 0).cpu for kind in _KINDS}
+        starts = {kind: _copy(kind, west, 0, data_directory).cpu for kind in _KINDS}
         runs: dict[str, list[_Run]] = {kind: [] for kind in _KINDS}
         for number in range(rounds):
             for kind in _KINDS:
-                runs[kind].append(_copy(kind, west, records))
+                runs[kind].append(_copy(kind, west, records, data_directory))
                 print(f"    round {number + 1}, {kind}: {runs[kind][-1].cpu:.1f} s of CPU", file=sys.stderr, flush=True)
     finally:
         source.close()
@@ -94,10 +99,11 @@ async def _fill(bootstrap: str, records: int, record_bytes: int) -> None:
             await producer.send_many("full", [value] * count, partition=first // 10_000 % _PARTITIONS)
 
 
-def _copy(kind: str, west: str, records: int) -> _Run:
+def _copy(kind: str, west: str, records: int, data_directory: Path | None) -> _Run:
     """Copy the topic into a new target; return wall clock and processor time of the copying process."""
     topic = "full" if records else "empty"
-    target = BrokerProcess(None, discards_log=True)
+    home = None if data_directory is None else Path(tempfile.mkdtemp(prefix="target-", dir=data_directory))
+    target = BrokerProcess(home, discards_log=True)
     began = time.monotonic()
     try:
         east = target.start()
@@ -121,6 +127,8 @@ def _copy(kind: str, west: str, records: int) -> _Run:
         return _Run(time.monotonic() - began, cpu)
     finally:
         target.close()
+        if home is not None:
+            shutil.rmtree(home)
 
 
 async def _until_copied(pid: int, east: str, topic: str, records: int) -> float:
@@ -152,8 +160,9 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--bytes", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--data-dir", type=Path, help="an existing directory for the logs of both brokers")
     given = parser.parse_args()
-    show(run(given.records, given.bytes, given.rounds))
+    show(run(given.records, given.bytes, given.rounds, given.data_dir))
     return 0
 
 

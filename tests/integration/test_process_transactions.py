@@ -13,7 +13,7 @@ import triokafka
 from tests.integration.test_transactional_clients import create, read
 from triokafka.errors import IllegalStateError, ProducerFencedError, TransactionAbortedError
 from triokafka.records import ConsumerRecord
-from triokafka.structs import TopicPartition
+from triokafka.structs import Node, TopicPartition
 
 COUNT = 60
 Records = Mapping[TopicPartition, Sequence[ConsumerRecord]]
@@ -31,11 +31,15 @@ async def fill(bootstrap: str, topic: str, partitions: int = 3) -> None:
 class Copier:
     """One instance of a program that copies the input, with ``batch`` records in each transaction."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str, name: str, batch: int = 7) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, group: str, name: str, batch: int = 7, hooks: Sequence[triokafka.Hooks] = ()
+    ) -> None:
         self.topic = topic
         self.batch = batch
         self.handled = 0
-        self._producer = triokafka.Producer(bootstrap_servers=bootstrap, transactional_id=f"{topic}-{name}")
+        self._producer = triokafka.Producer(
+            bootstrap_servers=bootstrap, transactional_id=f"{topic}-{name}", linger_ms=0, hooks=hooks
+        )
         self._consumer = triokafka.Consumer(
             topic,
             bootstrap_servers=bootstrap,
@@ -84,6 +88,37 @@ async def test_each_record_is_copied_once(bootstrap: str, topic: str, group: str
         nursery.start_soon(Copier(bootstrap, topic, group, "a").run)
         check(await copied(bootstrap, topic))
         nursery.cancel_scope.cancel()
+
+
+class Registrations(triokafka.Hooks):
+    """Counts the requests that were on the wire together with a TxnOffsetCommit."""
+
+    def __init__(self) -> None:
+        self.ended: Counter[str] = Counter()
+        self.together = 0
+        self._on_wire: Counter[str] = Counter()
+
+    def on_request(self, node: Node, api: str, version: int, size: int) -> None:
+        if api in ("Produce", "TxnOffsetCommit"):
+            self._on_wire[api] += 1
+            self.together += all(self._on_wire[each] for each in ("Produce", "TxnOffsetCommit"))
+
+    def on_response(self, node: Node, api: str, size: int, seconds: float, error: Exception | None) -> None:
+        if api in self._on_wire:
+            self._on_wire[api] -= 1
+            self.ended[api] += 1
+
+
+async def test_partition_and_group_are_registered_one_after_the_other(bootstrap: str, topic: str, group: str) -> None:
+    """Apache Kafka refuses one of two registrations that reach its coordinator together."""
+    await fill(bootstrap, topic)
+    seen = Registrations()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Copier(bootstrap, topic, group, "a", batch=1, hooks=(seen,)).run)
+        check(await copied(bootstrap, topic))
+        nursery.cancel_scope.cancel()
+    assert seen.ended["Produce"] >= COUNT and seen.ended["TxnOffsetCommit"] >= COUNT
+    assert seen.together == 0
 
 
 async def test_copier_that_is_cancelled_repeatedly_loses_and_repeats_no_record(

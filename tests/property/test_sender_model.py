@@ -26,7 +26,8 @@ from hypothesis.stateful import (
 
 from triokafka.backoff import Backoff
 from triokafka.client.deliveries import Delivery
-from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
+from triokafka.client.producer.accumulator import Accumulator
+from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.incomplete_batches import IncompleteBatches

@@ -87,7 +87,7 @@ class Member:
         return self._client is not None
 
     def start(self) -> None:
-        """Start the node's process."""
+        """Start the node's process. Cancelling ``scope`` ends its client as a caller does."""
         self.host.start(self._run)
 
     async def _run(self, world: SimulatedWorld) -> None:
@@ -101,7 +101,8 @@ class Member:
         config = self._cluster.config(self.node_id)
         self._client = RaftClient(world, config, files, store, self.listener, connect)
         try:
-            await self._client.run()
+            with trio.CancelScope() as self.scope:
+                await self._client.run()
         finally:
             self._client = None
 

@@ -87,7 +87,7 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a leader without a majority resigns",
-            "raft_core.py",
+            "due_work.py",
             "or leader.resign_requested or now >= leader.check_quorum_at:",
             "or leader.resign_requested:",
         ),

@@ -436,6 +436,7 @@ class NodeMetadata:
             raise KafkaStorageError(f"{files.directory}: {error}") from error
 
     async def _prepare_and_publish(self, change: LoadedChange) -> None:
+        await run_within_budget(self.publisher.prepare(change.delta, change.image))
         if self._follower is not None:
             await self._follower.prepare(change.delta, change.image)
         self._publish(change)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from triokafka.broker_stub.authorizer import SUPPORTED, Authorizer
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.loader import MAX_RECORDS
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.metadata.security_records import acl_of
+from triokafka.broker_stub.work_budget import BUDGET
 from triokafka.errors import ConfigurationError, UnknownError
 from triokafka.protocol.stored.cluster_metadata import AccessControlEntryRecord
 from triokafka.security.acl import AclBinding, AclOperation, AclPermissionType, ResourceType
@@ -22,6 +24,8 @@ SUPER_USERS: Final = "super.users"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 _ANY_RESOURCE: Final = "hardcode"
 """The name that Kafka's authorizer asks about to learn whether a principal may use any resource whatever its ACLs."""
+_ACLS_IN_A_STEP: Final = 200
+"""ACLs that are added to an index between two checkpoints: about a millisecond of work."""
 
 
 class StandardAuthorizer(Authorizer):
@@ -37,6 +41,7 @@ class StandardAuthorizer(Authorizer):
         self._super_users: frozenset[str] = frozenset()
         self._allow_everyone = False
         self._acls = AclIndex()
+        self._prepared: tuple[MetadataImage, AclIndex] | None = None
         self._reported_node = False
 
     def configure(self, properties: Mapping[str, str]) -> None:
@@ -61,10 +66,28 @@ class StandardAuthorizer(Authorizer):
     def follow(self, publisher: MetadataPublisher, *, loaded: Callable[[], bool]) -> None:
         """Apply the ACLs of the metadata from now on."""
         self._loaded = loaded
-        publisher.subscribe(self.metadata_changed)
+        publisher.subscribe(self.metadata_changed, preparation=self.prepare)
+
+    def prepare(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[int]:
+        """Index all ACLs of a large change, such as a snapshot, in steps; `metadata_changed` then only switches to it.
+
+        Decisions follow the ACLs before the change until then: a part of the new ones may lack those that deny.
+        """
+        if len(delta.changed_security) <= MAX_RECORDS:
+            return
+        acls = AclIndex()
+        for number, acl in enumerate(image.acls, 1):
+            acls.add(acl)
+            if not number % _ACLS_IN_A_STEP:
+                yield BUDGET
+        self._prepared = image, acls
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply the changes of a delta to the ACLs."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0] is image:
+            self._acls = prepared[1]
+            return
         records_before, records_after = delta.base.security_records, image.security_records
         for key in delta.changed_security:
             if key[0] != "acl":

@@ -2,6 +2,8 @@
 
 Names are Kafka's in snake_case; defaults are those of Kafka 4. For an unknown name or an invalid value, the constructor
 of the client raises `ConfigurationError`, which gives the nearest known name or the valid values.
+
+One module has all clients' options, since most of them are shared: a line or two for each, and the rules between them.
 """
 
 # ruff: noqa: RUF009 - option() makes dataclass fields
@@ -13,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
+from triokafka.backoff import Backoff
 from triokafka.client import defaults as profiles
 from triokafka.client.checks import (
     DEFAULT_PORT,
@@ -38,6 +41,7 @@ from triokafka.client.checks import (
 )
 from triokafka.client.oauth_options import OAuthOptions
 from triokafka.client.option_names import unknown_option
+from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.serializers import Deserializer, Serializer
 from triokafka.errors import ConfigurationError
 from triokafka.hooks import HookChain, Hooks
@@ -443,6 +447,23 @@ class ProducerOptions(ClientOptions):
                 "partitioner_ignore_keys=True needs the built-in partitioner, which partitioner= replaces; leave one"
                 " of the two out"
             )
+
+    def accumulator_settings(self) -> AccumulatorSettings:
+        """Return the options about batches, for the accumulator."""
+        return AccumulatorSettings(
+            batch_size=self.batch_size,
+            linger=self.linger_ms / 1000,
+            delivery_timeout=self.delivery_timeout_ms / 1000,
+            retry_backoff=Backoff(self.retry_backoff_ms / 1000, self.retry_backoff_max_ms / 1000),
+            compression_type=self.compression_type,
+            compression_level=self.compression_level,
+            max_request_size=self.max_request_size,
+            one_in_flight=self.max_in_flight_requests_per_connection == 1,
+            idempotent=self.idempotent,
+            transactional=self.transactional_id is not None,
+            adaptive_partitioning=self.partitioner_adaptive_partitioning_enable,
+            availability_timeout=self.partitioner_availability_timeout_ms / 1000,
+        )
 
 
 _DECIDED_BY_THE_BROKER = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.broker_stub.node_metadata import NodeMetadata
@@ -269,9 +270,18 @@ async def test_node_without_the_records_loads_the_leaders_snapshot() -> None:
         files = cluster.nodes[1].metadata.files
         newest = files.latest_snapshot_id()
         assert newest is not None and newest.end_offset == end and files.delete_before_snapshot(newest)
+        events: list[tuple[str, int]] = []
+
+        def prepare(delta: MetadataDelta, image: MetadataImage) -> Iterator[int]:
+            yield 1
+            events.append(("prepared", image.offset))
+
+        publisher = cluster.nodes[3].metadata.publisher
+        publisher.subscribe(lambda delta, image: events.append(("published", image.offset)), preparation=prepare)
         cluster.quorum.unreachable.clear()
         await cluster.elect(1)
         assert cluster.nodes[3].topics == {"a", "b", "c"}
+        assert [event for event in events if event[1] == end - 1] == [("prepared", end - 1), ("published", end - 1)]
         assert cluster.nodes[3].metadata.files.latest_snapshot_id() == newest
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from itertools import pairwise
 
 import pytest
 
@@ -18,6 +19,7 @@ from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.metadata.security_records import acl_record
 from triokafka.broker_stub.metadata.snapshots import image_records
 from triokafka.broker_stub.standard_authorizer import StandardAuthorizer
+from triokafka.broker_stub.work_budget import BUDGET
 from triokafka.errors import ConfigurationError, UnknownError
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from triokafka.protocol.message import Struct
@@ -30,6 +32,7 @@ from triokafka.security.acl import (
     AclPermissionType,
     ResourceType,
 )
+from triokafka.security.acl_index import AclIndex
 
 Op = AclOperation
 TOPIC = ResourceType.TOPIC
@@ -78,6 +81,65 @@ def test_late_subscriber_gets_all_acls_and_a_snapshot_has_them() -> None:
     late.follow(first.publisher, loaded=lambda: True)
     assert late.allows("User:alice", HOST, Op.READ, TOPIC, "orders")
     assert World().replay(*image_records(image)).acls == image.acls
+
+
+def large_change(world: World) -> tuple[MetadataDelta, MetadataImage]:
+    """Return a change that allows 6,000 topics and denies the first, as the last of its records."""
+    delta = MetadataDelta(world.image)
+    for number in range(6_000):
+        delta.replay(acl_record(uuid.UUID(int=100 + number), ALICE_READS._replace(resource_name=f"t{number}")))
+    delta.replay(acl_record(uuid.UUID(int=99), DENIED))
+    return delta, delta.image(9_999, 2)
+
+
+DENIED = ALICE_READS._replace(resource_name="t0", permission_type=AclPermissionType.DENY)
+
+
+def test_large_change_is_indexed_in_steps_and_takes_effect_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot with very many ACLs does not stop the event loop, and no decision follows a part of it."""
+    world = World()
+    world.replay(acl_record(uuid.UUID(int=1), ALICE_READS))
+    delta, image = large_change(world)
+    added = 0
+
+    def add(index: AclIndex, acl: AclBinding) -> None:
+        nonlocal added
+        added += 1
+        original(index, acl)
+
+    original = AclIndex.add
+    monkeypatch.setattr(AclIndex, "add", add)
+    at_steps = []
+    for work in world.publisher.prepare(delta, image):
+        assert work == BUDGET  # a checkpoint after each step
+        at_steps.append(added)
+        assert world.allows("User:alice", Op.READ) and not world.allows("User:alice", Op.READ, "t0")
+        assert not world.allows("User:alice", Op.READ, "t5999")
+    assert max(after - before for before, after in pairwise([0, *at_steps, added])) <= 200
+    before = added
+    world.publisher.publish(delta, image)
+    assert added == before
+    assert world.allows("User:alice", Op.READ) and world.allows("User:alice", Op.READ, "t5999")
+    assert not world.allows("User:alice", Op.READ, "t0")
+    world.image = image
+    world.replay(RemoveAccessControlEntryRecord(id=uuid.UUID(int=99)))
+    assert world.allows("User:alice", Op.READ, "t0")
+
+
+def test_prepared_change_that_is_not_published_has_no_effect() -> None:
+    world = World()
+    delta, image = large_change(world)
+    assert sum(world.publisher.prepare(delta, image))
+    world.replay(acl_record(uuid.UUID(int=1), ALICE_READS))
+    assert world.allows("User:alice", Op.READ)
+    assert not world.allows("User:alice", Op.READ, "t5999")
+
+
+def test_small_change_needs_no_preparation() -> None:
+    world = World()
+    delta = MetadataDelta(world.image)
+    delta.replay(acl_record(uuid.UUID(int=1), ALICE_READS))
+    assert not list(world.publisher.prepare(delta, delta.image(1, 1)))
 
 
 def test_super_user_overrides_deny_acls() -> None:

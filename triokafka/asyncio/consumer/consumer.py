@@ -21,10 +21,12 @@ from triokafka import ConsumerRecord
 from triokafka.asyncio.abc import ConsumerRebalanceListener
 from triokafka.asyncio.bridge import Bridge, running_loop
 from triokafka.asyncio.client_view import ClientView
+from triokafka.asyncio.consumer.calls import NOT_STARTED
 from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.consumer.options import sdk_options
 from triokafka.asyncio.consumer.queries import Queries
-from triokafka.asyncio.consumer.session import NOT_STARTED, ConsumerSession
+from triokafka.asyncio.consumer.session import ConsumerSession
+from triokafka.asyncio.consumer.subscription import ProgramSubscription
 from triokafka.asyncio.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from triokafka.asyncio.errors import ConsumerStoppedError, IllegalOperation
 from triokafka.asyncio.offsets import checked_offsets
@@ -115,15 +117,10 @@ class AIOKafkaConsumer:
         )
         self._buffer = self._local.buffer
         self._queries = Queries(session, request_timeout_ms)
-        self._mode = ""
-        self._topics: frozenset[str] = frozenset()
-        self._pattern: re.Pattern[str] | None = None
+        self._chosen = ProgramSubscription(topics)
         self._committer: asyncio.TimerHandle | None = None
         self._started = False
         self._closed = False
-        if topics:
-            self._topics = frozenset(_checked_topics(topics))
-            self._mode = "topics"
 
     def __del__(self, _warnings: Any = warnings) -> None:
         if self._closed is False:
@@ -154,18 +151,15 @@ class AIOKafkaConsumer:
         if self._closed:
             raise ConsumerStoppedError()
         session = self._session
-        level = session.options["isolation_level"]
-        if level not in ("read_uncommitted", "read_committed"):
-            raise ValueError(f"Incorrect isolation level {level}")
-        assigned = self._mode == "assigned"
+        assigned = self._chosen.mode == "assigned"
         by_hand = {partition.topic for partition in self._local.assignment} if assigned else ()
-        await self._bridge.call(session.open, self._topics.union(by_hand))
+        await self._bridge.call(session.open, self._chosen.topics.union(by_hand))
         self._started = True
         if assigned:
             session.soon(session.assign, list(self._local.assignment), self._local.plan)
-        elif self._mode:
+        elif self._chosen.mode:
             self._subscribe_session()
-            if self._mode == "topics" or self._group_id is not None:
+            if self._chosen.mode == "topics" or self._group_id is not None:
                 while not self._local.assigned:
                     self._raise_errors(in_start=True)
                     await self._local.changed(None)
@@ -177,8 +171,8 @@ class AIOKafkaConsumer:
 
     def _subscribe_session(self) -> None:
         self._local.active_at = time.monotonic()
-        pattern = self._pattern and _prefix(self._pattern)
-        self._session.soon(self._session.subscribe, self._topics, pattern, self._local.plan)
+        pattern = self._chosen.whole_name_pattern
+        self._session.soon(self._session.subscribe, self._chosen.topics, pattern, self._local.plan)
 
     async def stop(self) -> None:
         """Commit the records returned so far, with auto-commit, leave the group, and close the connections.
@@ -248,22 +242,9 @@ class AIOKafkaConsumer:
             TypeError: not exactly one of topics and pattern, or the listener has another type.
             ValueError: the pattern is not a regular expression.
         """
-        if not (topics or pattern):
-            raise TypeError("You should provide either `topics` or `pattern`")
-        if topics and pattern:
-            raise TypeError("You can't provide both `topics` and `pattern`")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise TypeError("listener should be an instance of ConsumerRebalanceListener")
-        mode = "topics" if topics else "pattern"
-        compiled = None
-        if pattern is not None:
-            try:
-                compiled = re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error
-        names = frozenset(_checked_topics(topics)) if topics else frozenset()
-        self._check_mode(mode)
-        self._mode, self._topics, self._pattern = mode, names, compiled
+        self._chosen.subscribe(topics, pattern)
         self._local.listener = listener
         if self._group_id is None:
             self._local.begin_plan()
@@ -272,28 +253,21 @@ class AIOKafkaConsumer:
         if self._started:
             self._subscribe_session()
 
-    def _check_mode(self, mode: str) -> None:
-        if self._mode not in ("", mode):
-            raise IllegalStateError(
-                "Subscription to topics, partitions and pattern are mutually exclusive: call unsubscribe() first"
-            )
-
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without a group, in place of the former ones. None keeps its position.
 
         Raises:
             IllegalStateError: topics are subscribed.
         """
-        self._check_mode("assigned")
         wanted = frozenset(TopicPartition(*one) for one in partitions)
-        self._mode = "assigned"
+        self._chosen.assign()
         plan = self._local.begin_plan(wanted)
         if self._started:
             self._session.soon(self._session.assign, list(wanted), plan)
 
     def unsubscribe(self) -> None:
         """End the subscription or assignment, and leave the group."""
-        self._mode, self._topics, self._pattern = "", frozenset(), None
+        self._chosen.end()
         plan = self._local.begin_plan()
         if self._started:
             self._session.soon(self._session.unsubscribe, plan)
@@ -304,11 +278,11 @@ class AIOKafkaConsumer:
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics; with a pattern, those that match; with `assign`, the partitions' topics."""
-        if self._mode == "pattern":
+        if self._chosen.mode == "pattern":
             return frozenset(self._session.consumer.subscription()) if self._started else frozenset()
-        if self._mode == "assigned":
+        if self._chosen.mode == "assigned":
             return frozenset(partition.topic for partition in self._local.assignment)
-        return self._topics
+        return self._chosen.topics
 
     # ---------------------------------------------------------------- records
 
@@ -558,7 +532,7 @@ class AIOKafkaConsumer:
         """
         if self._group_id is None:
             raise IllegalOperation("Requires group_id")
-        if not self._mode:
+        if not self._chosen.mode:
             raise IllegalStateError("Not subscribed to any topics")
         wanted = None
         if offsets is not None:
@@ -603,15 +577,12 @@ class AIOKafkaConsumer:
         return await self._queries.end_offsets(partitions)
 
     async def topics(self) -> set[str]:
-        """Return all topics that the client may see."""
+        """Return all topics that the client may see. Raises as `beginning_offsets`."""
         return await self._queries.topics()
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of a topic's partitions; None if the consumer has no metadata of it."""
-        if not self._started:
-            return None
-        found = self._session.consumer.engine.network.cluster.topics.get(topic)
-        return None if found is None else set(found.partitions)
+        return self._queries.partitions_for_topic(topic) if self._started else None
 
 
 def _auto_commit(consumer: weakref.ref[AIOKafkaConsumer]) -> None:
@@ -619,16 +590,3 @@ def _auto_commit(consumer: weakref.ref[AIOKafkaConsumer]) -> None:
     found = consumer()
     if found is not None and not found._closed:
         found._auto_commit()
-
-
-def _checked_topics(topics: Any) -> set[str]:
-    if not isinstance(topics, (tuple, set, list)):
-        raise TypeError("Topics should be list of strings")
-    return set(topics)
-
-
-def _prefix(pattern: re.Pattern[str]) -> re.Pattern[str]:
-    """Return a pattern that matches whole names where ``pattern`` matches their beginning, as in aiokafka."""
-    source = re.sub(r"^\(\?[aimsux]+\)", "", pattern.pattern)  # these flags are in ``pattern.flags``, too
-    end = "\n" if pattern.flags & re.VERBOSE else ""  # the source may end with a comment
-    return re.compile(f"(?:{source}{end})(?s:.*)", pattern.flags)

@@ -2,27 +2,25 @@
 
 The task polls all the time, so that rebalances continue while the program processes records, and passes the records to
 the asyncio loop, one hand-over per poll. A partition that is full there (`Flow`) is paused until the program has taken
-records. A call of the program interrupts the poll, which loses nothing, and is executed by the same task; while
-a rebalance listener runs in the asyncio loop, its calls are executed, too.
+records. A call of the program (`ProgramCalls`) interrupts the poll, which loses nothing.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Iterable
+from typing import Any, Final
 
 import trio
 
 from triokafka import Consumer  # now, not in the running loop: it takes a tenth of a second
-from triokafka.asyncio.bridge import Bridge, Opening, settle, usable_error
+from triokafka.asyncio.bridge import Bridge, Opening, usable_error
+from triokafka.asyncio.consumer.calls import ProgramCalls
 from triokafka.asyncio.consumer.flow import Flow
 from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.errors import ConsumerStoppedError
 from triokafka.errors import (
-    ClosedError,
     IllegalStateError,
     KafkaError,
     MaxPollIntervalExceededError,
@@ -30,31 +28,13 @@ from triokafka.errors import (
 from triokafka.record_buffer import Position
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
-if TYPE_CHECKING:
-    import asyncio
-
-T = TypeVar("T")
-
 logger = logging.getLogger(__name__)
 
-NOT_STARTED: Final = "The consumer is not started: await start() first"
 _COMMIT_SECONDS: Final = 10.0
 _SECONDS_OF_FAILURES: Final = 1.0
 """For which `ConsumerSession.find_positions` waits for a leader that refuses or is unknown."""
 _SECONDS_PAST_ERRORS: Final = 0.05
 """Between two polls while a partition has an error and the program reads others."""
-
-
-class _Question:
-    """A call of the program, and the future that gets its answer."""
-
-    __slots__ = ("answer", "arguments", "scope", "work")
-
-    def __init__(self, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...], answer: Any) -> None:
-        self.work = work
-        self.arguments = arguments
-        self.answer = answer
-        self.scope = trio.CancelScope()
 
 
 class ConsumerSession:
@@ -71,10 +51,9 @@ class ConsumerSession:
         self._commits = commits
         self._idle_seconds = idle_seconds
         self._consumer: Consumer | None = None
-        self._questions: deque[_Question] = deque()
-        self._arrived = trio.Event()
+        self._calls = ProgramCalls(bridge, on_arrival=self._end_poll, after_each=self._look_at_assignment)
+        self.ask, self.soon = self._calls.ask, self._calls.soon
         self._polling: trio.CancelScope | None = None
-        self._listening = 0
         self._holding = False
         self._passes_errors = False
         self._closing = False
@@ -115,24 +94,6 @@ class ConsumerSession:
         assert self.local is not None
         return self.local
 
-    # ---------------------------------------------------------------- in the asyncio loop
-
-    async def ask(self, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        """Have the task run ``work``, and return its result. Cancelling cancels the work, and does not wait for it."""
-        answer: asyncio.Future[T] = self.bridge.loop.create_future()
-        question = _Question(work, arguments, answer)
-        if not self.bridge.trio_loop.soon(self._arrive, question):
-            raise ClosedError("the interpreter shuts down")
-        try:
-            return await answer
-        finally:
-            if not answer.done() or answer.cancelled():
-                self.bridge.trio_loop.soon(question.scope.cancel)
-
-    def soon(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Have the loop thread call a method of this session, before later calls of `ask`."""
-        self.bridge.trio_loop.soon(self._do_now, do, arguments)
-
     # ---------------------------------------------------------------- lifetime
 
     async def open(self, topics: Iterable[str]) -> None:
@@ -142,14 +103,19 @@ class ConsumerSession:
 
         Raises:
             ConfigurationError: an option is invalid.
+            ValueError: ``isolation_level`` is unknown.
             KafkaConnectionError: no broker accepted the connection, or the login.
             UnknownTopicOrPartitionError: a topic did not exist within ``request_timeout_ms``.
             TopicAuthorizationFailedError: a topic may not be described.
         """
+        level = self.options["isolation_level"]
+        if level not in ("read_uncommitted", "read_committed"):
+            raise ValueError(f"Incorrect isolation level {level}")
         consumer = Consumer(**self.options)
         opening = self._opening = Opening()
         self._closing, self._failure = False, None
         self._ended = trio.Event()
+        self._calls.begin()
         name = f"kafka {self.options['client_id']}"
         self.bridge.trio_loop.start(self._run, consumer, sorted(topics), opening, name=name)
         await opening.wait()
@@ -175,8 +141,7 @@ class ConsumerSession:
         finally:
             self._consumer = None
             self._closing = True
-            while self._questions:
-                self._answer(self._questions.popleft(), None, ConsumerStoppedError())
+            self._calls.end()
             if self.local is not None and opening.is_over:
                 self.bridge.post(self.local.stop)
             self._ended.set()
@@ -202,35 +167,18 @@ class ConsumerSession:
         self._commits = False
         self._closing = True
         self._opening.cancel()
-        self._interrupt()
+        self._calls.wake()
 
     # ---------------------------------------------------------------- the task
 
-    def _arrive(self, question: _Question) -> None:
-        if self._ended.is_set():
-            self._answer(question, None, _not_running(self._opening))
-            return
-        self._questions.append(question)
-        self._interrupt()
-
-    def _do_now(self, do: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-        try:
-            do(*arguments)
-        except (KafkaError, ConsumerStoppedError, ValueError, TypeError) as error:
-            logger.debug("%s did not take effect: %r", getattr(do, "__name__", do), error)
-
-    def _interrupt(self) -> None:
-        self._arrived.set()
-        if self._polling is not None and not self._listening:
+    def _end_poll(self) -> None:
+        if self._polling is not None:
             self._polling.cancel()
-
-    def _answer(self, question: _Question, value: Any, error: BaseException | None) -> None:
-        self.bridge.post(settle, question.answer, value, error)
 
     async def _serve(self) -> None:
         while not self._closing:
-            if self._questions:
-                await self._do(self._questions.popleft())
+            if self._calls:
+                await self._calls.run_next()
             elif self.bridge.is_closed:
                 self._commits = False
                 return
@@ -240,10 +188,8 @@ class ConsumerSession:
                 await self._next_arrival()
 
     async def _next_arrival(self) -> None:
-        self._arrived = trio.Event()
         again = self._holding and self._passes_errors
-        with trio.move_on_after(_SECONDS_PAST_ERRORS if again else self.bridge.check_seconds):
-            await self._arrived.wait()
+        await self._calls.wait(_SECONDS_PAST_ERRORS if again else self.bridge.check_seconds)
         if again:
             self._holding = False
 
@@ -262,23 +208,11 @@ class ConsumerSession:
             self.bridge.post(state.buffer.put_back)  # the next call for records is to come to `wake_up`
         return not self.dormant
 
-    async def _do(self, question: _Question) -> None:
-        value: Any = None
-        error: BaseException | None = ConsumerStoppedError()
-        try:
-            with question.scope:
-                value, error = await question.work(*question.arguments), None
-        except Exception as raised:
-            error = raised
-        finally:
-            self._answer(question, value, error)
-        self._look_at_assignment()
-
     async def _poll(self) -> None:
         records: Any = None
         try:
             with trio.CancelScope() as self._polling:
-                if not self._questions:
+                if not self._calls:
                     records = await self.consumer.poll(
                         timeout_ms=self._patience() * 1000, max_records=self._flow.most_records
                     )
@@ -355,13 +289,13 @@ class ConsumerSession:
     def go_on(self) -> None:
         """Poll again: the program has seen an error."""
         self._passes_errors = self._holding = False
-        self._interrupt()
+        self._calls.wake()
 
     def go_past_errors(self) -> None:
         """Poll again, and after further errors, too: the program waits for records of partitions without an error."""
         if not self._passes_errors:
             self._passes_errors = True
-            self._arrived.set()
+            self._calls.end_wait()
 
     async def wake_up(self) -> None:
         """Poll again after a long time without a call for records; if the member has left its group, drop those that
@@ -412,7 +346,7 @@ class ConsumerSession:
         else:
             self.consumer.subscribe(sorted(topics), listener=self)
         self._settled = False
-        self._interrupt()
+        self._calls.wake()
 
     def assign(self, partitions: Iterable[TopicPartition], plan: int) -> None:
         """Read exactly these partitions, from their committed offsets or by ``auto_offset_reset``, as in aiokafka."""
@@ -475,7 +409,7 @@ class ConsumerSession:
     async def position(self, partition: TopicPartition, seconds: float) -> int:
         """Return the SDK's position of a partition of which no record has crossed over."""
         self._holding = False
-        if self._listening:
+        if self._calls.is_calling_back:
             return await _looked_up_position(self.consumer, self.options, partition)
         return await self.consumer.position(partition, timeout_ms=seconds * 1000)
 
@@ -536,15 +470,15 @@ class ConsumerSession:
         if self._closing or self.bridge.is_closed:
             return
         partitions = list(revoked)
-        positions = await self._ask_back(self._state.withhold, partitions)
+        positions = await self._calls.call_back(self._state.withhold, partitions)
         if self._commits:
             resolved = self._resolved(positions)
             await self._commit_quietly({one: resolved[one] for one in partitions if one in resolved})
         await self._revoke(partitions)
 
     async def _revoke(self, partitions: list[TopicPartition]) -> None:
-        await self._ask_back(self._state.tell, "on_partitions_revoked", set(partitions))
-        await self._ask_back(self._state.release, partitions)
+        await self._calls.call_back(self._state.tell, "on_partitions_revoked", set(partitions))
+        await self._calls.call_back(self._state.release, partitions)
         for partition in partitions:
             self._flow.forget(partition)
 
@@ -556,7 +490,7 @@ class ConsumerSession:
         for partition in assigned:
             self._flow.begin(partition)
         self._post_assignment(self.consumer.assignment(), listener_follows=True)
-        await self._ask_back(self._state.tell, "on_partitions_assigned", set(assigned))
+        await self._calls.call_back(self._state.tell, "on_partitions_assigned", set(assigned))
         self.bridge.post(self._state.finish_assignment)
 
     async def on_partitions_lost(self, lost: Any) -> None:
@@ -564,37 +498,8 @@ class ConsumerSession:
         if self._closing or self.bridge.is_closed:
             return
         partitions = list(lost)
-        await self._ask_back(self._state.withhold, partitions)
+        await self._calls.call_back(self._state.withhold, partitions)
         await self._revoke(partitions)
-
-    async def _ask_back(self, do: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a function or coroutine in the asyncio loop, execute the program's calls meanwhile; return its result."""
-        reply: list[tuple[Any, BaseException | None]] = []
-
-        def answered(value: Any, error: BaseException | None) -> None:
-            reply.append((value, error))
-            self._arrived.set()
-
-        self.bridge.post(_run_in_loop, self.bridge, do, arguments, answered)
-        self._listening += 1
-        try:
-            while not reply:
-                if self._questions:
-                    await self._do(self._questions.popleft())
-                elif self.bridge.is_closed:
-                    raise ClosedError("the asyncio loop was closed")
-                else:
-                    await self._next_arrival()
-        finally:
-            self._listening -= 1
-        value, error = reply[0]
-        if error is not None:
-            raise error
-        return value
-
-
-def _not_running(opening: Opening) -> Exception:
-    return ConsumerStoppedError() if opening.is_over else IllegalStateError(NOT_STARTED)
 
 
 async def _positions_or_failures(consumer: Consumer, seconds: float) -> None:
@@ -621,34 +526,6 @@ async def _looked_up_position(consumer: Consumer, options: dict[str, Any], parti
     if options["auto_offset_reset"] == "earliest":
         return (await consumer.beginning_offsets([partition]))[partition]
     return (await consumer.end_offsets([partition]))[partition]
-
-
-def _run_in_loop(bridge: Bridge, do: Callable[..., Any], arguments: tuple[Any, ...], answered: Any) -> None:
-    import asyncio
-
-    async def wait(coroutine: Awaitable[Any]) -> None:
-        error: BaseException | None = ClosedError("the asyncio loop ended")
-        try:
-            await coroutine
-            error = None
-        finally:
-            bridge.trio_loop.soon(answered, None, error)
-
-    try:
-        value = do(*arguments)
-    except Exception as error:
-        bridge.trio_loop.soon(answered, None, error)
-        return
-    if asyncio.iscoroutine(value):
-        task = bridge.loop.create_task(wait(value))
-        _tasks.add(task)
-        task.add_done_callback(_tasks.discard)
-    else:
-        bridge.trio_loop.soon(answered, value, None)
-
-
-_tasks: Final[set[Any]] = set()
-"""Running calls of listeners: the loop holds its tasks weakly."""
 
 
 def _log_failure(offsets: Any, error: KafkaError | None) -> None:

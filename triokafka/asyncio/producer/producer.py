@@ -25,6 +25,7 @@ from triokafka.asyncio.offsets import checked_offsets
 from triokafka.asyncio.options import API_VERSION_IS_DEPRECATED, network_options, warn_of_deprecated
 from triokafka.asyncio.partitioner import DefaultPartitioner
 from triokafka.asyncio.producer.batch_builder import BatchBuilder
+from triokafka.asyncio.producer.options import MISSING, check_options, sdk_options
 from triokafka.asyncio.producer.room import StagingRoom
 from triokafka.asyncio.producer.sending import Chunk, SendFuture, SendMethod, SendPath, Topic
 from triokafka.asyncio.producer.serialization import serialized
@@ -37,7 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger(__name__)
 
-_missing: Final = object()
+_missing: Final = MISSING  # programs over aiokafka import it
 _LOOP_IS_DEPRECATED: Final = (
     "The `loop` parameter has been deprecated since 0.7.1 and will be removed in a future release."
 )
@@ -46,8 +47,6 @@ _MOST_RECORDS: Final = 1024
 _MOST_BYTES: Final = 256 << 10
 _OVERHEAD: Final = 82
 """Bytes of a batch with one record, without its key, value and headers."""
-_BATCHES_IN_MEMORY: Final = 2048
-"""The SDK's ``buffer_memory`` in batches of ``max_batch_size``: 32 MiB with aiokafka's default."""
 _STAGED_SHARE: Final = 8
 """Divides the buffer memory: records that wait for the loop thread may take one such part of it."""
 
@@ -92,7 +91,7 @@ class AIOKafkaProducer:
         metadata_max_age_ms: int = 300000,
         request_timeout_ms: int = 40000,
         api_version: Any = None,
-        acks: Any = _missing,
+        acks: Any = MISSING,
         key_serializer: Callable[[Any], Any] | None = None,
         value_serializer: Callable[[Any], Any] | None = None,
         compression_type: str | None = None,
@@ -121,18 +120,7 @@ class AIOKafkaProducer:
             warn_of_deprecated(_LOOP_IS_DEPRECATED)
         if api_version is not None:
             warn_of_deprecated(API_VERSION_IS_DEPRECATED)
-        if acks not in (0, 1, -1, "all", _missing):
-            raise ValueError("Invalid ACKS parameter")
-        if compression_type not in ("gzip", "snappy", "lz4", "zstd", None):
-            raise ValueError("Invalid compression type!")
-        if transactional_id is not None:
-            enable_idempotence = True
-        if enable_idempotence and acks not in ("all", -1, _missing):
-            raise ValueError(f"acks={acks} not supported if enable_idempotence=True")
-        if acks is _missing:
-            acks = -1 if enable_idempotence else 1
-        elif acks == "all":
-            acks = -1
+        check_options(given)
         AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE += 1
         given["client_id"] = client_id or f"aiokafka-producer-{AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE}"
         self._loop = loop
@@ -150,22 +138,8 @@ class AIOKafkaProducer:
         self._max_age = metadata_max_age_ms / 1000
         self._acked = acks != 0
         self._state = TransactionState(loop, transactional_id)
-        memory = max(_BATCHES_IN_MEMORY * max_batch_size, 2 * max_request_size)
-        options = {
-            **network_options(self._bridge, given),
-            "acks": acks,
-            "enable_idempotence": enable_idempotence,
-            "compression_type": compression_type or "none",
-            "batch_size": max_batch_size,
-            "buffer_memory": memory,
-            "linger_ms": linger_ms,
-            "max_request_size": max_request_size,
-            "max_block_ms": request_timeout_ms,
-            "delivery_timeout_ms": request_timeout_ms + linger_ms,
-        }
-        if transactional_id is not None:
-            options |= {"transactional_id": transactional_id, "transaction_timeout_ms": transaction_timeout_ms}
-        self._room = StagingRoom(memory // _STAGED_SHARE)
+        options = sdk_options(network_options(self._bridge, given), given)
+        self._room = StagingRoom(options["buffer_memory"] // _STAGED_SHARE)
         self._session = ProducerSession(self._bridge, options, self._room.release)
         self._topics: dict[str, _Topic] = {}
         self._open: list[_Topic] = []

@@ -27,6 +27,13 @@ def difference_records(before: MetadataImage, after: MetadataImage) -> Iterator[
 
     Equal parts have no record. A topic that was deleted and created again is removed first.
     """
+    for record in difference_steps(before, after):
+        if record is not None:
+            yield record
+
+
+def difference_steps(before: MetadataImage, after: MetadataImage) -> Iterator[Struct | None]:
+    """Yield the records of `difference_records`, and None for each of the equal entries, which may be very many."""
     for name in _keys_of(before.features, after.features):
         level = after.features.get(name, 0)
         if before.features.get(name, 0) != level:
@@ -43,6 +50,7 @@ def difference_records(before: MetadataImage, after: MetadataImage) -> Iterator[
     yield from _topics(before, after)
     yield from _configs(before, after)
     for entity in _keys_of(before.client_quotas, after.client_quotas):
+        yield None
         old, new = before.client_quotas.get(entity, {}), after.client_quotas.get(entity, {})
         for key in _keys_of(old, new):
             if old.get(key) != new.get(key):
@@ -53,26 +61,26 @@ def difference_records(before: MetadataImage, after: MetadataImage) -> Iterator[
         record = after.security_records.get(entry)
         if record is None:
             yield removal_of(entry)
-        elif before.security_records.get(entry) != record:
-            yield record
+        else:
+            yield None if before.security_records.get(entry) == record else record
 
 
-def _topics(before: MetadataImage, after: MetadataImage) -> Iterator[Struct]:
+def _topics(before: MetadataImage, after: MetadataImage) -> Iterator[Struct | None]:
     for topic_id in before.topics_by_id:
-        if topic_id not in after.topics_by_id:
-            yield RemoveTopicRecord(topic_id=topic_id)
+        yield None if topic_id in after.topics_by_id else RemoveTopicRecord(topic_id=topic_id)
     for topic in after.topics.values():
         old = before.topics_by_id.get(topic.topic_id)
         if old is None:
             yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         known = {} if old is None else old.partitions
         for number, partition in topic.partitions.items():
-            if known.get(number) != partition:
-                yield partition_record(topic.topic_id, partition)
+            equal = known.get(number) == partition
+            yield None if equal else partition_record(topic.topic_id, partition)
 
 
-def _configs(before: MetadataImage, after: MetadataImage) -> Iterator[Struct]:
+def _configs(before: MetadataImage, after: MetadataImage) -> Iterator[Struct | None]:
     for resource in _keys_of(before.configs, after.configs):
+        yield None
         resource_type, resource_name = resource
         old, new = before.configs.get(resource, EMPTY_CONFIGS), after.configs.get(resource, EMPTY_CONFIGS)
         topic = before.topics.get(resource_name) if resource_type == ConfigResourceType.TOPIC else None

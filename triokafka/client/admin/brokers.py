@@ -12,7 +12,6 @@ from triokafka.client.admin.partition_types import (
 )
 from triokafka.client.admin.requests import AdminRequests, by_topic
 from triokafka.client.admin.types import Results
-from triokafka.errors import KafkaError
 from triokafka.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -56,19 +55,14 @@ class BrokerAdmin:
         time_left = self._requests.countdown(timeout_ms)
         ids = sorted(await self._node_ids(time_left())) if brokers is None else list(brokers)
 
+        async def ask(node: int, _: list[int], left_ms: int) -> Mapping[int, dict[str, LogDirDescription]]:
+            await self._requests.node(node, left_ms)
+            response = await self._requests.to_node(node, DescribeLogDirsRequest(topics=topics), left_ms)
+            self._requests.check(response.error_code, f"log directories of broker {node}")
+            return {node: {result.log_dir: self._directory(node, result) for result in response.results}}
+
         async def do_round(items: list[int], left_ms: int) -> Mapping[int, dict[str, LogDirDescription] | Exception]:
-            outcomes: dict[int, dict[str, LogDirDescription] | Exception] = {}
-            for node in items:
-                try:
-                    await self._requests.node(node, left_ms)
-                    response = await self._requests.to_node(node, DescribeLogDirsRequest(topics=topics), left_ms)
-                except KafkaError as error:
-                    outcomes[node] = error
-                    continue
-                outcomes[node] = self._requests.error(response.error_code, f"log directories of broker {node}") or {
-                    result.log_dir: self._directory(node, result) for result in response.results
-                }
-            return outcomes
+            return await self._requests.side_by_side({node: [node] for node in items}, ask, left_ms)
 
         return await self._requests.each(ids, do_round, time_left())
 
@@ -97,34 +91,40 @@ class BrokerAdmin:
                 `ExceptionGroup` when several could not.
         """
 
+        async def move(
+            node: int, items: list[TopicPartitionReplica], left_ms: int
+        ) -> Mapping[TopicPartitionReplica, Exception | None]:
+            directories: dict[str, list[TopicPartition]] = {}
+            for item in items:
+                directories.setdefault(assignments[item], []).append(TopicPartition(item.topic, item.partition))
+            request = AlterReplicaLogDirsRequest(
+                dirs=[
+                    AlterReplicaLogDir(
+                        path=path,
+                        topics=[
+                            AlterReplicaLogDirTopic(name=topic, partitions=numbers)
+                            for topic, numbers in by_topic(wanted).items()
+                        ],
+                    )
+                    for path, wanted in directories.items()
+                ]
+            )
+            await self._requests.node(node, left_ms)
+            response = await self._requests.to_node(node, request, left_ms)
+            return {
+                replica: self._requests.error(p.error_code, replica)
+                for topic in response.results
+                for p in topic.partitions
+                for replica in (TopicPartitionReplica(topic.topic_name, p.partition_index, node),)
+            }
+
         async def do_round(
             items: list[TopicPartitionReplica], left_ms: int
         ) -> Mapping[TopicPartitionReplica, Exception | None]:
-            outcomes: dict[TopicPartitionReplica, Exception | None] = {}
-            for node in dict.fromkeys(item.broker_id for item in items):
-                directories: dict[str, list[TopicPartition]] = {}
-                for item in items:
-                    if item.broker_id == node:
-                        directories.setdefault(assignments[item], []).append(TopicPartition(item.topic, item.partition))
-                request = AlterReplicaLogDirsRequest(
-                    dirs=[
-                        AlterReplicaLogDir(
-                            path=path,
-                            topics=[
-                                AlterReplicaLogDirTopic(name=topic, partitions=numbers)
-                                for topic, numbers in by_topic(wanted).items()
-                            ],
-                        )
-                        for path, wanted in directories.items()
-                    ]
-                )
-                await self._requests.node(node, left_ms)
-                response = await self._requests.to_node(node, request, left_ms)
-                for topic in response.results:
-                    for p in topic.partitions:
-                        replica = TopicPartitionReplica(topic.topic_name, p.partition_index, node)
-                        outcomes[replica] = self._requests.error(p.error_code, replica)
-            return outcomes
+            by_node: dict[int, list[TopicPartitionReplica]] = {}
+            for item in items:
+                by_node.setdefault(item.broker_id, []).append(item)
+            return await self._requests.side_by_side(by_node, move, left_ms)
 
         await self._requests.change(assignments, do_round, timeout_ms)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from triokafka.client.producer.accumulator_settings import BATCH_HEADER, AccumulatorSettings
+from triokafka.client.producer.accumulator_settings import BATCH_HEADER
 from triokafka.client.producer.batch import Event, ProducerBatch
 from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
@@ -340,4 +340,4 @@ class Accumulator:
         self.slow_nodes = frozenset(node for node, since in self._refusing_since.items() if now - since > limit)
 
 
-__all__ = ["Accumulator", "AccumulatorSettings", "Ready"]
+__all__ = ["Accumulator", "Ready"]

@@ -51,19 +51,19 @@ class IncompleteBatches:
         self._failure_listeners = [on_failed]
         self._disturbed: dict[TopicPartition, PartitionQueue] = {}
         self._on_admitted: Callable[[PartitionQueue], None] | None = None
-        self._on_all_released: Callable[[], None] | None = None
+        self._on_progress: Callable[[], None] | None = None
         self._abort_error: Exception | None = None
 
     def add_failure_listener(self, listener: Callable[[ProducerBatch], None]) -> None:
         """Call ``listener``, too, with every batch that is given up. It must not block."""
         self._failure_listeners.append(listener)
 
-    def watch(self, on_admitted: Callable[[PartitionQueue], None], on_all_released: Callable[[], None]) -> None:
-        """Call ``on_admitted`` with the queue of each new batch, and ``on_all_released`` when no batch is left: for the
-        one `Transactions` of a producer.
+    def watch(self, on_admitted: Callable[[PartitionQueue], None], on_progress: Callable[[], None]) -> None:
+        """Call ``on_admitted`` with the queue of each new batch, and ``on_progress`` when a batch was released or waits
+        for a retry: for the one `Transactions` of a producer.
         """
         self._on_admitted = on_admitted
-        self._on_all_released = on_all_released
+        self._on_progress = on_progress
 
     def all(self) -> list[ProducerBatch]:
         """Return the batches without an outcome, the oldest first."""
@@ -152,6 +152,8 @@ class IncompleteBatches:
         batch.retry_at = now + wait
         queue.put_back(batch)
         self.active[batch.topic_partition] = queue
+        if self._on_progress is not None:
+            self._on_progress()
 
     def split(self, batch: ProducerBatch, pieces: list[ProducerBatch], starts: list[int]) -> None:
         """Replace a batch that was too large for the broker by smaller ones at its place (KIP-126)."""
@@ -250,8 +252,8 @@ class IncompleteBatches:
         buffer, reserved = batch.release()
         if reserved:
             self.pool.release(buffer, reserved)
-        if self._on_all_released is not None and not self.unreleased:
-            self._on_all_released()
+        if self._on_progress is not None:
+            self._on_progress()
 
     def discard(self, batch: ProducerBatch) -> None:
         """Drop a batch without records: writing its first one failed."""

@@ -14,14 +14,13 @@ from weakref import WeakKeyDictionary
 
 import trio
 
-from triokafka.backoff import Backoff
 from triokafka.client.config import ProducerOptions
 from triokafka.client.deliveries import Deliveries, Delivery
 from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.metrics.client_metrics import ClientMetrics
 from triokafka.client.metrics.producer_metrics import ProducerMetrics
 from triokafka.client.metrics.telemetry import MetricsPusher
-from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
+from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import DeliveryCallback, ProducerBatch
 from triokafka.client.producer.batch_opener import BatchOpener
 from triokafka.client.producer.buffer_pool import BufferPool
@@ -84,20 +83,7 @@ class Producer:
         client_id = opts.client_id or f"triokafka-producer-{number}"
         traffic = Traffic()
         self._client = NetworkClient(opts.network(client_id=client_id, traffic=traffic), world=self._world)
-        settings = AccumulatorSettings(
-            batch_size=opts.batch_size,
-            linger=opts.linger_ms / 1000,
-            delivery_timeout=opts.delivery_timeout_ms / 1000,
-            retry_backoff=Backoff(opts.retry_backoff_ms / 1000, opts.retry_backoff_max_ms / 1000),
-            compression_type=opts.compression_type,
-            compression_level=opts.compression_level,
-            max_request_size=opts.max_request_size,
-            one_in_flight=opts.max_in_flight_requests_per_connection == 1,
-            idempotent=opts.idempotent,
-            transactional=opts.transactional_id is not None,
-            adaptive_partitioning=opts.partitioner_adaptive_partitioning_enable,
-            availability_timeout=opts.partitioner_availability_timeout_ms / 1000,
-        )
+        settings = opts.accumulator_settings()
         BatchBuilder(settings.batch_limit, compression=opts.compression_type, level=opts.compression_level)  # refuses
         self._unhandled = UnhandledFailures()
         self._tasks = BackgroundTasks(self._fail)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random  # drives which records follow each other
 import uuid
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,10 +18,11 @@ from triokafka.broker_stub.metadata import MetadataImage, loader
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
 from triokafka.broker_stub.metadata.image_difference import difference_records
-from triokafka.broker_stub.metadata.loader import MetadataLoader
+from triokafka.broker_stub.metadata.loader import PORTION, MetadataLoader
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.metadata.records import LogBatch
 from triokafka.broker_stub.metadata.replay import LogReplay
+from triokafka.broker_stub.metadata.security_records import acl_record
 from triokafka.broker_stub.metadata.snapshots import SnapshotId, image_records
 from triokafka.protocol.stored.cluster_metadata import (
     AbortTransactionRecord,
@@ -38,7 +40,11 @@ from triokafka.protocol.stored.cluster_metadata import (
     UnregisterBrokerRecord,
 )
 from triokafka.protocol.stored.metadata_record import MetadataRecord
+from triokafka.security.acl import AclBinding, AclOperation, AclPatternType, AclPermissionType, ResourceType
 
+ACL = AclBinding(
+    ResourceType.TOPIC, "t", AclPatternType.LITERAL, "User:a", "*", AclOperation.READ, AclPermissionType.ALLOW
+)
 CONTENT = [name for name in MetadataImage._fields if name not in ("offset", "epoch")]
 
 
@@ -237,6 +243,19 @@ def test_snapshot_is_a_change_from_the_present_image() -> None:
     assert {found.name for found in deltas[-1].deleted_topics.values()} == {"old"}
     assert node.loader.image.topics["same"] is same
     assert {found.name for found, _, _ in deltas[-1].changed_partitions()} == {"old"}
+
+
+def test_snapshot_that_equals_a_large_image_is_compared_in_steps() -> None:
+    log, node = Log(), Node()
+    acls = [acl_record(uuid.UUID(int=number), ACL._replace(resource_name=f"t{number}")) for number in range(3_000)]
+    log.append(*acls)
+    node.catch_up(log)
+    batches = [LogBatch(0, 0, 7, [*acls, *created(1)], 1)]
+    steps = node.loader.load_snapshot(batches, SnapshotId(5_000, 7))
+    replayed = 3_000 // PORTION + 1
+    assert len(list(islice(steps, replayed))) == replayed
+    compared = list(steps)
+    assert sum(compared) >= 3_000 / 20
 
 
 def test_older_snapshot_changes_nothing() -> None:

@@ -232,6 +232,22 @@ async def _stop_soon(member: Member) -> None:
     await member.host.kill()
 
 
+@simulated
+async def test_a_leader_can_shut_down_at_any_step_of_its_cancellation() -> None:
+    """One step lies between the end of its last task and the end of `RaftClient.run`."""
+    cluster = RaftCluster(current_simulation())
+    for steps in range(8):
+        leader = await cluster.leader()
+        client = leader.client
+        leader.scope.cancel()
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+        await client.shut_down(timeout=0)
+        await cluster.until(lambda: len(cluster.up) == 2)
+        leader.start()
+        await cluster.until(lambda: len(cluster.up) == 3)
+
+
 # A damaged log
 
 

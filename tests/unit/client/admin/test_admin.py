@@ -14,6 +14,7 @@ import triokafka
 from tests.support.scripted_broker import CLOSE, SILENCE, ScriptedCluster
 from tests.support.simulated import current_simulation, simulated
 from triokafka.client.admin import ConfigResource, Results
+from triokafka.client.admin.partition_types import TopicPartitionReplica
 from triokafka.errors import (
     BrokerNotAvailableError,
     ConfigurationError,
@@ -26,6 +27,12 @@ from triokafka.errors import (
     UnansweredItemError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
+)
+from triokafka.protocol.api.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
 )
 from triokafka.protocol.api.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -41,7 +48,11 @@ from triokafka.protocol.api.describe_configs import (
     DescribeConfigsResult,
 )
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from triokafka.protocol.api.describe_log_dirs import DescribeLogDirsRequest
+from triokafka.protocol.api.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from triokafka.protocol.api.list_offsets import (
@@ -249,6 +260,35 @@ async def test_time_limit_covers_all_steps_of_a_call(
             found = await call(admin)
             _ = [found[key] for key in found]
         assert trio.current_time() - started <= 3.1
+
+
+@simulated
+async def test_silent_broker_does_not_hide_the_log_directories_of_the_others() -> None:
+    async with admin_of(nodes=2) as (cluster, admin):
+        for broker in cluster.brokers.values():
+            broker.api_versions |= {35: (0, 4)}
+        cluster.brokers[1].script(DescribeLogDirsRequest, *[SILENCE] * 10)
+        directory = DescribeLogDirsResult(log_dir="/data")
+        cluster.brokers[2].script(DescribeLogDirsRequest, DescribeLogDirsResponse(results=[directory]))
+        found = await admin.describe_log_dirs(timeout_ms=3000)
+        assert set(found.errors) == {1}
+        assert set(found[2]) == {"/data"}
+
+
+@simulated
+async def test_silent_broker_does_not_stop_replicas_of_the_others_from_moving() -> None:
+    async with admin_of(nodes=2) as (cluster, admin):
+        for broker in cluster.brokers.values():
+            broker.api_versions |= {34: (0, 2)}
+        cluster.brokers[1].script(AlterReplicaLogDirsRequest, *[SILENCE] * 10)
+        moved = AlterReplicaLogDirPartitionResult(partition_index=0)
+        topic = AlterReplicaLogDirTopicResult(topic_name="orders", partitions=[moved])
+        cluster.brokers[2].script(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse(results=[topic]))
+        replicas = {TopicPartitionReplica("orders", 0, node): "/data" for node in (1, 2)}
+        with pytest.raises(KafkaTimeoutError):
+            await admin.alter_replica_log_dirs(replicas, timeout_ms=3000)
+        (asked,) = cluster.brokers[2].seen(AlterReplicaLogDirsRequest)
+        assert asked.dirs[0].path == "/data"
 
 
 @simulated

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from triokafka.backoff import Backoff
-from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
+from triokafka.client.producer.accumulator import Accumulator
+from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.compressor import Compressor

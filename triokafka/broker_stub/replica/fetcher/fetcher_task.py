@@ -12,7 +12,8 @@ from triokafka import errors
 from triokafka.broker_stub.replica.fetcher.fetched_data import FetchedData, NextStep
 from triokafka.broker_stub.replica.fetcher.fetcher_config import FetcherConfig
 from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchPosition
-from triokafka.broker_stub.replica.partition import EARLIEST, LATEST, Partition
+from triokafka.broker_stub.replica.offset_lookup import EARLIEST, LATEST
+from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.metrics.rates import Rate

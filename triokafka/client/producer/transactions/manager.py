@@ -18,33 +18,30 @@ from typing import Final
 
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.client.producer.transactions.coordinator_call import GROUP, CallOutcome, CoordinatorCall
+from triokafka.client.producer.transactions.coordinator_errors import (
+    COORDINATOR_MOVED,
+    FENCED,
+    ID_LOST,
+    NOT_A_MEMBER,
+    error_of,
+    retry_after,
+)
+from triokafka.client.producer.transactions.transaction_offsets import TransactionOffsets
 from triokafka.client.producer.transactions.transaction_state import TRANSITIONS, TransactionState
 from triokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
-    ConcurrentTransactionsError,
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    IllegalGenerationError,
     IllegalStateError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
     InvalidTxnStateError,
     KafkaError,
-    NotCoordinatorError,
     OperationNotAttemptedError,
     ProducerFencedError,
-    RebalanceInProgressError,
     RequestTimedOutError,
-    StaleMemberEpochError,
     TopicAuthorizationFailedError,
     TransactionAbortableError,
     TransactionalIdAuthorizationFailedError,
-    UnknownMemberIdError,
-    UnknownProducerIdError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
-    for_code,
 )
 from triokafka.protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from triokafka.protocol.api.add_partitions_to_txn import (
@@ -55,9 +52,6 @@ from triokafka.protocol.api.add_partitions_to_txn import (
 from triokafka.protocol.api.end_txn import EndTxnRequest, EndTxnResponse
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from triokafka.protocol.api.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
 from triokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -68,29 +62,6 @@ _IMPLICIT_LEVEL: Final = 2
 _LAST_VERSION_OF_CLIENTS: Final = 3  # of AddPartitionsToTxn; later ones are between brokers
 _LAST_EXPLICIT_END: Final = 4
 _LAST_EXPLICIT_COMMIT: Final = 4
-
-_COORDINATOR_MOVED: Final = (CoordinatorNotAvailableError, NotCoordinatorError)
-_FENCED: Final = (InvalidProducerEpochError, ProducerFencedError)
-_ID_LOST: Final = (InvalidProducerIdMappingError, UnknownProducerIdError)
-_NOT_A_MEMBER: Final = (
-    IllegalGenerationError,
-    RebalanceInProgressError,
-    StaleMemberEpochError,
-    UnknownMemberIdError,
-)
-
-
-class TransactionOffsets:
-    """Offsets of one group that become part of the transaction. ``remaining`` are those without an answer."""
-
-    def __init__(self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self.group = group
-        self.remaining = dict(offsets)
-
-    @property
-    def done(self) -> bool:
-        """Whether the coordinator has all of them."""
-        return not self.remaining
 
 
 class TransactionManager:
@@ -224,6 +195,15 @@ class TransactionManager:
         return pending
 
     @property
+    def registers_group(self) -> bool:
+        """Whether TxnOffsetCommit, which registers its group, is due or on its way.
+
+        Brokers that register a partition at the same moment collide with it: Apache Kafka refuses one of the two
+        requests, for a tenth of a second. So the first batch of a partition waits meanwhile.
+        """
+        return self.implicit and bool(self._offsets) and self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
+
+    @property
     def unanswered(self) -> str:
         """What the coordinators must still confirm before EndTxn can be sent, for an error message."""
         if self._offsets:
@@ -252,12 +232,13 @@ class TransactionManager:
 
     # ---------------------------------------------------------------- the next request
 
-    def next_call(self, *, idle: bool, sent: bool) -> CoordinatorCall | None:
+    def next_call(self, *, idle: bool, sent: bool, registering: bool = False) -> CoordinatorCall | None:
         """Return the next request; None when nothing is due.
 
         ``idle``: no batch is queued or on the wire. ``sent``: the transaction has sent a batch. Under transaction
         version 2 the coordinator knows of the transaction only then, and while it completes the one before, it would
-        take an EndTxn of the new epoch for a zombie's.
+        take an EndTxn of the new epoch for a zombie's. ``registering``: a Produce request that registers its partition
+        is on the wire, so that `registers_group` waits.
 
         A transaction that the coordinator does not know ends here, without a request.
         """
@@ -269,7 +250,7 @@ class TransactionManager:
             if self._new or self._adding:
                 return self._add_partitions_call()
             if self._offsets:
-                return self._offsets_call(self._offsets[0])
+                return None if registering else self._offsets_call(self._offsets[0])
             if self.state is _S.COMMITTING and idle:
                 return self._end(commit=True)
         elif self.state is _S.ABORTING:
@@ -283,7 +264,7 @@ class TransactionManager:
         return None
 
     def _end(self, *, commit: bool) -> CoordinatorCall | None:
-        if isinstance(self.error, _ID_LOST):
+        if isinstance(self.error, ID_LOST):
             # The coordinator accepts no EndTxn of an id that it does not know; a new epoch aborts the transaction.
             self._complete(commit, bump=True)
             return self._init_call()
@@ -325,12 +306,12 @@ class TransactionManager:
         return self._call(request, self._initialized)
 
     def _initialized(self, response: InitProducerIdResponse) -> CallOutcome:
-        error = _error_of(response.error_code, f"a producer id for the transactional id {self.transactional_id!r}")
+        error = error_of(response.error_code, f"a producer id for the transactional id {self.transactional_id!r}")
         if error is None:
             self._set_identity(response.producer_id, response.producer_epoch)
             self._enter(_S.READY)
             return CallOutcome.DONE
-        if (outcome := _retry_after(error)) is not None:
+        if (outcome := retry_after(error)) is not None:
             return outcome
         self._fail_by(error)
         return CallOutcome.DONE
@@ -361,7 +342,7 @@ class TransactionManager:
         for topic in response.results_by_topic_v3_and_below:
             for result in topic.results_by_partition:
                 partition = TopicPartition(topic.name, result.partition_index)
-                if error := _error_of(result.partition_error_code, f"adding {partition} to the transaction"):
+                if error := error_of(result.partition_error_code, f"adding {partition} to the transaction"):
                     failures[partition] = error
         adding, self._adding = self._adding, ()
         # The coordinator adds all partitions or none.
@@ -375,7 +356,7 @@ class TransactionManager:
         for error in serious:
             if isinstance(error, UnknownTopicOrPartitionError):
                 return CallOutcome.RETRY  # a new topic is not known everywhere yet
-            if (outcome := _retry_after(error)) is not None:
+            if (outcome := retry_after(error)) is not None:
                 return outcome
             if self._fails_producer(error):
                 return CallOutcome.DONE
@@ -398,30 +379,10 @@ class TransactionManager:
         group = pending.group
         if not self.implicit and group.group_id not in self._groups:
             return self._group_call(group.group_id)
-        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-        for (topic, partition), offset in pending.remaining.items():
-            topics.setdefault(topic, []).append(
-                TxnOffsetCommitRequestPartition(
-                    partition_index=partition,
-                    committed_offset=offset.offset,
-                    committed_leader_epoch=offset.leader_epoch,
-                    committed_metadata=offset.metadata,
-                )
-            )
-        commit = TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
-            group_id=group.group_id,
-            producer_id=self.identity.producer_id,
-            producer_epoch=self.identity.epoch,
-            generation_id=group.generation_id,
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id,
-            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=p) for topic, p in topics.items()],
-        )
         if self.implicit:
             self._started = True
         return CoordinatorCall(
-            commit,
+            pending.request(self.transactional_id, self.identity),
             lambda response: self._offsets_answered(pending, response),
             group.group_id,
             GROUP,
@@ -441,12 +402,12 @@ class TransactionManager:
 
     def _group_added(self, group_id: str, response: AddOffsetsToTxnResponse) -> CallOutcome:
         self._adding_group = None
-        error = _error_of(response.error_code, f"adding group {group_id!r} to the transaction")
+        error = error_of(response.error_code, f"adding group {group_id!r} to the transaction")
         if error is None:
             self._groups.add(group_id)
             self._started = True
             return CallOutcome.DONE
-        if (outcome := _retry_after(error)) is not None:
+        if (outcome := retry_after(error)) is not None:
             return outcome
         if not self._fails_producer(error):
             self.fail_transaction(error)
@@ -457,14 +418,14 @@ class TransactionManager:
         for topic in response.topics:
             for result in topic.partitions:
                 partition = TopicPartition(topic.name, result.partition_index)
-                error = _error_of(
+                error = error_of(
                     result.error_code, f"offset of {partition} for group {pending.group.group_id!r} in the transaction"
                 )
                 if error is None:
                     pending.remaining.pop(partition, None)
-                elif isinstance(error, (*_COORDINATOR_MOVED, RequestTimedOutError)):
+                elif isinstance(error, (*COORDINATOR_MOVED, RequestTimedOutError)):
                     outcome = CallOutcome.FIND_AGAIN
-                elif (retry := _retry_after(error)) is not None or isinstance(error, UnknownTopicOrPartitionError):
+                elif (retry := retry_after(error)) is not None or isinstance(error, UnknownTopicOrPartitionError):
                     outcome = retry or CallOutcome.RETRY
                 else:
                     self._offset_refused(pending, error)
@@ -476,7 +437,7 @@ class TransactionManager:
         return outcome
 
     def _offset_refused(self, pending: TransactionOffsets, error: BrokerResponseError) -> None:
-        if isinstance(error, _NOT_A_MEMBER):
+        if isinstance(error, NOT_A_MEMBER):
             reason = CommitFailedError(
                 f"group {pending.group.group_id!r} has gone on without this member, so its offsets cannot be part of"
                 f" the transaction: {error!r}. Abort the transaction; the new owners read the records again"
@@ -493,7 +454,7 @@ class TransactionManager:
     def _ended(self, response: EndTxnResponse) -> CallOutcome:
         committing = self.state is _S.COMMITTING
         what = "committing" if committing else "aborting"
-        error = _error_of(response.error_code, f"{what} the transaction of {self.transactional_id!r}")
+        error = error_of(response.error_code, f"{what} the transaction of {self.transactional_id!r}")
         if error is None:
             if self.implicit and response.producer_id >= 0:
                 upgraded = False
@@ -503,7 +464,7 @@ class TransactionManager:
                 upgraded = not self.implicit and self._transaction_version() >= _IMPLICIT_LEVEL
             self._complete(committing, bump=upgraded or (self._bump_wanted and not self.implicit))
             return CallOutcome.DONE
-        if (outcome := _retry_after(error)) is not None:
+        if (outcome := retry_after(error)) is not None:
             return outcome
         self.end_sent = False
         if committing and self.implicit and isinstance(error, InvalidTxnStateError):
@@ -516,7 +477,7 @@ class TransactionManager:
                 )
             )
             return CallOutcome.DONE
-        if self._fails_producer(error) or isinstance(error, _ID_LOST):
+        if self._fails_producer(error) or isinstance(error, ID_LOST):
             if self.state is _S.ABORTING:
                 self.error = error  # `_end` takes a new epoch
             return CallOutcome.DONE
@@ -543,16 +504,16 @@ class TransactionManager:
 
     def _fails_producer(self, error: BrokerResponseError) -> bool:
         """Apply an error that is fatal, or after which the producer needs a new epoch. False for any other."""
-        if isinstance(error, _ID_LOST):
+        if isinstance(error, ID_LOST):
             self.fail_transaction(error, lost_sequence=True)
             return True
-        if isinstance(error, (*_FENCED, TransactionalIdAuthorizationFailedError, InvalidTxnStateError)):
+        if isinstance(error, (*FENCED, TransactionalIdAuthorizationFailedError, InvalidTxnStateError)):
             self._fail_by(error)
             return True
         return False
 
     def _fail_by(self, error: BrokerResponseError) -> None:
-        if isinstance(error, _FENCED):
+        if isinstance(error, FENCED):
             fenced = ProducerFencedError(
                 f"another producer with the transactional id {self.transactional_id!r} has started, or the transaction"
                 f" took longer than transaction_timeout_ms={self._timeout_ms}. Close this producer"
@@ -561,21 +522,3 @@ class TransactionManager:
             self.fail(fenced)
         else:
             self.fail(error)
-
-
-def _error_of(code: int, what: str) -> BrokerResponseError | None:
-    if not code:
-        return None
-    kind = for_code(code)
-    return kind(f"{what}: {kind.__name__}. {kind.advice}".rstrip())
-
-
-def _retry_after(error: BrokerResponseError) -> CallOutcome | None:
-    """Return how to retry after an error of a coordinator, None when a retry does not help."""
-    if isinstance(error, _COORDINATOR_MOVED):
-        return CallOutcome.FIND_AGAIN
-    if isinstance(error, ConcurrentTransactionsError):
-        return CallOutcome.RETRY_SOON
-    if isinstance(error, (CoordinatorLoadInProgressError, RequestTimedOutError)):
-        return CallOutcome.RETRY
-    return None

@@ -14,7 +14,8 @@ from triokafka.client.producer.call_times import CallTimes
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.transactions.completion_pause import CompletionPause
 from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall
-from triokafka.client.producer.transactions.manager import TransactionManager, TransactionOffsets
+from triokafka.client.producer.transactions.manager import TransactionManager
+from triokafka.client.producer.transactions.transaction_offsets import TransactionOffsets
 from triokafka.client.producer.transactions.transaction_state import TransactionState
 from triokafka.client.producer.transactions.transaction_task import TransactionTask
 from triokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, TransactionAbortedError
@@ -79,7 +80,7 @@ class Transactions:
         # A queue keeps its sequence numbers while it is referred to.
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._blocked: dict[TopicPartition, PartitionQueue] = {}
-        self._batches.watch(self._admitted, self._all_released)
+        self._batches.watch(self._admitted, self._progressed)
         self._batches.add_failure_listener(self._batch_failed)
 
     # ---------------------------------------------------------------- batches
@@ -94,9 +95,14 @@ class Transactions:
         partition = queue.topic_partition
         self._queues[partition] = queue
         if not self.manager.add_partition(partition) or self._pause.remaining(self._now()) > 0:
-            queue.sequences.waits_for_transaction = True
-            self._blocked[partition] = queue
+            self._block(queue)
             self.task.wake()
+        elif self.manager.registers_group:
+            self._block(queue)
+
+    def _block(self, queue: PartitionQueue) -> None:
+        queue.sequences.waits_for_transaction = True
+        self._blocked[queue.topic_partition] = queue
 
     def _batch_failed(self, batch: ProducerBatch) -> None:
         if isinstance(batch.error, TransactionAbortedError):
@@ -107,8 +113,8 @@ class Transactions:
         self.manager.fail_transaction(error, lost_sequence=batch.base_sequence >= 0)
         self._announce()
 
-    def _all_released(self) -> None:
-        if self.manager.state in _ENDING:
+    def _progressed(self) -> None:
+        if self.manager.registers_group or (self.manager.state in _ENDING and not self._batches.unreleased):
             self.task.wake()
 
     def _drop_unsent(self) -> None:
@@ -131,9 +137,17 @@ class Transactions:
         if manager.state in (_S.ABORTABLE_ERROR, _S.ABORTING):
             self._drop_unsent()
         sent = any(queue.sequences.used for queue in self._queues.values())
-        call = manager.next_call(idle=not self._batches.unreleased, sent=sent)
+        new = self._unregistered() if manager.registers_group else []
+        registering = any(queue.on_wire for queue in new)
+        call = manager.next_call(idle=not self._batches.unreleased, sent=sent, registering=registering)
         self._after_answer()
+        for queue in new:
+            self._block(queue)
         return call
+
+    def _unregistered(self) -> list[PartitionQueue]:
+        """Return the queues of which no batch was acknowledged in this transaction."""
+        return [queue for queue in self._queues.values() if queue.sequences.last_acked < 0]
 
     def _after_answer(self) -> None:
         """Apply the state after an answer to the batches, and wake waiting callers."""

@@ -244,6 +244,21 @@ def test_offset_commit_registers_its_group_under_transaction_version_2() -> None
     bench.call(EndTxnRequest)
 
 
+def test_offset_commit_waits_for_the_registration_of_a_partition_under_transaction_version_2() -> None:
+    bench = Bench(2)
+    manager = bench.begin()
+    manager.add_partition(ORDERS_0)
+    bench.sent = True
+    assert not manager.registers_group
+    manager.add_offsets(BILLING, {ORDERS_0: OffsetAndMetadata(5)})
+    manager.begin_commit()
+    assert manager.registers_group
+    assert manager.next_call(idle=True, sent=True, registering=True) is None
+    bench.call(TxnOffsetCommitRequest).answered(stored(ORDERS_0))
+    assert not manager.registers_group
+    bench.call(EndTxnRequest)
+
+
 def test_commit_sends_pending_offsets_first() -> None:
     bench = Bench(2)
     manager = bench.begin()
