@@ -355,7 +355,7 @@ def test_calls_before_the_start_raise_and_an_assignment_is_known_at_once(bootstr
         partition = TopicPartition(topic, 0)
         consumer = consumer_of(bootstrap)
         consumer.assign([partition])
-        for call in (consumer.getone, consumer.getmany):
+        for call in (consumer.getone, consumer.getmany, consumer.topics, lambda: consumer.end_offsets([partition])):
             with pytest.raises(IllegalStateError, match="not started"):
                 await call()
         async with consumer:

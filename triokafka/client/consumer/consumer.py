@@ -70,7 +70,8 @@ class Consumer:
         client_id = parsed.client_id or f"triokafka-consumer-{number}"
         self._plugins = Plugins(parsed, client_id)
         try:
-            self.options = replace(parsed, **self._plugins.serializers(parsed, "deserializer", Deserializer))
+            deserializers = self._plugins.serializers(parsed, "deserializer", Deserializer)
+            self.options = replace(parsed, **deserializers) if any(deserializers.values()) else parsed
             self._engine = Engine(self.options, self._world, client_id=client_id)
         except BaseException:
             self._plugins.close()
