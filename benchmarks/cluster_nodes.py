@@ -13,7 +13,7 @@ import sys
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -173,6 +173,8 @@ class Node:
 class NodeGroup:
     """The nodes of one cluster by number; ``settings`` are further properties with Kafka's names.
 
+    ``front`` starts a proxy for a port of a node, and returns the port that the node advertises instead of it.
+
     Use as a context manager: entering formats and starts all nodes, leaving kills them.
     """
 
@@ -183,10 +185,15 @@ class NodeGroup:
         settings: Mapping[str, str] | None = None,
         *,
         java: Sequence[str] = SMALL_JAVA,
+        front: Callable[[int, int], int] | None = None,
     ) -> None:
         ports = free_ports(2 * len(members))
         by_number = {m.number: (ports[2 * i], ports[2 * i + 1]) for i, m in enumerate(members)}
-        voters = ",".join(f"{m.number}@127.0.0.1:{by_number[m.number][1]}" for m in members if m.is_controller)
+        advertised = {
+            number: pair if front is None else (front(number, pair[0]), front(number, pair[1]))
+            for number, pair in by_number.items()
+        }
+        voters = ",".join(f"{m.number}@127.0.0.1:{advertised[m.number][1]}" for m in members if m.is_controller)
         replicas = min(3, sum(m.is_broker for m in members))
         common = {
             "controller.quorum.voters": voters,
@@ -206,14 +213,9 @@ class NodeGroup:
         for member in members:
             folder = directory / f"node-{member.number}"
             own = {"process.roles": member.roles, "node.id": str(member.number), "log.dirs": str(folder / "data")}
-            listeners = []
-            broker_port, controller_port = by_number[member.number]
-            if member.is_broker:
-                listeners.append(f"PLAINTEXT://127.0.0.1:{broker_port}")
-                own["advertised.listeners"] = listeners[0]
-            if member.is_controller:
-                listeners.append(f"CONTROLLER://127.0.0.1:{controller_port}")
-            own["listeners"] = ",".join(listeners)
+            names = [("PLAINTEXT", 0)] * member.is_broker + [("CONTROLLER", 1)] * member.is_controller
+            for option, pairs in (("listeners", by_number), ("advertised.listeners", advertised)):
+                own[option] = ",".join(f"{name}://127.0.0.1:{pairs[member.number][which]}" for name, which in names)
             self.nodes[member.number] = Node(member, folder, {**common, **own}, by_number[member.number], java)
 
     def __enter__(self) -> NodeGroup:

@@ -6,6 +6,7 @@ Every node can be killed, paused, stopped and restarted. Ports and data director
 from __future__ import annotations
 
 import itertools
+import struct
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -18,8 +19,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import triokafka
 from benchmarks.cluster_nodes import Member, Node, NodeGroup
 from tests.interop import jvm
+from tests.interop.node_network import NodeNetwork
 from triokafka.errors import KafkaError
-from triokafka.records import iter_batches
+from triokafka.protocol.stored.control_records import ControlRecordType, LeaderChangeMessage
+from triokafka.records import decode_records, iter_batches
 
 __all__ = ["TIMEOUT", "Member", "MixedCluster", "Node", "mixed_cluster", "records_of"]
 
@@ -130,6 +133,24 @@ class MixedCluster:
                     raise AssertionError(f"the replicas of {folder} differ: sizes {sizes}")
                 time.sleep(0.2)
 
+    def assert_one_leader_per_epoch(self) -> int:
+        """Check that no two LeaderChange records in all metadata logs name different leaders of an epoch.
+
+        Returns the number of epochs.
+        """
+        leaders: dict[int, set[int]] = {}
+        for node in self.nodes.values():
+            log = records_of(node, METADATA_PARTITION)
+            for batch in iter_batches(log):
+                if batch.is_control:
+                    data = log[batch.position : batch.position + batch.size]
+                    for record in decode_records(data, include_control=True):
+                        if struct.unpack_from("!hh", record.key or b"")[1] == ControlRecordType.LEADER_CHANGE:
+                            change = LeaderChangeMessage.decode(record.value or b"", 0)
+                            leaders.setdefault(batch.partition_leader_epoch, set()).add(change.leader_id)
+        assert all(len(found) == 1 for found in leaders.values()), f"epochs with several leaders: {leaders}"
+        return len(leaders)
+
     def assert_metadata_logs_agree(self) -> None:
         """Check that the metadata logs of all nodes are equal in their common range of offsets."""
         logs = {node.number: records_of(node, METADATA_PARTITION) for node in self.nodes.values()}
@@ -162,8 +183,13 @@ def records_of(node: Node, partition: str) -> bytes:
 
 
 @contextmanager
-def mixed_cluster(directory: Path, members: Sequence[Member], **settings: str) -> Iterator[MixedCluster]:
-    """Format and run nodes for the length of the block. ``settings`` are further properties, with ``_`` for ``.``."""
+def mixed_cluster(
+    directory: Path, members: Sequence[Member], network: NodeNetwork | None = None, /, **settings: str
+) -> Iterator[MixedCluster]:
+    """Format and run nodes for the length of the block. ``settings`` are further properties, with ``_`` for ``.``.
+
+    With ``network``, the nodes reach each other through its proxies.
+    """
     if any(member.kafka for member in members):
         jvm.require("mvn", "java")
         jvm.jars()
@@ -175,5 +201,8 @@ def mixed_cluster(directory: Path, members: Sequence[Member], **settings: str) -
         "auto.leader.rebalance.enable": "false",
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
-    with NodeGroup(directory, members, properties) as group:
+    group = NodeGroup(directory, members, properties, front=None if network is None else network.front)
+    if network is not None:
+        network.pids = lambda: {number: node.pid for number, node in group.nodes.items() if node.running}
+    with group:
         yield MixedCluster(group)

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 import trio
@@ -36,6 +35,7 @@ from triokafka.network.in_flight import (
 from triokafka.network.large_responses import LARGE_BYTES, decode_large
 from triokafka.network.liveness import Liveness
 from triokafka.network.receive_pool import ReceivePool
+from triokafka.network.request_slots import RequestSlots
 from triokafka.network.request_writer import RequestWriter
 from triokafka.network.response_reader import ResponseReader
 from triokafka.network.response_waiter import ResponseWaiter
@@ -57,13 +57,6 @@ _SIZE: Final = struct.Struct(">i")
 
 def _ignore(response: object, error: Exception | None) -> None:
     """Drop the answer to a ping."""
-
-
-class _SlotWaiter:
-    __slots__ = ("event",)
-
-    def __init__(self) -> None:
-        self.event = trio.Event()
 
 
 class Connection:
@@ -125,7 +118,6 @@ class Connection:
         self._max_in_flight = max_in_flight
         self._hooks = hooks or None  # checked with every request, so None if there is no listener
         self._traffic = traffic
-        self._on_room = on_room
         self._on_version_refused = on_version_refused
         self._on_silent = on_silent
         self._on_dead = on_dead
@@ -134,14 +126,20 @@ class Connection:
         self._liveness = Liveness(limit, now, {} if patience is None else patience)
         self._next_correlation_id = 0
         self._in_flight: deque[InFlightRequest] = deque()  # those that expect a response, oldest first
-        self._writer = RequestWriter(stream, on_written=self._note_written, on_room=self._report_space)
+        slots = self._slots = RequestSlots(
+            has_room=self._has_room,
+            has_ended=lambda: self.error is not None,
+            muted_seconds=lambda: self.throttled_until - world.now(),
+            on_room=on_room,
+        )
+        self.wait_for_slot, self.exclusive = slots.wait, slots.exclusive
+        """See `RequestSlots`."""
+        self._writer = RequestWriter(stream, on_written=self._note_written, on_room=slots.report_space)
         self._unwritten = self._writer.unwritten
         self.hold, self.let_go = self._writer.hold, self._writer.let_go
         self._afterwards: Callable[[float], None] | None = None
         self._has_answers = False
         self._is_decoding = False  # a large response, in a thread
-        self._owner_may_wait = False
-        self._slot_waiters: deque[_SlotWaiter] = deque()
         self._watch = trio.CancelScope()
         self._watched_until = _NEVER
 
@@ -167,61 +165,11 @@ class Connection:
             self.in_flight < self._max_in_flight
             and not self._unwritten
             and self.error is None
-            and not self._slot_waiters
+            and not self._slots.waiters
         )
 
-    @property
     def _has_room(self) -> bool:
         return self.in_flight < self._max_in_flight and not self._unwritten and self.error is None
-
-    async def wait_for_slot(self) -> None:
-        """Wait until a request may be submitted, or the connection has ended. Waiters proceed in order of arrival.
-
-        The caller must submit its request before its next checkpoint. Also waits while the broker throttles this
-        client. A cancelled waiter passes its place to the next.
-        """
-        now = self._world.now()
-        if self.error is not None or (not self._slot_waiters and self._has_room and now >= self.throttled_until):
-            return
-        waiter = _SlotWaiter()
-        self._slot_waiters.append(waiter)
-        self._owner_may_wait = True
-        try:
-            while self.error is None:
-                is_first = self._slot_waiters[0] is waiter
-                mute = self.throttled_until - self._world.now()
-                if is_first and self._has_room and mute <= 0:
-                    return
-                waiter.event = trio.Event()
-                # Only the first in line keeps the time, so that the others stay in line.
-                with trio.move_on_after(mute if is_first and mute > 0 else _NEVER):
-                    await waiter.event.wait()
-        finally:
-            self._slot_waiters.remove(waiter)
-            self._report_space()
-
-    @asynccontextmanager
-    async def exclusive(self) -> AsyncIterator[None]:
-        """Let no other task submit requests while the block runs. Requests in flight continue, and get their responses.
-
-        The block may `submit` and wait for responses.
-        """
-        waiter = _SlotWaiter()
-        self._slot_waiters.appendleft(waiter)
-        self._owner_may_wait = True
-        try:
-            yield
-        finally:
-            self._slot_waiters.remove(waiter)
-            self._report_space()
-
-    def _report_space(self) -> None:
-        """Wake the first waiter, or else call the owner: a response came, bytes were written, or a waiter left."""
-        if self._slot_waiters:
-            self._slot_waiters[0].event.set()
-        elif self._owner_may_wait and self._has_room:
-            self._owner_may_wait = False
-            self._on_room()
 
     # ---------------------------------------------------------------- requests
 
@@ -281,7 +229,7 @@ class Connection:
             self._hooks.on_request(self._node, entry.api, version, size)
         self._writer.write(parts, size, None if expect_response else entry)
         if self._unwritten or self.in_flight >= self._max_in_flight:
-            self._owner_may_wait = True
+            self._slots.owner_may_wait = True
         due = deadline
         if expect_response and len(self._in_flight) == 1:
             due = min(deadline, now + liveness.first_look * share_of_limit(kind))
@@ -361,8 +309,7 @@ class Connection:
             if self._hooks:
                 self._hooks.on_response(self._node, entry.api, 0, now - entry.started_at, error)
             entry.complete(None, error)
-        for waiter in self._slot_waiters:
-            waiter.event.set()
+        self._slots.end()
 
     def _unanswered(self) -> list[InFlightRequest]:
         """All requests in flight, oldest first."""
@@ -540,7 +487,7 @@ class Connection:
         afterwards, self._afterwards = self._afterwards, None
         if afterwards is not None:
             afterwards(self.last_used_at)
-        self._report_space()
+        self._slots.report_space()
 
     def _note_answer(self, entry: InFlightRequest, response: object, now: float) -> None:
         """Handle the throttle time of a response, and a rejected version."""

@@ -12,11 +12,12 @@ from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, denial
-from triokafka.broker_stub.replica.partition import (
+from triokafka.broker_stub.replica.offset_lookup import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
     LATEST_TIERED,
     MAX_TIMESTAMP,
+    look_up_offset,
 )
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -94,8 +95,8 @@ def _look_up(
             raise errors.UnsupportedVersionError(f"timestamp {asked.timestamp} in version {context.version}")
         partition = context.replicas.partition(key)
         partition.require_leader(asked.current_leader_epoch)
-        found = partition.offset_for(
-            asked.timestamp, read_committed=request.isolation_level == 1, follower=request.replica_id >= 0
+        found = look_up_offset(
+            partition, asked.timestamp, read_committed=request.isolation_level == 1, follower=request.replica_id >= 0
         )
     except errors.OffsetNotAvailableError as error:
         # Clients before version 5 do not know this error. LEADER_NOT_AVAILABLE makes them retry as well.

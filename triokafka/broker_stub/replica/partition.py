@@ -18,7 +18,7 @@ from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, Verificat
 from triokafka.broker_stub.replica.follower_state import UNKNOWN_OFFSET, FollowerState
 from triokafka.broker_stub.replica.isr_state import UNKNOWN_EPOCH, IsrProposal, IsrState
 from triokafka.broker_stub.replica.read_result import EpochEnd, LeaderHint, ReadOutcome
-from triokafka.structs import Buffer, OffsetAndTimestamp, TopicPartition
+from triokafka.structs import Buffer, TopicPartition
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.log.appender import AppendInfo
@@ -29,13 +29,6 @@ logger = logging.getLogger(__name__)
 
 NO_LEADER: Final = -1
 _NEVER: Final = float("-inf")
-
-EARLIEST: Final = -2
-LATEST: Final = -1
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
-EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class Registrations(Protocol):
@@ -176,6 +169,11 @@ class Partition:
     def last_stable_offset(self) -> int:
         """The last stable offset: the first record of an open transaction, or the high watermark."""
         return self.log.last_stable_offset(self.high_watermark)
+
+    @property
+    def high_watermark_lags(self) -> bool:
+        """Whether the followers have not caught up with a new leader, so that its high watermark may be too low."""
+        return self.high_watermark < min(self._leader_epoch_start, self.log.log_end_offset)
 
     def require_leader(self, current_leader_epoch: int = -1) -> None:
         """Check that this broker leads in the epoch that the client sent (-1: none).
@@ -580,38 +578,6 @@ class Partition:
             return EpochEnd(leader_epoch, self.log.log_end_offset)
         epoch, end_offset = self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
         return EpochEnd(epoch, end_offset)
-
-    def offset_for(self, timestamp: int, *, read_committed: bool, follower: bool = False) -> OffsetAndTimestamp | None:
-        """Look up an offset for ListOffsets, by special timestamp (`EARLIEST`, …) or milliseconds; None if not found.
-
-        Raises:
-            OffsetNotAvailableError: the followers have not caught up with a new leader, so its high watermark may be
-                too low, and the offset is not below it.
-        """
-        log = self.log
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return OffsetAndTimestamp(
-                log.log_start_offset, -1, log.leader_epochs.epoch_for_offset(log.log_start_offset)
-            )
-        end, lags = log.log_end_offset, False
-        if not follower:
-            end = self.last_stable_offset if read_committed else self.high_watermark
-            # An open transaction is no reason: the last stable offset may be far below the start of the epoch.
-            lags = self.high_watermark < min(self._leader_epoch_start, log.log_end_offset)
-        found: tuple[int, int, int] | None = None
-        if timestamp == LATEST:
-            found = None if lags else (end, -1, self.leader_epoch)
-        elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            return None
-        elif timestamp == MAX_TIMESTAMP:
-            found = None if lags else log.offset_of_max_timestamp(end)
-        else:
-            found = log.offset_for_timestamp(timestamp, end)
-        if found is None and lags:
-            raise errors.OffsetNotAvailableError(
-                f"{self.topic_partition}: the followers have not caught up with the new leader"
-            )
-        return None if found is None else OffsetAndTimestamp(*found)
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
         """Return the epoch and offset to which a follower or consumer must truncate if its last record is not in this

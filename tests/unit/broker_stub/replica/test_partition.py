@@ -10,14 +10,15 @@ from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, append, batch, lea
 from triokafka import errors
 from triokafka.broker_stub.log.appender import AppendInfo
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.replica.partition import (
+from triokafka.broker_stub.replica.offset_lookup import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
-    Partition,
+    look_up_offset,
 )
+from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partition_rest import idle_follower_fetched
 from triokafka.broker_stub.replica.read_result import EpochEnd
 from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
@@ -305,7 +306,7 @@ def test_offsets_by_time_and_by_name() -> None:
     partition.advance_high_watermark()
 
     def at(timestamp: int) -> tuple[int, int] | None:
-        found = partition.offset_for(timestamp, read_committed=False)
+        found = look_up_offset(partition, timestamp, read_committed=False)
         return None if found is None else (found.offset, found.timestamp)
 
     assert at(EARLIEST) == at(EARLIEST_LOCAL) == (0, -1)
@@ -364,9 +365,9 @@ def test_offsets_of_a_new_leader_are_not_available_before_its_followers_caught_u
     log.append_as_leader(batch(b"a", b"b"), leader_epoch=1, now_ms=NOW_MS)
     partition.make_leader(leader_epoch=2, partition_epoch=0, replicas=(NODE, 2), in_sync_replicas=(NODE, 2))
     with pytest.raises(errors.OffsetNotAvailableError):
-        partition.offset_for(LATEST, read_committed=False)
+        look_up_offset(partition, LATEST, read_committed=False)
     partition.follower_fetched(2, 2, now=0)
-    found = partition.offset_for(LATEST, read_committed=False)
+    found = look_up_offset(partition, LATEST, read_committed=False)
     assert found is not None and found.offset == 2
 
 
@@ -380,12 +381,12 @@ def test_open_transaction_from_before_the_epoch_keeps_no_offsets_from_readers_of
     log.append_as_leader(sent, leader_epoch=1, now_ms=NOW_MS)
     partition.make_leader(leader_epoch=2, partition_epoch=0, replicas=(NODE, 2), in_sync_replicas=(NODE, 2))
     with pytest.raises(errors.OffsetNotAvailableError):
-        partition.offset_for(LATEST, read_committed=True)
+        look_up_offset(partition, LATEST, read_committed=True)
     partition.follower_fetched(2, 2, now=0)
     for read_committed, end in ((True, 1), (False, 2)):
-        found = partition.offset_for(LATEST, read_committed=read_committed)
+        found = look_up_offset(partition, LATEST, read_committed=read_committed)
         assert found is not None and found.offset == end
-    assert partition.offset_for(NOW_MS + 1000, read_committed=True) is None
+    assert look_up_offset(partition, NOW_MS + 1000, read_committed=True) is None
 
 
 def test_shortcut_for_an_idle_follower_has_the_result_of_the_full_fetch() -> None:
