@@ -253,7 +253,7 @@ def _figures_of_cluster(found: Any) -> dict[str, Figure]:
 def _measure_transactions(rounds: int) -> Any:
     transactions = _module("transactions")
     clients = ("triokafka", "confluent-kafka", "aiokafka", "kafka-python", transactions.JAVA)
-    return transactions.run(transactions.Plan(rounds, sizes=(1, 100), clients=clients))
+    return transactions.run(transactions.Plan(rounds, clients=clients))
 
 
 def _figures_of_transactions(found: Any) -> dict[str, Figure]:
@@ -446,7 +446,8 @@ SOURCES: Final[dict[str, Source]] = {
         _rows_of_parts,
     ),
     "transactions": Source(
-        "transactions of 1 and 100 records of 100 bytes, one after the other, and transactional copies; one partition",
+        "transactions of 1, 100 and 10,000 records of 100 bytes, one after the other, the same records without"
+        " transactions, and transactional copies; one partition",
         3,
         _measure_transactions,
         _figures_of_transactions,

@@ -166,14 +166,14 @@ class Consumer:
         self._engine.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """The subscribed topics.
+        """Return the subscribed topics.
 
         With a pattern: those that match so far. With a pattern of the coordinator: those with assigned partitions.
         """
         return frozenset(self._engine.subscription.topics)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that this consumer reads now."""
+        """Return the partitions that this consumer reads now."""
         return self._engine.subscription.assigned_set
 
     # ---------------------------------------------------------------- records
@@ -325,7 +325,7 @@ class Consumer:
                 lambda: self._collector.position(asked), self._engine.seconds(timeout_ms)
             )
         if found is None:
-            raise KafkaTimeoutError(f"the position of {asked} is not known yet{self._engine.why_not()}")
+            raise KafkaTimeoutError(f"the position of {asked} is not known yet{self._engine.ongoing_failure()}")
         return found
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -343,7 +343,7 @@ class Consumer:
         self._engine.wake()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions."""
+        """Return the paused partitions."""
         return frozenset(self._engine.subscription.paused)
 
     # ---------------------------------------------------------------- offsets

@@ -58,7 +58,7 @@ class PositionFinder:
         self._failures = failures
         self._on_progress = on_progress
         self._error: KafkaError | None = None
-        self._about: dict[TopicPartition, int] = {}
+        self._error_versions: dict[TopicPartition, int] = {}
         """The partitions, with version, to which the error belongs; empty if it does not belong to single
         partitions."""
         self._wake = trio.Event()
@@ -73,12 +73,12 @@ class PositionFinder:
         if error is None:
             return None
         self._wake.set()
-        about, self._about = self._about, {}
-        if about and not any(self._stands(partition, version) for partition, version in about.items()):
+        versions, self._error_versions = self._error_versions, {}
+        if versions and not any(self._is_current(partition, version) for partition, version in versions.items()):
             return None  # the user has moved their positions meanwhile, or they were revoked
         return error
 
-    def _stands(self, partition: TopicPartition, version: int) -> bool:
+    def _is_current(self, partition: TopicPartition, version: int) -> bool:
         state = self._subscription.get(partition)
         return state is not None and state.version == version
 
@@ -158,7 +158,7 @@ class PositionFinder:
             if found is not None:
                 self._subscription.resolve(partition, version, found.offset, found.leader_epoch)
                 continue
-            if not self._stands(partition, version):
+            if not self._is_current(partition, version):
                 continue
             reset = self._subscription.default_reset
             if reset is None:
@@ -167,7 +167,7 @@ class PositionFinder:
                 self._subscription.request_reset(partition, reset)
         self._subscription.check_epochs(self._network.cluster.leader_epoch_for)
         if lost:
-            self._about = lost
+            self._error_versions = lost
             missing = NoOffsetForPartitionError(
                 f"no committed offset for {', '.join(map(str, lost))}, and auto_offset_reset is 'none': seek, or set it"
             )
@@ -260,7 +260,7 @@ class PositionFinder:
                 self._subscription.validated(partition, version, current[partition])
             return []
         if truncated:
-            self._about = {partition: version for partition, version, _ in suspects if partition in truncated}
+            self._error_versions = {partition: version for partition, version, _ in suspects if partition in truncated}
             cut = LogTruncationError(
                 f"the log was truncated below the position: {'; '.join(places)}; seek, or set auto_offset_reset"
             )
