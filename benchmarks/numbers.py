@@ -253,7 +253,7 @@ def _figures_of_cluster(found: Any) -> dict[str, Figure]:
 def _measure_transactions(rounds: int) -> Any:
     transactions = _module("transactions")
     clients = ("triokafka", "confluent-kafka", "aiokafka", "kafka-python", transactions.JAVA)
-    return transactions.run(transactions.Plan(rounds, sizes=(1, 100), clients=clients))
+    return transactions.run(transactions.Plan(rounds, clients=clients))
 
 
 def _figures_of_transactions(found: Any) -> dict[str, Figure]:
@@ -275,9 +275,10 @@ _TLS: Final = {"small": (500_000, 100), "large": (200_000, 1_000)}
 
 
 def _measure_tls(rounds: int) -> Any:
-    run, clients = _module("tls").run, ("triokafka", "confluent-kafka")  # Java's would mostly show how its JVM warms up
+    run = _module("tls").run
     return {
-        name: run(records=records, rounds=rounds, size=size, clients=clients) for name, (records, size) in _TLS.items()
+        name: run(records=records, rounds=rounds, size=size, **({} if name == "small" else {"connections": 0}))
+        for name, (records, size) in _TLS.items()
     }
 
 
@@ -286,13 +287,22 @@ def _figures_of_tls(found: Any) -> dict[str, Figure]:
     for name, part in found.items():
         rates = {(row.client, row.what, row.protocol): row.per_processor_second for row in part.rows}
         for (client, what, protocol), theirs in rates.items():
-            if client != "triokafka":
+            ratio = rates["triokafka", what, protocol] / theirs
+            if client != "triokafka" and what != "connect":
                 case = f"{what}, {_TLS[name][1]} bytes, {protocol}: our records a processor second over {client}'s"
-                figures[f"{name}.{what}.{protocol}.{client}"] = Figure(
-                    rates["triokafka", what, protocol] / theirs, case
-                )
-    for name, ms in found["small"].connects.items():
-        figures[f"connect.{name.replace(' ', '.')}"] = Figure(ms, f"{name}: ms to connect and list topics")
+                figures[f"{name}.{what}.{protocol}.{client}"] = Figure(ratio, case)
+    for row in found["small"].rows:
+        if row.what == "connect":
+            case = f"{row.client}, {row.protocol}: to connect and list topics"
+            name = f"{row.client}.{row.protocol}"
+            figures[f"connect.{name}"] = Figure(1000 / row.per_second, f"{case}, ms")
+            figures[f"connect_processor.{name}"] = Figure(
+                1000 / row.per_processor_second, f"{case}, ms of processor time"
+            )
+    for name, (p99, worst) in found["small"].sessions.items():
+        case = f"a record every 2 ms over SASL_SSL, sessions {name}: ms until acknowledged"
+        figures[f"sessions.{name.replace(' ', '_')}.p99"] = Figure(p99, f"{case}, p99")
+        figures[f"sessions.{name.replace(' ', '_')}.worst"] = Figure(worst, f"{case}, worst of 2,000")
     return figures
 
 
@@ -436,7 +446,8 @@ SOURCES: Final[dict[str, Source]] = {
         _rows_of_parts,
     ),
     "transactions": Source(
-        "transactions of 1 and 100 records of 100 bytes, one after the other, and transactional copies; one partition",
+        "transactions of 1, 100 and 10,000 records of 100 bytes, one after the other, the same records without"
+        " transactions, and transactional copies; one partition",
         3,
         _measure_transactions,
         _figures_of_transactions,

@@ -1,8 +1,9 @@
 """TLS: triokafka, confluent-kafka and the Java client: producing, consuming, connecting, re-authentication.
 
 One broker process of ours has a plaintext, an SSL and a SASL_SSL listener. Each measurement runs in its own process;
-the clients take turns, round after round, and the medians are compared. The Java client needs ``mvn`` and ``java``; the
-start of the JVM is measured with few records and subtracted.
+the clients take turns, round after round, and the medians are compared. The Java client needs ``mvn`` and a JDK. Two of
+its runs are compared, with `_JAVA_FEW` and `_JAVA_MANY` times the work of the others: the difference has neither the
+start of the JVM nor most of its compilation.
 
 ``python -m benchmarks.tls --records 500000 --rounds 3 --size 100``
 """
@@ -23,6 +24,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import trio
+
+import triokafka
+from benchmarks.cluster_nodes import FULL_JAVA
 from benchmarks.plots import bars
 from triokafka.cli.cluster.free_ports import free_ports
 
@@ -32,23 +37,28 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_SSL")
 GOAL: Final = 1.5
 """Our records per processor second over confluent-kafka's, with TLS."""
 _BATCH: Final = 131_072
-_CONNECTIONS: Final = 30
+_CONNECTIONS: Final = 100
+_JAVA_FEW: Final = 2
+_JAVA_MANY: Final = 5
+_JAVA_TOPIC: Final = "java"
+_TIMEOUT: Final = 600
 
 
 class Task(NamedTuple):
-    """One measurement, as its process receives it."""
+    """One measurement, as its process receives it. ``records`` are connections if ``what`` is ``connect``."""
 
     client: str
     what: str
     protocol: str
     bootstrap: str
     authority: str
+    plaintext: str
     records: int
     size: int
 
 
 class Row(NamedTuple):
-    """The medians of one client: records for each second and for each processor second, or milliseconds."""
+    """The medians of one client: records or connections for each second, and for each processor second."""
 
     client: str
     what: str
@@ -58,10 +68,9 @@ class Row(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """All rows, and the times of connections in ms by client and protocol, and of acknowledgements by session."""
+    """All rows, and the times of acknowledgements in ms by session: the 99th percentile and the maximum."""
 
     rows: list[Row]
-    connects: dict[str, float]
     sessions: dict[str, tuple[float, float]]
 
 
@@ -92,10 +101,6 @@ class _Meter:
 
 
 def _ours(task: Task) -> tuple[float, float]:
-    import trio
-
-    import triokafka
-
     async def produce() -> tuple[float, float]:
         value = os.urandom(task.size)
         async with triokafka.Producer(
@@ -124,13 +129,15 @@ def _ours(task: Task) -> tuple[float, float]:
             return meter.rates(got)
 
     async def connect() -> tuple[float, float]:
-        times = []
-        for _ in range(_CONNECTIONS):
-            began = time.perf_counter()
+        async def once() -> None:
             async with triokafka.AdminClient(**_our_options(task)) as admin:
                 await admin.list_topics()
-            times.append(time.perf_counter() - began)
-        return statistics.median(times) * 1000, 1.0
+
+        await once()
+        meter = _Meter()
+        for _ in range(task.records):
+            await once()
+        return meter.rates(task.records)
 
     async def paced() -> tuple[float, float]:
         """Send a record every 2 ms; return the 99th percentile and the maximum of the acknowledgements' times."""
@@ -157,12 +164,11 @@ def _confluent(task: Task) -> tuple[float, float]:
 
     options = _their_options(task)
     if task.what == "connect":
-        times = []
-        for _ in range(_CONNECTIONS):
-            began = time.perf_counter()
+        AdminClient(options).list_topics(timeout=10)
+        meter = _Meter()
+        for _ in range(task.records):
             AdminClient(options).list_topics(timeout=10)
-            times.append(time.perf_counter() - began)
-        return statistics.median(times) * 1000, 1.0
+        return meter.rates(task.records)
     if task.what == "produce":
         value = os.urandom(task.size)
         producer = confluent_kafka.Producer(
@@ -200,12 +206,23 @@ def _confluent(task: Task) -> tuple[float, float]:
 
 
 def _java(task: Task) -> tuple[float, float]:
-    wall, cpu = _java_seconds(task, task.records)
-    few_wall, few_cpu = _java_seconds(task, 100)
-    return task.records / max(wall - few_wall, 0.01), task.records / max(cpu - few_cpu, 0.01)
+    if task.what == "produce":  # the consumers read what their producers leave; earlier rounds take no room
+        trio.run(_new_java_topic, task.plaintext)
+    few, many = _JAVA_FEW * task.records, _JAVA_MANY * task.records
+    few_wall, few_cpu = _java_seconds(task, few)
+    wall, cpu = _java_seconds(task, many)
+    return (many - few) / max(wall - few_wall, 0.01), (many - few) / max(cpu - few_cpu, 0.01)
+
+
+async def _new_java_topic(bootstrap: str) -> None:
+    async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+        if any(topic.name == _JAVA_TOPIC for topic in await admin.list_topics()):
+            await admin.delete_topics([_JAVA_TOPIC])
+        await admin.create_topics([triokafka.NewTopic(_JAVA_TOPIC, 1)])
 
 
 def _java_seconds(task: Task, records: int) -> tuple[float, float]:
+    """Run the Java client; return the seconds and the processor seconds of its process."""
     from tests.interop import jvm
 
     settings = {"security.protocol": task.protocol, "bootstrap.servers": task.bootstrap}
@@ -221,13 +238,18 @@ def _java_seconds(task: Task, records: int) -> tuple[float, float]:
         config = Path(directory) / "client.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if task.what == "produce":
-            command = ["org.apache.kafka.tools.ProducerPerformance", "--topic", "bench", "--num-records", str(records)]
-            command += ["--record-size", str(task.size), "--throughput", "-1", "--producer.config", str(config)]
+            command = ["org.apache.kafka.tools.ProducerPerformance", "--topic", _JAVA_TOPIC]
+            command += ["--num-records", str(records), "--record-size", str(task.size), "--throughput", "-1"]
+            command += ["--producer.config", str(config)]
+        elif task.what == "consume":
+            command = ["org.apache.kafka.tools.ConsumerPerformance", "--topic", _JAVA_TOPIC]
+            command += ["--messages", str(records), "--consumer.config", str(config)]
+            command += ["--bootstrap-server", task.bootstrap]
         else:
-            command = ["org.apache.kafka.tools.ConsumerPerformance", "--topic", "bench", "--messages", str(records)]
-            command += ["--bootstrap-server", task.bootstrap, "--consumer.config", str(config)]
+            command = ["Connects", str(config), str(records)]
+        command = ["java", *FULL_JAVA, "-cp", jvm.compiled(), *command]
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        jvm.run_java(*command)
+        subprocess.run(command, stdout=sys.stderr, check=True, timeout=_TIMEOUT)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return time.perf_counter() - began, cpu
@@ -268,6 +290,7 @@ def secured_broker(*, reauth_ms: int = 0) -> Iterator[Addresses]:
             "sasl.enabled.mechanisms": "PLAIN",
             "plain.sasl.jaas.config": f'PlainLoginModule required user_{USER}="{PASSWORD}";',
             "connections.max.reauth.ms": reauth_ms,
+            "log.segment.delete.delay.ms": 1000,
         }
         config = Path(directory) / "broker.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -285,44 +308,49 @@ def secured_broker(*, reauth_ms: int = 0) -> Iterator[Addresses]:
 
 def _measure(task: Task) -> tuple[float, float]:
     command = [sys.executable, "-m", "benchmarks.tls", "--one", json.dumps(task._asdict())]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=600)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=2 * _TIMEOUT)
     first, second = json.loads(done.stdout.splitlines()[-1])
     return first, second
 
 
 def run(
-    *, records: int = 500_000, rounds: int = 3, size: int = 100, clients: tuple[str, ...] = tuple(_CLIENTS)
+    *,
+    records: int = 500_000,
+    rounds: int = 3,
+    size: int = 100,
+    clients: tuple[str, ...] = tuple(_CLIENTS),
+    connections: int = _CONNECTIONS,
 ) -> Findings:
-    """Measure all clients, taking turns."""
+    """Measure all clients, taking turns. Without ``connections``, only records."""
+    works = [(what, protocol, records) for what in ("produce", "consume") for protocol in ("PLAINTEXT", "SSL")]
+    works += [("connect", protocol, connections) for protocol in PROTOCOLS if connections]
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
-    connects: dict[str, list[float]] = {}
     with secured_broker() as broker:
         for _ in range(rounds):
-            for what in ("produce", "consume"):
-                for protocol in ("PLAINTEXT", "SSL"):
-                    for client in clients:
-                        server = broker.by_protocol[protocol]
-                        task = Task(client, what, protocol, server, broker.authority, records, size)
-                        found.setdefault((client, what, protocol), []).append(_measure(task))
-            for protocol in PROTOCOLS:
-                for client in ("triokafka", "confluent-kafka"):
-                    task = Task(client, "connect", protocol, broker.by_protocol[protocol], broker.authority, 1, 1)
-                    connects.setdefault(f"{client} {protocol}", []).append(_measure(task)[0])
+            for what, protocol, count in works:
+                for client in clients:
+                    task = _task(broker, client, what, protocol, count, size)
+                    found.setdefault((client, what, protocol), []).append(_measure(task))
     sessions = {}
-    for name, reauth_ms in (("endless", 0), ("of one second", 1000)):
+    for name, reauth_ms in (("endless", 0), ("of one second", 1000)) if connections else ():
         with secured_broker(reauth_ms=reauth_ms) as broker:
-            task = Task("triokafka", "paced", "SASL_SSL", broker.by_protocol["SASL_SSL"], broker.authority, 2000, 1)
-            sessions[name] = _measure(task)
+            sessions[name] = _measure(_task(broker, "triokafka", "paced", "SASL_SSL", 2000, 1))
     rows = [
         Row(*key, statistics.median(one[0] for one in values), statistics.median(one[1] for one in values))
         for key, values in found.items()
     ]
-    return Findings(rows, {name: statistics.median(times) for name, times in connects.items()}, sessions)
+    return Findings(rows, sessions)
+
+
+def _task(broker: Addresses, client: str, what: str, protocol: str, count: int, size: int) -> Task:
+    server, plaintext = broker.by_protocol[protocol], broker.by_protocol["PLAINTEXT"]
+    return Task(client, what, protocol, server, broker.authority, plaintext, count, size)
 
 
 def show(found: Findings) -> None:
     """Print the tables."""
-    print(f"{'client':16} {'what':8} {'protocol':10} {'records/s':>12} {'records/CPU s':>14}")
+    print(f"{'client':16} {'what':8} {'protocol':10} {'records or':>12} {'the same for':>14}")
+    print(f"{'':16} {'':8} {'':10} {'connects/s':>12} {'each CPU s':>14}")
     rates = {(row.client, row.what, row.protocol): row.per_processor_second for row in found.rows}
     for row in found.rows:
         print(
@@ -331,17 +359,15 @@ def show(found: Findings) -> None:
     for (client, what, protocol), rate in rates.items():
         theirs = rates.get(("confluent-kafka", what, protocol))
         if client == "triokafka" and theirs:
-            goal = f" (goal: {GOAL})" if protocol == "SSL" else ""
+            goal = f" (goal: {GOAL})" if protocol == "SSL" and what != "connect" else ""
             print(f"{what} over {protocol}: {rate / theirs:.2f} x confluent-kafka for each processor second{goal}")
-    for name, ms in found.connects.items():
-        print(f"connect and list topics, {name}: {ms:.1f} ms")
     for name, (p99, worst) in found.sessions.items():
         print(f"a record every 2 ms over SASL_SSL, sessions {name}: p99 {p99:.1f} ms, worst {worst:.1f} ms")
 
 
 def as_document(found: Findings) -> dict[str, Any]:
     """Return the findings for JSON."""
-    return {"rows": [row._asdict() for row in found.rows], "connects": found.connects, "sessions": found.sessions}
+    return {"rows": [row._asdict() for row in found.rows], "sessions": found.sessions}
 
 
 def draw(found: Findings) -> Any:
@@ -350,7 +376,7 @@ def draw(found: Findings) -> Any:
         "What encryption costs: records for each second of processor time",
         "million records for each processor second (longer is better)",
         lambda row: (f"{row.client} {row.what} {row.protocol}", row.per_processor_second / 1e6),
-        found.rows,
+        [row for row in found.rows if row.what != "connect"],
     )
 
 
@@ -361,13 +387,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--clients", nargs="*", default=list(_CLIENTS), choices=list(_CLIENTS))
+    parser.add_argument("--connections", type=int, default=_CONNECTIONS, help="0: measure only records")
     parser.add_argument("--one", metavar="TASK", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one is not None:
         task = Task(**json.loads(arguments.one))
         print(json.dumps(_CLIENTS[task.client](task)), flush=True)
         os._exit(0)  # some clients need a while to exit
-    show(run(records=arguments.records, rounds=arguments.rounds, size=arguments.size, clients=tuple(arguments.clients)))
+    found = run(
+        records=arguments.records,
+        rounds=arguments.rounds,
+        size=arguments.size,
+        clients=tuple(arguments.clients),
+        connections=arguments.connections,
+    )
+    show(found)
 
 
 if __name__ == "__main__":

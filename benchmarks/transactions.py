@@ -99,9 +99,8 @@ def run(plan: Plan | None = None) -> Findings:
     with ExitStack() as stack:
         brokers = _brokers(stack, failures)
         clients = [client for client in plan.clients if client != JAVA or "Apache Kafka" in brokers]
-        for (
-            bootstrap
-        ) in brokers.values():  # the JVM of Apache Kafka compiles; until then its commits take twice the time
+        # The JVM of Apache Kafka compiles; until then its commits take twice the time.
+        for bootstrap in brokers.values():
             _rate("triokafka", bootstrap, 1, plan._replace(seconds=_WARM_UP_SECONDS), commits=True)
         for number in range(plan.rounds):
             print(f"  round {number + 1} of {plan.rounds}", flush=True)
@@ -154,7 +153,7 @@ def _rate(client: str, bootstrap: str, records: int, plan: Plan, *, commits: boo
         from tests.interop import jvm
 
         # The Java client's rate grows for seconds until its code is compiled.
-        warm_up = job.warm_up if records > 1_000 else 20 * job.warm_up
+        warm_up = 20 * job.warm_up
         kind = "commit" if commits else "flush"
         arguments = [kind, bootstrap, job.topic, str(records), str(warm_up), str(job.seconds)]
         # Kafka's client 4.3 now and then fails with InvalidTxnStateException, on Apache Kafka as on our broker.

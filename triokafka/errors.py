@@ -2,7 +2,8 @@
 
 The names are kafka-python's, so that its users can keep their ``except`` clauses. Each class has three properties:
 ``retriable`` (a retry may succeed), ``invalid_metadata`` (the client's metadata is out of date), and ``advice`` (the
-remedy, as a sentence). This module imports nothing else of the package.
+remedy, as a sentence). This module imports nothing else of the package. It is one list, ordered as Kafka's table of
+error codes, and has hardly any logic: one searches it for a name or a code.
 """
 
 from __future__ import annotations

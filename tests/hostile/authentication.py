@@ -2,6 +2,9 @@
 
 `make long` runs each case with 3,000 connections and its own broker process, with a SASL_SSL or SASL_PLAINTEXT
 listener. `make test` runs them with fewer, and shares the brokers. On Linux the good client has its own address.
+
+A busy machine makes every login slow. So the good client also logs in at an idle broker, each time: a login may take a
+second, or on a slow machine `_SLOWER` times as long as there.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ CONNECTIONS: Final = 3_000
 _SECTION: Final = "authentication"
 _PATIENCE_SECONDS: Final = 60
 _GOOD_LOGINS: Final = 50
+_SLOWER: Final = 3
 GOOD_ADDRESS: Final = "127.0.0.1"
 BAD_ADDRESS: Final = "127.0.0.2" if sys.platform == "linux" else GOOD_ADDRESS
 """Addresses from which the good client and the others connect."""
@@ -53,10 +57,13 @@ _SASL: Final = (
 
 
 class SecuredAccess:
-    """A secured broker, and connections to it."""
+    """A secured broker, and connections to it. ``idle`` is another broker like it, which nobody attacks."""
 
-    def __init__(self, broker: MeasuredBroker, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, broker: MeasuredBroker, context: ssl.SSLContext | None, idle: SecuredAccess | None = None
+    ) -> None:
         self.broker = broker
+        self.idle = self if idle is None else idle
         self._context = context
 
     def tcp(self, source: str = BAD_ADDRESS) -> socket.socket:
@@ -79,12 +86,42 @@ class SecuredAccess:
         return time.monotonic() - began
 
 
+class GoodLogins:
+    """A good client's logins at a broker, each beside one at the idle broker."""
+
+    def __init__(self, access: SecuredAccess) -> None:
+        self._access = access
+        self._waits: list[float] = []
+        self._idle_waits: list[float] = []
+
+    def once(self) -> None:
+        """Log in once at both."""
+        self._waits.append(self._access.log_in())
+        self._idle_waits.append(self._access.idle.log_in())
+
+    def p99_row(self, case: str, *, most: float = 1.0) -> Row:
+        """Judge the 99th percentile: below ``most`` seconds unless the machine is slow."""
+        return self.row(case, _p99(self._waits), most=most)
+
+    def row(self, case: str, seconds: float, *, most: float = 1.0) -> Row:
+        """Judge one login."""
+        idle = _p99(self._idle_waits)
+        limit = max(most, _SLOWER * idle)
+        figure = f"{seconds * 1000:,.0f} ms, idle broker {idle * 1000:,.0f} ms"
+        return _row(case, figure, f"{limit * 1000:,.0f} ms", seconds < limit)
+
+
+def _p99(waits: list[float]) -> float:
+    return sorted(waits)[int(len(waits) * 0.99)]
+
+
 @contextmanager
 def secured_broker(*, tls: bool) -> Iterator[SecuredAccess]:
-    """Run a broker with a SASL_SSL or SASL_PLAINTEXT listener for the length of the block."""
+    """Run a broker with a SASL_SSL or SASL_PLAINTEXT listener, and an idle one, for the length of the block."""
     if not tls:
-        with measured_broker("listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT", *_SASL) as broker:
-            yield SecuredAccess(broker, None)
+        plain = ("listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT", *_SASL)
+        with measured_broker(*plain) as broker, measured_broker(*plain) as idle:
+            yield SecuredAccess(broker, None, SecuredAccess(idle, None))
         return
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
@@ -99,9 +136,13 @@ def secured_broker(*, tls: bool) -> Iterator[SecuredAccess]:
             "listener.security.protocol.map=PLAINTEXT:SASL_SSL",
             f"ssl.keystore.location={store}",
             f"ssl.truststore.location={trust}",
+            *_SASL,
         )
-        with measured_broker(*settings, *_SASL, data_directory=Path(directory) / "data") as broker:
-            yield SecuredAccess(broker, context)
+        with (
+            measured_broker(*settings, data_directory=Path(directory) / "data") as broker,
+            measured_broker(*settings, data_directory=Path(directory) / "idle") as idle,
+        ):
+            yield SecuredAccess(broker, context, SecuredAccess(idle, context))
 
 
 def ask(connection: socket.socket, request: Request[Any], version: int) -> Any:
@@ -126,17 +167,13 @@ def _held(case: str, access: SecuredAccess, count: int, open_one: Callable[[int]
         for number in range(count):
             held.enter_context(open_one(number))
         first = access.log_in(BAD_ADDRESS)  # the broker may still be busy with the connections
-        waits = sorted(access.log_in() for _ in range(_GOOD_LOGINS))
+        logins = GoodLogins(access)
+        for _ in range(_GOOD_LOGINS):
+            logins.once()
         each = (broker.resident_kib - before) / count
         yield _row(f"{count:,} {case}: memory for each", f"{each:.0f} KiB", f"{_MOST_KIB} KiB", each < _MOST_KIB)
-        p99 = waits[int(len(waits) * 0.99)]
-        yield _row(f"{count:,} {case}: a good client's p99 login", f"{p99 * 1000:.0f} ms", "1,000 ms", p99 < 1)
-        yield _row(
-            f"{count:,} {case}: a good client's first login from their address",
-            f"{first * 1000:.0f} ms",
-            "1,000 ms",
-            first < 1,
-        )
+        yield logins.p99_row(f"{count:,} {case}: a good client's p99 login")
+        yield logins.row(f"{count:,} {case}: a good client's first login from their address", first)
         busy_before, began = broker.processor_seconds, time.monotonic()
         time.sleep(1)
         busy = (broker.processor_seconds - busy_before) / (time.monotonic() - began)
@@ -184,7 +221,7 @@ def tls_garbage(access: SecuredAccess, count: int) -> Iterator[Row]:
     random = Random(24)
     access.log_in()
     files, lines_before = access.broker.open_files, len(access.broker.log_lines())
-    waits: list[float] = []
+    logins = GoodLogins(access)
     for number in range(count):
         with access.connect() if number % 10 == 0 else access.tcp() as connection:
             raw = connection if not isinstance(connection, ssl.SSLSocket) else None
@@ -201,11 +238,10 @@ def tls_garbage(access: SecuredAccess, count: int) -> Iterator[Row]:
             connection.shutdown(socket.SHUT_WR)
             _until_closed(connection)
         if number % 20 == 1:
-            waits.append(access.log_in())
+            logins.once()
     lines = len(access.broker.log_lines()) - lines_before
     yield _row(f"{count:,} connections of TLS garbage: lines in the log", str(lines), "60", lines < 60)
-    p99 = sorted(waits)[int(len(waits) * 0.99)]
-    yield _row("TLS garbage: a good client's p99 login", f"{p99 * 1000:.0f} ms", "1,000 ms", p99 < 1)
+    yield logins.p99_row("TLS garbage: a good client's p99 login")
     deadline = time.monotonic() + 10
     while access.broker.open_files > files and time.monotonic() < deadline:
         time.sleep(0.05)  # there is no event for the change in another process
@@ -237,9 +273,10 @@ def sasl_fuzz(access: SecuredAccess, count: int) -> Iterator[Row]:
     served = 0
     for _ in range(count // 2):
         served += _talk(access, random)
-    seconds = access.log_in()
+    logins = GoodLogins(access)
+    logins.once()
     yield Row(_SECTION, f"{count // 2:,} random SASL talks: served without a login", str(served), "0", served == 0)
-    yield _row("random SASL talks: a good client's login afterwards", f"{seconds:.3f} s", "1 s", seconds < 1)
+    yield logins.p99_row("random SASL talks: a good client's login afterwards")
     bad = [line for line in access.broker.log_lines() if "Traceback" in line or "unexpected" in line]
     yield Row(_SECTION, "random SASL talks: unexpected errors in the log", str(len(bad)), "0", not bad)
 
@@ -303,11 +340,13 @@ def huge_tokens(access: SecuredAccess, count: int) -> Iterator[Row]:
         for connection in connections:
             assert ask(connection, SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
             connection.sendall(body[:-1])  # the last byte is never sent
-        p99 = max(access.log_in() for _ in range(_GOOD_LOGINS))
+        logins = GoodLogins(access)
+        for _ in range(_GOOD_LOGINS):
+            logins.once()
         grown = (access.broker.resident_kib - before) / 1024
     most = many * 0.75 + 16
     yield _row(f"{many} unfinished tokens of 512 KiB: memory", f"{grown:.0f} MiB", f"{most:.0f} MiB", grown < most)
-    yield _row("unfinished tokens: a good client's worst login", f"{p99 * 1000:.0f} ms", "1,000 ms", p99 < 1)
+    yield logins.p99_row("unfinished tokens: a good client's worst login")
     closed = 0
     for _ in range(10):
         with access.connect() as connection:
@@ -321,7 +360,7 @@ def huge_tokens(access: SecuredAccess, count: int) -> Iterator[Row]:
 
 def wrong_passwords(access: SecuredAccess, count: int) -> Iterator[Row]:
     """Log in with wrong passwords, ``count`` times at once: all refusals are delayed, and a good client is served."""
-    waits: list[float] = []
+    logins = GoodLogins(access)
     processes = multiprocessing.get_context("spawn")
     access.log_in()
     here, there = processes.Pipe()
@@ -330,8 +369,9 @@ def wrong_passwords(access: SecuredAccess, count: int) -> Iterator[Row]:
     there.close()
     try:
         assert here.recv() == "begin"
-        while not here.poll() or not waits:
-            waits.append(access.log_in())
+        logins.once()
+        while not here.poll():
+            logins.once()
         refused: list[float] = here.recv()
     finally:
         guesser.kill()
@@ -342,8 +382,7 @@ def wrong_passwords(access: SecuredAccess, count: int) -> Iterator[Row]:
         _SECTION, f"{count:,} wrong passwords at once: soonest refusal", f"{soonest * 1000:.0f} ms",
         f"at least {_DELAY_MS} ms", late,
     )  # fmt: skip
-    p99 = sorted(waits)[int(len(waits) * 0.99)]
-    yield _row(f"{count:,} wrong passwords: a good client's p99 login", f"{p99 * 1000:.0f} ms", "2,000 ms", p99 < 2)
+    yield logins.p99_row(f"{count:,} wrong passwords: a good client's p99 login", most=2)
 
 
 def guess_passwords(results: Connection, address: tuple[str, int], count: int) -> None:

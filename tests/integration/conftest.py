@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import broker_process
+from tests.support.tool import Tool
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +33,12 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     }
     with broker_process(data, settings=settings) as address:
         yield address
+
+
+@pytest.fixture
+def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """The commands against ``broker``, a fixture of the test's module."""
+    return Tool(broker, capfdbinary, monkeypatch)
 
 
 @pytest.fixture

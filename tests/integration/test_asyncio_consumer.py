@@ -20,7 +20,13 @@ from triokafka.asyncio import (
     TopicPartition,
 )
 from triokafka.asyncio.consumer.local import LocalState
-from triokafka.asyncio.errors import IllegalStateError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from triokafka.asyncio.errors import (
+    IllegalStateError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
+from triokafka.testing.blocking import BlockingBroker, running_broker
 
 
 async def fill(bootstrap: str, topic: str, count: int, partition: int | None = 0) -> None:
@@ -309,6 +315,20 @@ def test_cancelled_getone_loses_no_record(bootstrap: str, topic: str) -> None:
     run(program())
 
 
+@pytest.mark.timeout(60)
+def test_question_about_topics_ends_when_no_broker_answers() -> None:
+    """It once waited for a day; aiokafka's ends with ``request_timeout_ms``, too."""
+
+    async def program(broker: BlockingBroker) -> None:
+        async with consumer_of(broker.bootstrap_servers, request_timeout_ms=300, fetch_max_wait_ms=50) as consumer:
+            broker.drop_replies("Metadata", times=-1)
+            with pytest.raises(KafkaTimeoutError, match="has not answered"):
+                await consumer.topics()
+
+    with running_broker() as broker:
+        run(program(broker))
+
+
 def test_offset_lookups_return_numbers(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         partition = TopicPartition(topic, 0)
@@ -335,7 +355,7 @@ def test_calls_before_the_start_raise_and_an_assignment_is_known_at_once(bootstr
         partition = TopicPartition(topic, 0)
         consumer = consumer_of(bootstrap)
         consumer.assign([partition])
-        for call in (consumer.getone, consumer.getmany):
+        for call in (consumer.getone, consumer.getmany, consumer.topics, lambda: consumer.end_offsets([partition])):
             with pytest.raises(IllegalStateError, match="not started"):
                 await call()
         async with consumer:

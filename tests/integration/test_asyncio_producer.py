@@ -296,6 +296,33 @@ def test_newer_producer_fences_an_older_one(bootstrap: str, topic: str) -> None:
     run(program())
 
 
+def test_fenced_producer_says_so_at_every_later_call(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as old:
+            await old.begin_transaction()
+            await old.send_and_wait(topic, b"old")
+            async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic):
+                pass
+            with pytest.raises(ProducerFenced):
+                await old.commit_transaction()
+            for call in (old.begin_transaction, old.commit_transaction, old.abort_transaction):
+                with pytest.raises(ProducerFenced):
+                    await call()
+            with pytest.raises(ProducerFenced):
+                await old.send(topic, b"late")
+
+    run(program())
+
+
+def test_headers_that_are_a_mapping_are_refused(bootstrap: str, topic: str) -> None:
+    async def program() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            with pytest.raises(TypeError, match="list of pairs"):
+                await producer.send(topic, b"value", headers={"kind": b"late"})  # type: ignore[arg-type]
+
+    run(program())
+
+
 def test_calls_outside_of_a_loop_and_without_transactional_id_raise(bootstrap: str) -> None:
     with pytest.raises(RuntimeError, match="within an async function"):
         AIOKafkaProducer()

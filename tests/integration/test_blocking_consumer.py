@@ -20,8 +20,10 @@ from triokafka.blocking.errors import (
     IllegalStateError,
     KafkaConfigurationError,
     KafkaError,
+    KafkaTimeoutError,
     NoOffsetForPartitionError,
 )
+from triokafka.testing.blocking import running_broker
 
 
 @pytest.fixture
@@ -137,6 +139,21 @@ def test_closing_ends_an_iteration(consumer: KafkaConsumer) -> None:
         if len(got) == 3:
             consumer.close()
     assert got == [0, 1, 2]
+
+
+@pytest.mark.timeout(60)
+def test_questions_about_topics_end_when_no_broker_answers() -> None:
+    """They once waited for a day; kafka-python's end with ``request_timeout_ms``, too."""
+    with (
+        running_broker() as broker,
+        KafkaConsumer(
+            bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=300, fetch_max_wait_ms=50
+        ) as consumer,
+    ):
+        broker.drop_replies("Metadata", times=-1)
+        for ask in (consumer.topics, lambda: consumer.partitions_for_topic("unknown")):
+            with pytest.raises(KafkaTimeoutError, match="has not answered"):
+                ask()
 
 
 def test_only_offsets_with_metadata_can_be_committed(bootstrap: str, filled: TopicPartition, group: str) -> None:

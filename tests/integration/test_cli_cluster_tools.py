@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_cli import Tool
 from tests.support.broker_process import BrokerProcess
+from tests.support.tool import Tool
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +20,6 @@ def broker() -> Iterator[str]:
     process = BrokerProcess(None, settings={"offsets.topic.num.partitions": "1"})
     yield process.start()
     assert process.stop() == 0
-
-
-@pytest.fixture
-def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
-    return Tool(broker, capfdbinary, monkeypatch)
 
 
 def written(path: Path, document: object) -> str:

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 
-from tests.integration.test_cli import Tool
 from tests.support.broker_process import BrokerProcess
+from tests.support.tool import Tool
 from triokafka.cli.app import run
 
 RESET = ("groups", "reset-offsets")
@@ -32,11 +32,6 @@ def broker() -> Iterator[str]:
     )
     yield process.start()
     assert process.stop() == 0
-
-
-@pytest.fixture
-def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
-    return Tool(broker, capfdbinary, monkeypatch)
 
 
 def filled(tool: Tool, topic: str, *, records: int = 10, partitions: int = 1) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.integration.test_cli import Tool
 from tests.support.broker_process import BrokerProcess
+from tests.support.tool import Tool
 from triokafka.cli.acls.chosen import ChosenAcls
 from triokafka.cli.add_scram import scram_record
 from triokafka.cli.app import run
@@ -25,11 +25,6 @@ def broker() -> Iterator[str]:
     process = BrokerProcess(None, settings={"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"})
     yield process.start()
     assert process.stop() == 0
-
-
-@pytest.fixture
-def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
-    return Tool(broker, capfdbinary, monkeypatch)
 
 
 def entries(chosen: ChosenAcls) -> set[tuple[str, str, str, str, str]]:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_cli import Tool
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_output import next_line
 from tests.support.schema_registry import schema_registry
+from tests.support.tool import Tool
 from triokafka.cli.app import run
 
 
@@ -24,11 +24,6 @@ def broker() -> Iterator[str]:
     process = BrokerProcess(None)
     yield process.start()
     assert process.stop() == 0
-
-
-@pytest.fixture
-def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
-    return Tool(broker, capfdbinary, monkeypatch)
 
 
 class TestQuotas:

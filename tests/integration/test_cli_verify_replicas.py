@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_cli import Tool
+from tests.support.tool import Tool
 from triokafka.checksum import crc32c
 
 PATIENCE = 60

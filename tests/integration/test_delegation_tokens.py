@@ -11,7 +11,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.integration.test_cli import Tool
+from tests.support.tool import Tool
 from triokafka import errors
 from triokafka.client.admin import AclBinding, AclOperation, AclPatternType, AclPermissionType, ResourceType
 from triokafka.security.secret import reveal

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.test_cli import Tool
 from tests.support.broker_process import BrokerProcess
+from tests.support.tool import Tool
 
 KCAT = shutil.which("kcat")
 TOPIC = "kc"
@@ -24,11 +24,6 @@ def broker() -> Iterator[str]:
     process = BrokerProcess(None)
     yield process.start()
     assert process.stop() == 0
-
-
-@pytest.fixture
-def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
-    return Tool(broker, capfdbinary, monkeypatch)
 
 
 @pytest.fixture

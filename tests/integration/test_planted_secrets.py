@@ -44,6 +44,7 @@ from triokafka.client.config import ConsumerOptions, ProducerOptions
 from triokafka.client.otel_metrics import OpenTelemetryMetrics
 from triokafka.console import ConsoleOptions
 from triokafka.errors import KafkaError
+from triokafka.formats.registry import SchemaRegistry
 from triokafka.mirror import Mirror, MirrorOptions
 from triokafka.security.java_names import SECRET_OPTIONS
 from triokafka.testing import running_broker
@@ -197,6 +198,29 @@ def test_every_secret_option_of_a_client_stays_hidden(output: Output) -> None:
                 else:
                     output.add(f"{name} taken", client)
                     output.add(f"{name} parts", repr([repr(value) for _, value in _variables(client)]))
+    assert output.leaks() == set()
+
+
+def test_credentials_in_addresses_and_urls_stay_hidden(output: Output) -> None:
+    secret = output.plant("url")
+    endpoint = "sasl_oauthbearer_token_endpoint_url"
+    client: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1"}
+    oauth = {**client, "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+    attempts: list[tuple[Any, dict[str, Any]]] = [
+        (triokafka.Producer, {"bootstrap_servers": f"alice:{secret}@127.0.0.1:1"}),
+        (triokafka.Producer, {"bootstrap_servers": [f"SASL_SSL://alice:{secret}@127.0.0.1:1"]}),
+        (triokafka.Producer, {**oauth, endpoint: f"https://alice:{secret}@127.0.0.1/token"}),
+        (triokafka.Producer, {**oauth, endpoint: f"https://alice:{secret}@[/token"}),
+        (blocking.KafkaProducer, {"bootstrap_servers": f"SASL_SSL://alice:{secret}@127.0.0.1:1"}),
+        (blocking.KafkaProducer, {**client, "proxy_url": f"socks5://alice:{secret}@127.0.0.1:1"}),
+        (blocking.KafkaConsumer, {**client, "socks5_proxy": f"socks5://alice:{secret}@127.0.0.1:1"}),
+        (SchemaRegistry, {"url": f"http://alice:{secret}@127.0.0.1:1"}),
+        (SchemaRegistry, {"url": "http://127.0.0.1:1", "token": f"{secret}\n"}),
+    ]
+    for make, options in attempts:
+        with pytest.raises(KafkaError) as refused:
+            make(**options)
+        output.add_error(f"{make.__name__} {options}".replace(secret, "…"), refused.value, local_variables=False)
     assert output.leaks() == set()
 
 

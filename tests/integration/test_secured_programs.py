@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.integration.test_cli import Tool
 from tests.support.broker_process import BrokerProcess, free_port
+from tests.support.tool import Tool
 from tests.unit.security.test_key_stores import KEY_STORE, TRUST_STORE
 from triokafka.blocking import KafkaConsumer, KafkaProducer
 from triokafka.errors import ConfigurationError

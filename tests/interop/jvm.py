@@ -136,7 +136,7 @@ def apache_kafka(
     if not (directory / "data" / "meta.properties").exists():
         # A first character "-" would make it an option.
         cluster_id = "K" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
-        subprocess.run(
+        done = subprocess.run(
             [
                 "java",
                 *QUICK_START,
@@ -150,9 +150,11 @@ def apache_kafka(
                 str(config),
             ],
             capture_output=True,
+            text=True,
             timeout=120,
-            check=True,
+            check=False,
         )
+        assert done.returncode == 0, f"{directory} could not be formatted: {done.stdout[-2000:]}{done.stderr[-2000:]}"
     log = directory / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

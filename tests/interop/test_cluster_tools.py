@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_cli import Tool
 from tests.interop.kafka_cluster import TIMEOUT, KafkaCluster, kafka_cluster
 from tests.support.broker_process import broker_process
+from tests.support.tool import Tool
 from triokafka.cli.app import run
 
 pytestmark = pytest.mark.interop

@@ -6,12 +6,13 @@ result starts with ``=``, or with ``!`` if there is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 from cryptography import x509
+from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 from tests.interop import jvm
@@ -82,21 +83,31 @@ def test_subjects_have_the_names_that_java_gives(tmp_path: Path) -> None:
         NameOID.SERIAL_NUMBER, NameOID.TITLE, NameOID.DOMAIN_COMPONENT, NameOID.USER_ID, NameOID.STREET_ADDRESS,
         NameOID.STATE_OR_PROVINCE_NAME, NameOID.SURNAME, NameOID.GIVEN_NAME,
     )  # fmt: skip
-    values = ("a", "a, b", " a", "a ", "#a", 'a"b', "a+b=c", "a\\b", "<a>;", "a" * 60, "ä", "a  b")
+    values = (
+        "a", "a, b", " a", "a ", "#a", 'a"b', "a+b=c", "a\\b", "<a>;", "a" * 60, "ä", "a  b", "  ", " #a", "\0", "é日",
+        "😀", "e\u0301", "\x7f", "CN=x,O=y", "\\,",
+    )  # fmt: skip
     random = Random(371)
     lines, found = [], []
-    for _ in range(200):
-        name = x509.Name(
-            [
-                x509.NameAttribute(kind, value if value.isascii() or kind == NameOID.COMMON_NAME else "a")
-                for kind in random.sample(kinds, random.randint(1, 4))
-                for value in [random.choice(values)]
-            ]
-        )
+    for _ in range(500):
+        parts = []
+        for _ in range(random.randint(1, 3)):
+            several = random.sample(kinds, random.choice((1, 1, 1, 2, 3)))
+            parts.append(x509.RelativeDistinguishedName([attribute(random, kind, values) for kind in several]))
+        name = x509.Name(parts)
         lines.append(("subject", "", name.public_bytes().hex()))
         found.append(f"={distinguished_name(name.public_bytes())}")
     theirs = answers(tmp_path, lines)
     assert [pair for pair in zip(found, theirs, strict=True) if pair[0] != pair[1]] == []
+
+
+def attribute(random: Random, kind: x509.ObjectIdentifier, values: Sequence[str]) -> x509.NameAttribute:
+    """Return an attribute with any of the types that certificates have for text."""
+    value = random.choice(values)
+    types = [_ASN1Type.UTF8String, _ASN1Type.PrintableString, _ASN1Type.T61String, _ASN1Type.IA5String]
+    types += [_ASN1Type.NumericString, _ASN1Type.VisibleString, _ASN1Type.UniversalString]
+    types += [_ASN1Type.BMPString] if all(ord(one) < 0x10000 for one in value) else []
+    return x509.NameAttribute(kind, value, random.choice(types), _validate=False)
 
 
 def answers(directory: Path, lines: list[tuple[str, str, str]]) -> list[str]:

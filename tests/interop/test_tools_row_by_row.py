@@ -17,11 +17,11 @@ from typing import Any, Final, NamedTuple
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.integration.test_cli import Tool
 from tests.interop import jvm, tool_rows
 from tests.interop.mixed_cluster import TIMEOUT, Member, MixedCluster, mixed_cluster
 from tests.interop.tool_rows import Row, lines, nothing
 from tests.interop.tool_session import ToolSession, tool_session
+from tests.support.tool import Tool
 from triokafka.cli.app import run
 
 pytestmark = pytest.mark.interop

@@ -9,8 +9,9 @@ import pytest
 import trio
 
 import triokafka
+from tests.support.simulated import host_broker
 from triokafka.structs import TopicPartition
-from triokafka.testing import Simulation, run_simulation, running_broker
+from triokafka.testing import Simulation, run_simulation
 from triokafka.testing.world import SimulatedWorld
 
 PARTITIONS = 6
@@ -80,20 +81,15 @@ class Group:
 
 
 def start_broker(simulation: Simulation) -> None:
-    async def process(world: SimulatedWorld) -> None:
-        async with running_broker(
-            world=world,
-            listeners=f"PLAINTEXT://broker:{PORT}",
-            num_partitions=PARTITIONS,
-            offsets_topic_num_partitions=1,
-            group_consumer_heartbeat_interval_ms=500,
-            group_consumer_session_timeout_ms=6_000,
-            group_consumer_min_session_timeout_ms=1_000,
-            group_consumer_min_heartbeat_interval_ms=100,
-        ):
-            await trio.sleep_forever()
-
-    simulation.host("broker").start(process)
+    host_broker(
+        simulation,
+        num_partitions=PARTITIONS,
+        offsets_topic_num_partitions=1,
+        group_consumer_heartbeat_interval_ms=500,
+        group_consumer_session_timeout_ms=6_000,
+        group_consumer_min_session_timeout_ms=1_000,
+        group_consumer_min_heartbeat_interval_ms=100,
+    )
 
 
 async def produce(simulation: Simulation, count: int, first: int = 0) -> None:

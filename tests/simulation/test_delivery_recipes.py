@@ -22,6 +22,7 @@ import pytest
 import trio
 
 import triokafka
+from tests.support.simulated import host_broker
 from triokafka.broker_stub.faults.faults import RequestFault
 from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition
@@ -138,17 +139,12 @@ async def partitions_in_parallel(world: SimulatedWorld, handled: Handled) -> Non
 
 
 def start_broker(simulation: Simulation) -> None:
-    async def process(world: SimulatedWorld) -> None:
-        async with running_broker(
-            world=world,
-            listeners="PLAINTEXT://broker:9092",
-            num_partitions=len(PARTITIONS),
-            offsets_topic_num_partitions=1,
-            group_initial_rebalance_delay_ms=0,
-        ):
-            await trio.sleep_forever()
-
-    simulation.host("broker").start(process)
+    host_broker(
+        simulation,
+        num_partitions=len(PARTITIONS),
+        offsets_topic_num_partitions=1,
+        group_initial_rebalance_delay_ms=0,
+    )
 
 
 def run_with_kills(recipe: Recipe, at: int, done: Callable[[dict[int, int], Handled], bool]) -> tuple[Handled, bool]:

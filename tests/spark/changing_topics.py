@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import trio
 
 import triokafka
-from tests.spark.topics import Record
+from tests.spark.topics import Record, produce
 from triokafka.structs import TopicPartition
 
 _numbers = itertools.count(1)
@@ -47,24 +47,7 @@ class Topic:
 
     def write(self, records: Iterable[Record]) -> None:
         """Write records."""
-
-        async def write() -> None:
-            async with triokafka.Producer(bootstrap_servers=self.bootstrap) as producer:
-                deliveries = [
-                    await producer.send(
-                        self.name,
-                        record.value,
-                        key=record.key,
-                        partition=record.partition,
-                        timestamp_ms=record.timestamp_ms,
-                        headers=record.headers,
-                    )
-                    for record in records
-                ]
-                for delivery in deliveries:
-                    await delivery
-
-        trio.run(write)
+        trio.run(produce, self.bootstrap, self.name, records)
 
     def grow(self, partitions: int) -> None:
         """Add partitions."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import trio
@@ -46,25 +47,25 @@ def make_topic(bootstrap: str, records: Iterable[Record] = (), *, partitions: in
 def write(bootstrap: str, topic: str, records: Iterable[Record]) -> None:
     """Write records to a topic, and wait for their acknowledgements."""
 
-    async def produce() -> None:
-        async with triokafka.Producer(
-            bootstrap_servers=bootstrap, compression_type="lz4", max_request_size=4 << 20
-        ) as producer:
-            deliveries = [
-                await producer.send(
-                    topic,
-                    record.value,
-                    key=record.key,
-                    partition=record.partition,
-                    timestamp_ms=record.timestamp_ms,
-                    headers=record.headers,
-                )
-                for record in records
-            ]
-            for delivery in deliveries:
-                await delivery
+    trio.run(partial(produce, bootstrap, topic, records, compression_type="lz4", max_request_size=4 << 20))
 
-    trio.run(produce)
+
+async def produce(bootstrap: str, topic: str, records: Iterable[Record], **options: Any) -> None:
+    """Write records with a producer of these options, and wait for their acknowledgements."""
+    async with triokafka.Producer(bootstrap_servers=bootstrap, **options) as producer:
+        deliveries = [
+            await producer.send(
+                topic,
+                record.value,
+                key=record.key,
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+                headers=record.headers,
+            )
+            for record in records
+        ]
+        for delivery in deliveries:
+            await delivery
 
 
 def delete_before(bootstrap: str, topic: str, offset: int, partition: int = 0) -> None:

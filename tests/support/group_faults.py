@@ -20,9 +20,10 @@ from typing import Any, Final, Literal
 import trio
 
 import triokafka
+from tests.support.simulated import host_broker
 from triokafka.errors import KafkaError, MaxPollIntervalExceededError
 from triokafka.structs import TopicPartition
-from triokafka.testing import Simulation, running_broker
+from triokafka.testing import Simulation
 from triokafka.testing.world import SimulatedWorld
 
 PARTITIONS: Final = 6
@@ -185,22 +186,16 @@ class Group:
 
 def start_broker(simulation: Simulation) -> None:
     """Start the broker's process on its host."""
-
-    async def process(world: SimulatedWorld) -> None:
-        async with running_broker(
-            world=world,
-            listeners=f"PLAINTEXT://broker:{PORT}",
-            num_partitions=PARTITIONS,
-            offsets_topic_num_partitions=1,
-            group_initial_rebalance_delay_ms=100,
-            group_consumer_session_timeout_ms=SESSION_MS,
-            group_consumer_heartbeat_interval_ms=500,
-            group_consumer_min_session_timeout_ms=1_000,
-            group_consumer_min_heartbeat_interval_ms=100,
-        ):
-            await trio.sleep_forever()
-
-    simulation.host("broker").start(process)
+    host_broker(
+        simulation,
+        num_partitions=PARTITIONS,
+        offsets_topic_num_partitions=1,
+        group_initial_rebalance_delay_ms=100,
+        group_consumer_session_timeout_ms=SESSION_MS,
+        group_consumer_heartbeat_interval_ms=500,
+        group_consumer_min_session_timeout_ms=1_000,
+        group_consumer_min_heartbeat_interval_ms=100,
+    )
 
 
 async def produce(simulation: Simulation, ledger: Ledger, count: int) -> None:

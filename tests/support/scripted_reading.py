@@ -45,6 +45,11 @@ from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 
+def numbers(first: int, last: int) -> list[bytes]:
+    """Return the values ``first`` to ``last`` - 1 of records, as text."""
+    return [b"%d" % number for number in range(first, last)]
+
+
 class ReadableCluster(ScriptedCluster):
     """A cluster with logs as stored bytes, committed offsets, and at most one group member."""
 

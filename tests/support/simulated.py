@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 import triokafka
-from triokafka.testing import SimulatedWorld, Simulation, run_simulation
+from triokafka.testing import SimulatedWorld, Simulation, run_simulation, running_broker
 
 _current: ContextVar[Simulation] = ContextVar("simulation")
 
@@ -18,6 +18,16 @@ _current: ContextVar[Simulation] = ContextVar("simulation")
 def current_simulation() -> Simulation:
     """The simulation that the test runs in."""
     return _current.get()
+
+
+def host_broker(simulation: Simulation, **options: Any) -> None:
+    """Start a broker with these options on the host ``broker``, for the rest of the simulation."""
+
+    async def process(world: SimulatedWorld) -> None:
+        async with running_broker(world=world, listeners="PLAINTEXT://broker:9092", **options):
+            await trio.sleep_forever()
+
+    simulation.host("broker").start(process)
 
 
 def run_seeds(name: str, seeds: Iterable[int], run: Callable[[int], object]) -> None:

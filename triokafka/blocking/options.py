@@ -120,7 +120,7 @@ def network_options(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name, why in _ABSENT.items():
         if config.get(name) is not None:
-            raise ConfigurationError(f"{name}={config[name]!r}: {why}")
+            raise ConfigurationError(f"{name}: {why}")  # the value may hold a password
     for name, why in _WITHOUT_EFFECT.items():
         if name in config and config[name] != NETWORK[name]:
             log.warning("%s has no effect: %s", name, why)

@@ -477,7 +477,7 @@ class Broker:
         try:
             await self.lifecycle.leave()
         except KafkaError as error:
-            logger.warning("could not sign off with the controller: %s", error)
+            logger.warning("Broker %d: the controller did not confirm the shutdown: %s", self.config.node_id, error)
 
     async def _serve(self) -> None:
         await self.sockets.run(self.dispatcher)

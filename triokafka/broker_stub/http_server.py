@@ -224,7 +224,7 @@ async def _receive(stream: Stream, data: bytearray) -> None:
     buffer = bytearray(4096)
     size = await stream.receive_into(memoryview(buffer))
     if not size or len(data) + size > 2 * MAX_BODY_BYTES:
-        raise BadRequestError("the request is cut, or too large")
+        raise BadRequestError("the request is truncated or too large")
     data += buffer[:size]
 
 

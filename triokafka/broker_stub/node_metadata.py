@@ -265,7 +265,8 @@ class NodeMetadata:
             files.reconcile(alone=alone, now_ms=now_ms)
             if files.end_offset < committed:
                 logger.error(
-                    "%s ends at offset %d, and had the records up to offset %d before: the controllers send them again",
+                    "%s ends at offset %d, but had the records up to offset %d before. They are fetched from the "
+                    "controllers again.",
                     files.directory, files.end_offset, committed,
                 )  # fmt: skip
         except OSError as error:

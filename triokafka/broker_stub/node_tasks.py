@@ -36,7 +36,7 @@ class NodeTasks:
             IllegalStateError: it was opened before; a node starts once.
         """
         if self._manager is not None:
-            raise IllegalStateError("a broker starts once; make another one")
+            raise IllegalStateError("a broker can start only once: create a new one")
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
 

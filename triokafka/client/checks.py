@@ -199,6 +199,10 @@ def bootstrap_addresses(name: str, value: Any) -> tuple[tuple[str, int], ...]:
     given = value.split(",") if isinstance(value, str) else value
     if not isinstance(given, Sequence) or not given:
         raise _refuse(name, value, "'host:port', several with commas, or a list of them")
+    if any(isinstance(one, str) and "@" in one for one in given):
+        raise ConfigurationError(
+            f"{name}: an address must not hold credentials: give them as sasl_username and sasl_password"
+        )
     found: list[tuple[str, int]] = []
     for one in given:
         if isinstance(one, tuple) and len(one) == 2:

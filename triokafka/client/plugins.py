@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from importlib import import_module
 from typing import Any, Final
 
@@ -26,10 +27,16 @@ class PluginConfig(Mapping[str, Any]):
     """
 
     def __init__(self, options: ClientOptions, client_id: str) -> None:
-        own = {name: getattr(options, name) for name, _, _ in options.describe()}
-        self._extra: Mapping[str, Any] = own.pop("plugin_options", None) or {}
-        self._values = {**own, "client_id": client_id, **self._extra}
+        self._options = options
+        self._client_id = client_id
+        self._extra: Mapping[str, Any] = getattr(options, "plugin_options", None) or {}
         self._asked: set[str] = set()
+
+    @cached_property
+    def _values(self) -> dict[str, Any]:
+        own = self._options.by_name()
+        own.pop("plugin_options", None)
+        return {**own, "client_id": self._client_id, **self._extra}
 
     def __getitem__(self, name: str) -> Any:
         self._asked.add(name)

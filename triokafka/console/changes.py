@@ -44,7 +44,7 @@ async def delete_topic(view: ClusterView, given: Mapping[str, Any]) -> None:
     """Delete the topic ``name``; ``confirmed`` repeats the name."""
     name = _text(given, "name")
     if given.get("confirmed") != name:
-        raise InvalidChangeError("the name for confirmation is another one")
+        raise InvalidChangeError("the confirmation does not repeat the name")
     await view.admin.delete_topics([name])
 
 
@@ -105,7 +105,7 @@ async def delete_group(view: ClusterView, given: Mapping[str, Any]) -> None:
     """Delete a group without members; ``confirmed`` repeats its id."""
     group = _text(given, "group")
     if given.get("confirmed") != group:
-        raise InvalidChangeError("the id for confirmation is another one")
+        raise InvalidChangeError("the confirmation does not repeat the id")
     await view.admin.delete_groups([group])
 
 

@@ -99,6 +99,10 @@ class SchemaRegistry:
             raise ConfigurationError(
                 "schema registry: the address must not hold credentials: pass them as user and password"
             )
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise ConfigurationError(
+                "schema registry: the token has characters that no HTTP header may have, such as the end of a line"
+            )
         self._urls = [url.strip().rstrip("/") for url in self.url.split(",") if url.strip()]
         if not self._urls or not all(url.startswith(("http://", "https://")) for url in self._urls):
             raise ConfigurationError(f"schema registry {self.url!r}: the address must look like http://host:8081")

@@ -36,7 +36,7 @@ def _seconds(text: str) -> int:
 
 def _naming(text: str) -> str:
     if text not in (_IDENTITY, _PREFIX):
-        raise ValueError("own replication policies are not supported: write one with the Python interface")
+        raise ValueError("custom replication policies are not supported: write one with the Python interface")
     return "identity" if text == _IDENTITY else "prefix"
 
 

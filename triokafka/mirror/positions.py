@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -78,15 +78,12 @@ def encode_changes(
     return [*records, (_text(name), _text(value))]
 
 
-def decode_positions(
-    records: Mapping[bytes, bytes], wanted: Iterable[TopicPartition] | None = None
-) -> dict[TopicPartition, StoredPosition]:
-    """Return the progress of partitions from the topic's records: of ``wanted``, or of all.
+def decode_positions(records: Mapping[bytes, bytes]) -> dict[TopicPartition, StoredPosition]:
+    """Return the progress of partitions from the topic's records.
 
     Raises:
         MirrorPositionsError: a record is damaged, or of a newer version.
     """
-    only = None if wanted is None else set(wanted)
     found: dict[TopicPartition, StoredPosition] = {}
     for key, value in records.items():
         try:
@@ -94,8 +91,6 @@ def decode_positions(
             if stored["version"] != _VERSION:
                 raise MirrorPositionsError(f"progress of version {stored['version']} is newer than {_VERSION}: {key!r}")
             partition = TopicPartition(str(name["topic"]), int(name["partition"]))
-            if only is not None and partition not in only:
-                continue
             position = found.setdefault(partition, StoredPosition())
             if "block" in name:
                 position.blocks[int(name["block"])] = [Run(*map(int, run)) for run in stored["runs"]]

@@ -269,10 +269,10 @@ class BrokerChannel:
         attempt.cancel()
 
     def _first_answer_timeout(self) -> float:
-        """Return the seconds for the first response on a connection; doubled with each failure, up to the request
-        timeout.
+        """Return the seconds for the TLS handshake and for the first response on a connection; doubled with each
+        failure, up to the request timeout.
 
-        No broker delays that response, so a silent path fails soon. A slow broker gets more time on the next attempt.
+        No broker delays these, so a silent path fails soon. A slow broker gets more time on the next attempt.
         """
         backoff = Backoff(self._silence_limit / 2, self._config.request_timeout_ms / 1000)
         return backoff.delay(self.failed_connects + 1, 0.5)
@@ -398,7 +398,14 @@ class BrokerChannel:
         for host, port, server_name in addresses:
             try:
                 with trio.fail_after(timeout):
-                    stream = await open_stream(self._world, self._config, host, port, server_name=server_name)
+                    stream = await open_stream(
+                        self._world,
+                        self._config,
+                        host,
+                        port,
+                        server_name=server_name,
+                        handshake_timeout=self._first_answer_timeout(),
+                    )
                 self._address = _Address(host, port, server_name)
                 self._closed_by = None  # another address may have closed its connection without a word
                 return stream

@@ -85,7 +85,7 @@ async def _exchange(
 ) -> float | None:
     name = connection.name
     if _HANDSHAKE_KEY not in versions or versions[_HANDSHAKE_KEY][1] < 1 or _AUTHENTICATE_KEY not in versions:
-        raise UnsupportedVersionError(f"{name} has no SaslAuthenticate (Kafka 1.0); SASL with older brokers is missing")
+        raise UnsupportedVersionError(f"{name} has no SaslAuthenticate: SASL needs brokers of Kafka 1.0 or later")
     version = min(versions[_AUTHENTICATE_KEY][1], SaslAuthenticateRequest.versions.max)
     handshake: SaslHandshakeResponse = await call(SaslHandshakeRequest(mechanism=mechanism), 1)
     if handshake.error_code == UnsupportedSaslMechanismError.code:

@@ -34,14 +34,27 @@ def check_security(config: NetworkConfig, world: World) -> None:
         )
 
 
-async def open_stream(world: World, config: NetworkConfig, host: str, port: int, *, server_name: str) -> Stream:
+async def open_stream(
+    world: World,
+    config: NetworkConfig,
+    host: str,
+    port: int,
+    *,
+    server_name: str,
+    handshake_timeout: float = float("inf"),
+) -> Stream:
     """Connect to one address and do the handshake of the security protocol.
 
-    ``server_name`` is the name that the broker's certificate must have. The caller bounds the time. Raises `OSError`.
+    ``server_name`` is the name that the broker's certificate must have. The handshake may take ``handshake_timeout``
+    seconds; the caller bounds the whole time. Raises `OSError`.
     """
     stream = await open_raw_stream(world, config, host, port)
     try:
-        return await secure(stream, world, config, server_name)
+        with trio.fail_after(handshake_timeout):
+            return await secure(stream, world, config, server_name)
+    except trio.TooSlowError as error:
+        await discard(stream)
+        raise OSError(f"the TLS handshake was not finished within {handshake_timeout * 1000:.0f} ms") from error
     except BaseException:
         await discard(stream)
         raise

@@ -12,12 +12,8 @@ from triokafka.named_tuple import NamedTuple
 _VERSION: Final = 0xA0
 _EXTENSIONS: Final = 0xA3
 _OCTETS: Final = 0x04
-_TEXTS: Final = {
-    **dict.fromkeys((0x0C, 0x12, 0x13, 0x14, 0x16), "utf-8"),
-    0x1C: "utf-32-be",
-    0x1E: "utf-16-be",
-}
-"""Encodings of the types of text, by their tag in DER. Java reads those of one byte as UTF-8, whatever they are."""
+_TEXTS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
+"""Tags in DER of the types that Java takes for text. It reads them as UTF-8, whatever they are."""
 _ALTERNATIVE_NAMES: Final = bytes.fromhex("0603551d11")
 _END: Final = "-----END CERTIFICATE-----"
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
@@ -58,9 +54,8 @@ def attributes_of(name: bytes) -> list[list[tuple[bytes, bytes]]]:
 
 
 def text_of(value: bytes) -> str | None:
-    """Return the text of a value in DER; None if it is not text."""
-    encoding = _TEXTS.get(value[0])
-    return None if encoding is None else _content(value).decode(encoding, "replace")
+    """Return the text of a value in DER, as Java reads it; None if it is not text there."""
+    return _content(value).decode("utf-8", "replace") if value[0] in _TEXTS else None
 
 
 def dotted(kind: bytes) -> str:

@@ -43,6 +43,7 @@ def _attribute(kind: str, value: bytes) -> str:
 
 def _escaped(value: str) -> str:
     text = re.sub(r'([,+"\\<>;=#])', r"\\\1", value)  # more than RFC 2253 demands, as in Java
+    text = text.replace("\0", "\\00")
     return re.sub("^ +| +$", lambda spaces: "\\ " * len(spaces[0]), text)
 
 

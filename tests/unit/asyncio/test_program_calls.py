@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from triokafka.asyncio.consumer.calls import ProgramCalls
-from triokafka.asyncio.errors import ConsumerStoppedError
+from triokafka.asyncio.errors import ConsumerStoppedError, IllegalStateError
 
 
 class _Future:
@@ -82,7 +82,7 @@ async def test_call_returns_what_the_task_has_computed() -> None:
 
 async def test_call_before_the_begin_and_after_the_end_raises() -> None:
     calls = _calls()
-    with pytest.raises(ConsumerStoppedError):
+    with pytest.raises(IllegalStateError, match="await start"):
         await calls.ask(_double, 1)
     calls.begin()
     calls.end()

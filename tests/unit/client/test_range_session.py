@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.support.scripted_reading import started
+from tests.support.scripted_reading import numbers, started
 from tests.support.simulated import simulated
 from triokafka.client.range_session import RangeLostError, RangeSession
 from triokafka.client.reader import RangeReader
@@ -14,10 +14,6 @@ from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
 from triokafka.structs import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last)]
 
 
 async def offsets(reader: RangeReader) -> list[int]:

@@ -11,7 +11,7 @@ import trio
 
 from tests.support.cancellation import cancelled_at_each_checkpoint
 from tests.support.scripted_broker import CLOSE
-from tests.support.scripted_reading import started
+from tests.support.scripted_reading import numbers, started
 from tests.support.simulated import simulated
 from triokafka.client.range_bounds import Bound, resolve_ranges
 from triokafka.client.range_session import OffsetRange, RangeLostError
@@ -30,10 +30,6 @@ from triokafka.protocol.api.list_offsets import ListOffsetsRequest, ListOffsetsR
 from triokafka.structs import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last)]
 
 
 async def offsets(reader: RangeReader) -> list[tuple[int, int]]:

@@ -66,7 +66,7 @@ def test_both_directions_are_two_flows() -> None:
         ({"east.bootstrap.servers": None}, "east.bootstrap.servers is not set"),
         ({"replication.factor": "many"}, "replication.factor='many'"),
         ({"sync.group.offsets.enabled": "maybe"}, "sync.group.offsets.enabled='maybe': it is not true or false"),
-        ({"replication.policy.class": "com.example.Own"}, "own replication policies are not supported"),
+        ({"replication.policy.class": "com.example.Own"}, "custom replication policies are not supported"),
         ({"offset-syncs.topic.location": "moon"}, "offset_syncs='moon' is not one of source, target, none"),
     ],
 )

@@ -22,6 +22,8 @@ from triokafka.network.connection import Connection
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
+from triokafka.security.client_security import ClientSecurity
+from triokafka.security.tls import TlsContexts
 from triokafka.structs import Buffer, Node
 from triokafka.world import Stream, World
 from triokafka.world.system import RealWorld
@@ -130,6 +132,39 @@ async def test_time_for_connecting_grows_with_failures_only() -> None:
 
 
 @simulated
+async def test_silent_tls_handshake_ends_as_soon_as_a_silent_first_answer() -> None:
+    """A connection that began while the network was down does not hold up the client for long afterwards."""
+    simulation = current_simulation()
+    listener = await simulation.host("broker").world.listen("127.0.0.1", 0)
+    accepted: list[float] = []
+
+    async def accept() -> None:
+        while True:
+            await listener.accept()
+            accepted.append(trio.current_time())
+
+    config = NetworkConfig(
+        bootstrap_servers=[listener.address],
+        security_protocol="SSL",
+        security=ClientSecurity("SSL", TlsContexts(ssl.create_default_context())),
+        connections_max_silence_ms=2000,
+        request_timeout_ms=10_000,
+        reconnect_backoff_ms=0,
+        reconnect_backoff_max_ms=0,
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(accept)
+        async with NetworkClient(config, world=simulation.host("client").world) as client:
+            for limit in (1000, 2000, 4000):
+                with pytest.raises(KafkaConnectionError, match=f"TLS handshake was not finished within {limit} ms"):
+                    await client.send(-1, ASK)
+        nursery.cancel_scope.cancel()
+    listener.close()
+    waits = [after - before for before, after in itertools.pairwise(accepted)]
+    assert waits == [pytest.approx(seconds, abs=0.1) for seconds in (1, 2)]
+
+
+@simulated
 async def test_failed_handshake_with_one_address_does_not_start_a_protocol_probe_of_another() -> None:
     """When the connection to the other address ends later, no new connection is opened to find out its protocol."""
     simulation = current_simulation()
@@ -140,11 +175,11 @@ async def test_failed_handshake_with_one_address_does_not_start_a_protocol_probe
     config = NetworkConfig(bootstrap_servers=[("kafka", addresses(cluster)[0][1])])
     opened: list[str] = []
 
-    async def open_stream(world: World, config: NetworkConfig, host: str, port: int, *, server_name: str) -> Stream:
+    async def open_stream(world: World, config: NetworkConfig, host: str, port: int, **options: Any) -> Stream:
         opened.append(host)
         if host == "127.0.0.2":
             raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "the peer closed the connection during the TLS handshake")
-        return await transport.open_stream(world, config, host, port, server_name=server_name)
+        return await transport.open_stream(world, config, host, port, **options)
 
     with patch.object(broker_channel, "open_stream", open_stream):
         async with NetworkClient(config, world=world) as client:

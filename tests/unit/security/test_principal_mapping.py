@@ -31,6 +31,23 @@ def test_attributes_without_a_short_name_appear_as_they_are_encoded() -> None:
     assert distinguished_name(bytes.fromhex("300b3109300706035504030500")) == "CN=#0500"
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("1c0400000061", "CN=#1c0400000061"),  # UniversalString
+        ("120131", "CN=#120131"),  # NumericString
+        ("1e040061002c", "CN=\\00a\\00\\,"),  # BMPString
+        ("1402c3a4", "CN=ä"),  # TeletexString
+        ("0c0161", "CN=a"),
+    ],
+)
+def test_types_of_text_are_read_as_java_reads_them(value: str, text: str) -> None:
+    attribute = "0603550403" + value
+    for tag in ("30", "31", "30"):
+        attribute = f"{tag}{len(attribute) // 2:02x}{attribute}"
+    assert distinguished_name(bytes.fromhex(attribute)) == text
+
+
 def test_name_that_is_too_long_has_no_principal() -> None:
     name = "CN=" + "a" * 4093
     assert PrincipalMapping("RULE:CN=(a*).*/$1/").principal(name) == "a" * 4093

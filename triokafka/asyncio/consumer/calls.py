@@ -15,7 +15,7 @@ import trio
 
 from triokafka.asyncio.bridge import Bridge, settle
 from triokafka.asyncio.errors import ConsumerStoppedError
-from triokafka.errors import ClosedError, KafkaError
+from triokafka.errors import ClosedError, IllegalStateError, KafkaError
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+NOT_STARTED: Final = "The consumer is not started: await start() first"
 
 
 class _Call:
@@ -52,7 +54,7 @@ class ProgramCalls:
         self._after_each = after_each
         self._waiting: deque[_Call] = deque()
         self._arrived = trio.Event()
-        self._is_open = False
+        self._is_open = self._has_begun = False
         self._calls_back = 0
 
     # ---------------------------------------------------------------- in the asyncio loop
@@ -61,7 +63,8 @@ class ProgramCalls:
         """Have the task run ``work``, and return its result. Cancelling cancels the work, and does not wait for it.
 
         Raises:
-            ConsumerStoppedError: the task has ended, or ended first.
+            IllegalStateError: the task has not begun.
+            ConsumerStoppedError: it has ended, or ended first.
             ClosedError: the interpreter shuts down.
         """
         answer: asyncio.Future[T] = self._bridge.loop.create_future()
@@ -82,7 +85,7 @@ class ProgramCalls:
 
     def begin(self) -> None:
         """Accept calls from now on."""
-        self._is_open = True
+        self._is_open = self._has_begun = True
 
     def end(self) -> None:
         """Let waiting and later calls raise `ConsumerStoppedError`."""
@@ -161,7 +164,8 @@ class ProgramCalls:
 
     def _arrive(self, call: _Call) -> None:
         if not self._is_open:
-            self._answer(call, None, ConsumerStoppedError())
+            error = ConsumerStoppedError() if self._has_begun else IllegalStateError(NOT_STARTED)
+            self._answer(call, None, error)
             return
         self._waiting.append(call)
         self.wake()

@@ -21,6 +21,7 @@ from triokafka import ConsumerRecord
 from triokafka.asyncio.abc import ConsumerRebalanceListener
 from triokafka.asyncio.bridge import Bridge, running_loop
 from triokafka.asyncio.client_view import ClientView
+from triokafka.asyncio.consumer.calls import NOT_STARTED
 from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.consumer.options import sdk_options
 from triokafka.asyncio.consumer.queries import Queries
@@ -373,7 +374,7 @@ class AIOKafkaConsumer:
         if self._closed or (self._local.stopped and not self._local.errors):
             raise ConsumerStoppedError()
         if not self._started:
-            raise IllegalStateError("The consumer is not started: await start() before calls for records")
+            raise IllegalStateError(NOT_STARTED)
         self._local.active_at = time.monotonic()
 
     def _raise_errors(self, partitions: tuple[TopicPartition, ...] = (), *, in_start: bool = False) -> None:
@@ -576,7 +577,7 @@ class AIOKafkaConsumer:
         return await self._queries.end_offsets(partitions)
 
     async def topics(self) -> set[str]:
-        """Return all topics that the client may see."""
+        """Return all topics that the client may see. Raises as `beginning_offsets`."""
         return await self._queries.topics()
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:

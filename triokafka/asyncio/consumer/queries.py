@@ -12,7 +12,8 @@ from triokafka.structs import TopicPartition
 
 
 class Queries:
-    """Methods of `AIOKafkaConsumer`, which has their contracts. Offsets take at most ``request_timeout_ms``."""
+    """Methods of `AIOKafkaConsumer`, which has their contracts. All but committed offsets take at most
+    ``request_timeout_ms``."""
 
     def __init__(self, session: ConsumerSession, request_timeout_ms: float) -> None:
         self._session = session
@@ -60,7 +61,7 @@ class Queries:
 
     async def topics(self) -> set[str]:
         """Return all topics that the client may see."""
-        return set(await self._ask(lambda consumer: consumer.topics()))
+        return set(await self._ask(lambda consumer: consumer.topics(timeout_ms=self._limit_ms)))
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of a topic's partitions; None if the consumer has no metadata of it."""

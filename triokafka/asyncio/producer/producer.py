@@ -382,6 +382,8 @@ class AIOKafkaProducer:
         return partition
 
     def _check_record(self, size: int, headers: Sequence[tuple[str, bytes]] | None) -> list[tuple[str, bytes]]:
+        if isinstance(headers, Mapping):
+            raise TypeError("headers must be a list of pairs, not a mapping: use list(headers.items())")
         given = list(headers or ())
         for name, content in given:
             if not isinstance(name, str):

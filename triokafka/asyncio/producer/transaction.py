@@ -41,7 +41,8 @@ class TransactionState:
         self._id = transactional_id
         self._state = "none"
         self.guarded = transactional_id is not None
-        self.fatal = False
+        self.fatal: ProducerFencedError | None = None
+        """The error after which the producer cannot do anything but stop."""
 
     @property
     def is_open(self) -> bool:
@@ -85,12 +86,14 @@ class TransactionState:
 
     def check_can_send(self) -> None:
         """Raise `IllegalOperation` if the producer is transactional and no transaction is open."""
+        self._check_not_fatal()
         if self._id is not None and self._state != "open":
             raise IllegalOperation("Can't send messages while not in transaction")
 
     def begin(self) -> None:
-        """Note that a transaction is about to begin. Raises `IllegalStateError` if one is open."""
+        """Note that a transaction is about to begin. Raises `IllegalStateError` if one is open, and ``fatal``."""
         self.check_transactional()
+        self._check_not_fatal()
         if self._state != "none":
             raise IllegalStateError(f"a transaction of {self._id!r} is {self._state} already")
         self._state = "beginning"
@@ -112,11 +115,12 @@ class TransactionState:
     def not_begun(self, error: BaseException) -> None:
         """Note that it could not begin."""
         self._state = "none"
-        self.fatal = self.fatal or isinstance(error, ProducerFencedError)
+        self._note_fatal(error)
 
     def end(self, how: str) -> None:
-        """Note that the transaction is about to be committed or aborted."""
+        """Note that the transaction is about to be committed or aborted. Raises as `begin`."""
         self.check_transactional()
+        self._check_not_fatal()
         if self._state != "open":
             raise IllegalStateError(f"there is no open transaction to {how}: begin one first")
         self._state = f"in {how}"
@@ -128,9 +132,17 @@ class TransactionState:
 
     def failed(self, error: BaseException, *, still_open: bool = False) -> None:
         """Note that ending it, or adding offsets to it, failed; it can be aborted unless the failure is fatal."""
-        self.fatal = self.fatal or isinstance(error, ProducerFencedError)
+        self._note_fatal(error)
         if not still_open:
             self._state = "none" if self._state == "in abort" else "open"
+
+    def _note_fatal(self, error: BaseException) -> None:
+        if isinstance(error, ProducerFencedError):
+            self.fatal = error
+
+    def _check_not_fatal(self) -> None:
+        if self.fatal is not None:
+            raise self.fatal
 
 
 class TransactionContext:
@@ -149,5 +161,5 @@ class TransactionContext:
     ) -> None:
         if exc_type is None:
             await self._producer.commit_transaction()
-        elif not self._state.fatal:
+        elif self._state.fatal is None:
             await self._producer.abort_transaction()

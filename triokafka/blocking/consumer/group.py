@@ -93,7 +93,6 @@ class KafkaConsumer:
         self._closing = False
         self._asked_at = 0.0
         self._mode: str | None = None
-        self._pattern = False
         loop.call(self._session.open)
         self._calls = calls
         if topics:
@@ -319,12 +318,19 @@ class KafkaConsumer:
     # ---------------------------------------------------------------- the cluster
 
     def topics(self) -> set[str]:
-        """Return all topics that this consumer is authorized to see."""
-        return set(self._calls.ask(self._session.consumer.topics))
+        """Return all topics that this consumer is authorized to see.
+
+        Raises:
+            KafkaTimeoutError: no response within ``request_timeout_ms``.
+        """
+        limit = self.config["request_timeout_ms"]
+        return set(self._calls.ask(lambda: self._session.consumer.topics(timeout_ms=limit)))
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """Return the partition numbers of a topic; an empty set for an unknown topic."""
-        return set(self._calls.ask(self._session.consumer.partitions_for_topic, topic) or ())
+        """Return the partition numbers of a topic; an empty set for an unknown topic. Raises as `topics`."""
+        limit = self.config["request_timeout_ms"]
+        found = self._calls.ask(lambda: self._session.consumer.partitions_for_topic(topic, timeout_ms=limit))
+        return set(found or ())
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return this consumer's present membership in its group (KIP-447)."""

@@ -229,7 +229,7 @@ class Staging:
             if not in_time and self._unreported > self.staged // 2:
                 raise KafkaTimeoutError(
                     f"callbacks of {self._unreported_limit} bytes of records (buffer_memory) have not run yet, and too"
-                    f" few ran within {timeout:g} s (max_block_ms): they take longer than the records"
+                    f" few ran within {timeout:g} s (max_block_ms): the callbacks are slower than the sends"
                 )
             if not in_time:
                 raise KafkaTimeoutError(

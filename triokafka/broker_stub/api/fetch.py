@@ -181,7 +181,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     if size and not follower:
         for key, outcome in outcomes.items():
             if given := len(outcome.records):
-                replicas.traffic.given(key.topic, given)
+                replicas.traffic.consumed(key.topic, given)
     # Partitions that have woken after the read are left to the next fetch.
     results: dict[PartitionKey, ReadOutcome] = {
         wanted.key: outcomes[key] for key, wanted in readable if key in outcomes

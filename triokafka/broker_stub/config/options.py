@@ -3,6 +3,7 @@
 Names are Kafka's with underscores for dots. Defaults are Kafka's unless the documentation of the option says otherwise.
 Every field is one option, and its metadata holds the definition: type, limits and documentation. An option that sets
 the default of a topic configuration takes these from the topic configuration (`triokafka.broker_stub.log.config`).
+The module is one list without logic, in which one searches for a name.
 """
 
 from __future__ import annotations

@@ -261,7 +261,7 @@ class BrokerLifecycle:
         """
         self._core.leave()
         world, began = self._world, self._world.now()
-        failure: errors.KafkaError = errors.KafkaTimeoutError("the other brokers do not apply the metadata")
+        failure: errors.KafkaError = errors.KafkaTimeoutError("the other brokers did not apply the new leaders in time")
         with trio.CancelScope(deadline=world.deadline(began + self._patience)) as patience:
             while self._core.wants_shut_down:
                 error = await self._communicate()

@@ -88,7 +88,7 @@ class ControllerChannel:
         if channel is None or channel.node != node:
             self._close()
             if self._nursery is None:
-                raise NodeStopsError("this node stops")
+                raise NodeStopsError("this node is stopping")
             channel = self._channel = self._connect(node)
             self._nursery.start_soon(channel.run)
         return channel
@@ -139,7 +139,7 @@ class ControllerChannel:
                 if self._find() != node:
                     failures = 0
         if self._ended:
-            raise NodeStopsError("this node stops")
+            raise NodeStopsError("this node is stopping")
         raise errors.RequestTimedOutError(
             f"the active controller did not answer within {limit * 1000:.0f} ms: {failure}"
         )

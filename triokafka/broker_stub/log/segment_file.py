@@ -95,7 +95,7 @@ class SegmentFile:
             if not used:
                 needed = LOG_OVERHEAD + _OVERHEAD.unpack(view[:LOG_OVERHEAD])[1] if len(view) >= LOG_OVERHEAD else 0
                 if len(view) == left or needed > left or needed <= len(view):
-                    raise CorruptRecordError(f"{self.log_path}: the batch at byte {position} is cut")
+                    raise CorruptRecordError(f"{self.log_path}: the batch at byte {position} is truncated")
                 want = needed
             position += used
 
@@ -144,4 +144,4 @@ class SegmentFile:
 
     def batch_is_torn(self, position: int) -> None:
         """Note that the batch at ``position`` is cut. Raises `CorruptRecordError` unless it is the last one."""
-        self.check_torn_tail(TornBatchError(position, f"{self.log_path}: the batch at byte {position} is cut"))
+        self.check_torn_tail(TornBatchError(position, f"{self.log_path}: the batch at byte {position} is truncated"))

@@ -186,7 +186,7 @@ class BrokerMetrics:
         prefix, manager = "kafka.server:type=ReplicaFetcherManager,name=", {"clientId": "Replica"}
         yield Sample(f"{prefix}MaxLag", manager, max((lag for _, found in lags for lag in found.values()), default=0))
         yield Sample(f"{prefix}MinFetchRate", manager, fetchers.least_requests_per_second(now))
-        yield Sample(f"{prefix}FailedPartitionsCount", manager, fetchers.resting(now))
+        yield Sample(f"{prefix}FailedPartitionsCount", manager, fetchers.delayed(now))
         for client_id, of_partitions in lags:
             for (topic, number), lag in of_partitions.items():
                 tags = {"clientId": client_id, "topic": topic, "partition": str(number)}

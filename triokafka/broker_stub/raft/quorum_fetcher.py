@@ -11,6 +11,7 @@ from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, SnapshotId, Snap
 from triokafka.broker_stub.raft.responses import Responses
 from triokafka.broker_stub.raft.states import Follower
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, PartitionData
+from triokafka.protocol.api.fetch_snapshot import AnsweredPartition as PartitionSnapshot
 from triokafka.protocol.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from triokafka.structs import Node
 
@@ -50,22 +51,37 @@ class QuorumFetcher:
             return None
         return messages.fetch_request(quorum)
 
+    # Responses
+
+    def _handled(
+        self,
+        source: Node,
+        response: FetchResponse | FetchSnapshotResponse,
+        partition: PartitionData | PartitionSnapshot | None,
+        now: float,
+    ) -> bool | None:
+        """Return None if the content of a response counts; else whether the leader may be asked again without a pause.
+
+        ``partition`` is the metadata log's part of the response.
+        """
+        if response.error_code:
+            return self._responses.unexpected(source, response.error_code)
+        if partition is None:
+            return False
+        leader = partition.current_leader
+        return self._responses.common(
+            partition.error_code, leader.leader_id, leader.leader_epoch, response.node_endpoints, source, now
+        )
+
     # Fetch
 
     def fetched(self, source: Node, response: FetchResponse, now: float) -> bool:
         """Take the answer to a Fetch. Returns whether the leader may be asked again without a pause."""
         quorum = self._quorum
-        if response.error_code:
-            return self._responses.unexpected(source, response.error_code)
         partition = messages.only_partition(response.responses)
-        if partition is None:
-            return False
-        leader = partition.current_leader
-        handled = self._responses.common(
-            partition.error_code, leader.leader_id, leader.leader_epoch, response.node_endpoints, source, now
-        )
-        if handled is not None:
-            return handled
+        handled = self._handled(source, response, partition, now)
+        if handled is not None or partition is None:
+            return bool(handled)
         state = quorum.state
         if not isinstance(state, Follower):
             return True
@@ -113,17 +129,10 @@ class QuorumFetcher:
     def fetched_snapshot(self, source: Node, response: FetchSnapshotResponse, now: float) -> bool:
         """Take a part of a snapshot. Returns whether the leader may be asked again without a pause."""
         quorum = self._quorum
-        if response.error_code:
-            return self._responses.unexpected(source, response.error_code)
         partition = messages.only_partition(response.topics)
-        if partition is None:
-            return False
-        leader = partition.current_leader
-        handled = self._responses.common(
-            partition.error_code, leader.leader_id, leader.leader_epoch, response.node_endpoints, source, now
-        )
-        if handled is not None:
-            return handled
+        handled = self._handled(source, response, partition, now)
+        if handled is not None or partition is None:
+            return bool(handled)
         state = quorum.state
         if not isinstance(state, Follower) or state.snapshot is None:
             return True

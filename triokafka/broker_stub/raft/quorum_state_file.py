@@ -83,7 +83,7 @@ def _check(found: object) -> None:
         return
     # Every field of both versions that Kafka knows has another name: one beside them is the checksum, maybe damaged.
     if not found.keys() <= _FIELDS and found.get(_CHECKSUM) != _checksum(found):
-        raise ValueError("the checksum does not fit to the content")
+        raise ValueError("the checksum does not match the content")
 
 
 def _encode(state: ElectionState, kraft_version: int, voter_ids: Sequence[int]) -> dict[str, object]:

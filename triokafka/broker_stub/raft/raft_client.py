@@ -18,9 +18,9 @@ from triokafka.broker_stub.raft.effects import PendingResponse, Send
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.peer_channels import PeerChannel, PeerChannels
-from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE
+from triokafka.broker_stub.raft.quorum_disk import QuorumDisk
 from triokafka.broker_stub.raft.quorum_metrics import QuorumMetrics
-from triokafka.broker_stub.raft.quorum_state import ElectionState, QuorumStateStore
+from triokafka.broker_stub.raft.quorum_state import QuorumStateStore
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_core import RaftCore
 from triokafka.broker_stub.raft.raft_listener import RaftListener
@@ -50,7 +50,6 @@ R = TypeVar("R", bound=Response)
 _READ_BYTES: Final = 1 << 20
 _FETCH_WITH_ENDPOINTS: Final = 16
 _LONGEST_WAIT: Final = 3600.0
-_SAVE_AGAIN: Final = 1.0
 
 
 class RaftClient:
@@ -82,7 +81,6 @@ class RaftClient:
         self.failure: KafkaError | None = None
         self._world = world
         self._log = log
-        self._store = quorum_state
         self._listener = listener
         self._core = RaftCore(
             config, log, quorum_state.read(), rng=world.random, wall_ms=world.wall_ms, now=world.now()
@@ -91,12 +89,17 @@ class RaftClient:
         self._not_before = -math.inf
         self._due_at = -math.inf
         self._rescheduled = trio.Event()
-        self._disk_work = trio.Event()
         self._changed = trio.Event()
         self._is_pumping = self._pump_again = False
-        self._save_failure: KafkaStorageError | None = None
-        self._complained_at = -math.inf
-        self._flush_begun_at = -math.inf
+        self._disk = QuorumDisk(
+            world,
+            self._core,
+            log,
+            quorum_state,
+            now=self._now,
+            on_written=self._pump,
+            on_not_saved=self._not_saved,
+        )
         self._nursery: trio.Nursery | None = None
         self._stopped = False
         self._waiting: dict[PendingResponse[Any], trio.Event] = {}
@@ -134,12 +137,12 @@ class RaftClient:
     @property
     def refusal(self) -> KafkaError | None:
         """Why this node cannot lead at present: its election state or its log cannot be written, as on a full disk."""
-        return self.failure or self._save_failure or self._core.refusal
+        return self.failure or self._disk.save_failure or self._core.refusal
 
     @property
     def is_stuck(self) -> bool:
         """Whether this node cannot write what others commit: its disk is full, or failed."""
-        return self.failure is not None or self._core.disk_refuses or self._save_failure is not None
+        return self.failure is not None or self._core.disk_refuses or self._disk.save_failure is not None
 
     @property
     def high_watermark(self) -> int:
@@ -217,7 +220,7 @@ class RaftClient:
             self._soon()  # the caller handles its error before the listener hears of it
             raise
         self._soon()
-        self._disk_work.set()
+        self._disk.request()
         return end_offset
 
     def upgrade_kraft_version(self, level: int, *, validate_only: bool = False) -> None:
@@ -230,7 +233,7 @@ class RaftClient:
             self._core.upgrade_kraft_version(level, validate_only=validate_only, now=self._world.now())
         finally:
             self._soon()
-        self._disk_work.set()
+        self._disk.request()
 
     def read_committed(self, from_offset: int) -> Iterator[LogBatch]:
         """Yield the committed batches from the one that holds an offset; control batches have no records.
@@ -279,7 +282,7 @@ class RaftClient:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 self._pump()
-                nursery.start_soon(self._use_disk)
+                nursery.start_soon(self._disk.run)
                 try:
                     await self._keep_time()
                 finally:
@@ -288,7 +291,7 @@ class RaftClient:
         finally:
             try:
                 with trio.CancelScope(shield=True):
-                    await self._write()
+                    await self._disk.write()
             finally:
                 self._stop()
 
@@ -368,8 +371,8 @@ class RaftClient:
             self._core.quorum.metrics.busy.record(now - began_at, now)
         if self._core.halted:
             self._fail(KafkaStorageError("the metadata log is closed for writes until a restart"))
-        if self._has_disk_work:
-            self._disk_work.set()
+        if self._disk.has_work:
+            self._disk.request()
         self._rescheduled.set()
         self._report_change()
 
@@ -392,111 +395,14 @@ class RaftClient:
             if self._due_at <= self._now():
                 self._pump()
 
-    # The disk
-
-    @property
-    def _has_disk_work(self) -> bool:
-        core, log = self._core, self._log
-        return not core.halted and (
-            core.unsaved is not None or core.unfinished_snapshot is not None or log.flushed_offset < log.end_offset
-        )
-
-    async def _use_disk(self) -> None:
-        while True:
-            await self._disk_work.wait()
-            self._disk_work = trio.Event()
-            await trio.sleep(self._linger())
-            await self._write()
-            if self._save_failure is not None:
-                await trio.sleep(_SAVE_AGAIN)
-                self._disk_work.set()
-
-    def _linger(self) -> float:
-        """Return how long a leader of other voters collects records before it syncs them, in seconds.
-
-        The first append after a pause is not delayed, and a follower's answer never is.
-        """
-        if not self.is_leader or len(self.voters) == 1 or self._core.unsaved is not None:
-            return 0.0
-        return max(0.0, self._flush_begun_at + self.config.append_linger_ms / 1000 - self._now())
-
-    async def _write(self) -> None:
-        """Store what must be durable, up to the first failure to store the election state.
-
-        Shielded from cancellation: the result of a write that has begun must be known.
-        """
-        with trio.CancelScope(shield=True):
-            while self._has_disk_work:
-                state, writer = self._core.unsaved, self._core.unfinished_snapshot
-                if state is not None:
-                    await self._save(state)
-                    if self._save_failure is not None:
-                        return
-                elif writer is not None:
-                    await self._finish(writer)
-                else:
-                    await self._flush()
-                self._pump()
-
-    async def _save(self, state: ElectionState) -> None:
-        history = self._core.quorum.history
-        kraft_version, voter_ids = history.kraft_version, history.voters.ids
-        try:
-            await self._world.run_in_thread(
-                lambda: self._store.write(state, kraft_version=kraft_version, voter_ids=voter_ids)
-            )
-        except (OSError, KafkaError) as error:
-            # A vote that might be on disk, or not: until it is, nothing leaves this node, which gives no other one.
-            self._not_saved(KafkaStorageError(f"the quorum state cannot be written: {error}"))
-        else:
-            self._save_failure = None
-            self._core.election_saved(state)
-
-    def _not_saved(self, failure: KafkaStorageError) -> None:
+    def _not_saved(self, failure: KafkaStorageError, is_first: bool) -> None:
         """Take no part in the quorum until the election state is stored."""
-        now = self._now()
-        self._core.save_failed()
-        if now - self._complained_at >= COMPLAINT_PAUSE:
-            self._complained_at = now
-            logger.error(
-                "Node %d cannot store its election state and takes no part in the metadata quorum: %s",
-                self.node_id,
-                failure,
-            )
-        is_first, self._save_failure = self._save_failure is None, failure
         if is_first:
             self._listener.rolled_back(failure)
             self._listener.leader_changed(LeaderAndEpoch(None, self._core.quorum.epoch))
             self._report_change()
         for event in self._waiting.values():
             event.set()
-
-    async def _flush(self) -> None:
-        self._flush_begun_at = self._now()
-        try:
-            job = self._log.begin_flush()
-            if job is None:
-                return
-            await self._world.run_in_thread(job.run)
-            self._log.flushed(job)
-        except (OSError, KafkaError) as error:
-            failure = KafkaStorageError(f"the metadata log could not be written: {error}")
-            self._core.write_failed(failure, self._now())
-        else:
-            self._core.flushed(self._now())
-
-    async def _finish(self, writer: SnapshotWriter) -> None:
-        def check_and_finish() -> None:
-            writer.check()  # the log that it replaces may be the only whole one
-            writer.finish()
-
-        try:
-            await self._world.run_in_thread(check_and_finish)
-        except (OSError, KafkaError) as error:
-            logger.error("Node %d: cannot store the snapshot %s: %s", self.node_id, writer.snapshot_id, error)
-            self._core.snapshot_failed(writer, self._now())
-        else:
-            self._core.snapshot_finished(writer, self._now())
 
     def _fail(self, failure: KafkaStorageError) -> None:
         """Take no further part in the quorum until the next start."""
@@ -533,11 +439,11 @@ class RaftClient:
         try:
             if not self._stopped and self.failure is None:
                 self._pump()
-                if self._save_failure is None:
+                if self._disk.save_failure is None:
                     await event.wait()
         finally:
             del self._waiting[reply]
-        if self._stopped or self.failure is not None or self._save_failure is not None or reply.result is None:
+        if self._stopped or self.failure is not None or self._disk.save_failure is not None or reply.result is None:
             raise BrokerNotAvailableError(f"node {self.node_id} takes no part in the metadata quorum")
         return reply.result
 

@@ -55,7 +55,11 @@ class Responses:
         if error == errors.BrokerNotAvailableError.code:
             return False
         if error == errors.InvalidVoterKeyError.code:
-            logger.info("Node %d: node %d has another log directory", quorum.config.node_id, source.node_id)
+            logger.info(
+                "Node %d: node %d refuses the request, which names another directory id than its own",
+                quorum.config.node_id,
+                source.node_id,
+            )
             return True
         if error == errors.InvalidRequestError.code:
             return self.unexpected(source, error)

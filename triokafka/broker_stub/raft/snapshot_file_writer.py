@@ -74,7 +74,9 @@ class SnapshotFileWriter:
             raise self._failed(error) from error
         except (ValueError, CorruptRecordError) as error:
             self.abandon()
-            raise KafkaStorageError(f"{self._path}: the snapshot was damaged where it comes from: {error}") from error
+            raise KafkaStorageError(
+                f"{self._path}: the snapshot is damaged at its source, the leader: {error}"
+            ) from error
 
     def finish(self) -> None:
         """Sync the snapshot and give it its name; callable in a thread. Raises `KafkaStorageError`."""

@@ -15,6 +15,7 @@ from triokafka.protocol.api.begin_quorum_epoch import AnsweredPartition as Begun
 from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from triokafka.protocol.api.end_quorum_epoch import AnsweredPartition as EndedPartition
 from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from triokafka.protocol.api.vote import AnsweredPartition as VotedPartition
 from triokafka.protocol.api.vote import VoteRequest, VoteResponse
 from triokafka.structs import Node
 
@@ -62,20 +63,11 @@ class Voting:
 
     def voted(self, source: Node, response: VoteResponse, now: float) -> bool:
         """Count a vote. Returns whether the voter may be asked again without a pause."""
-        if response.error_code:
-            return self._responses.unexpected(source, response.error_code)
         partition = messages.only_partition(response.topics)
-        if partition is None:
-            return False
-        handled = self._responses.common(
-            partition.error_code, partition.leader_id, partition.leader_epoch, response.node_endpoints, source, now
-        )
-        if handled is not None:
-            return handled
-        if partition.error_code:
-            return self._responses.unexpected(source, partition.error_code)
-        self._count(source, granted=partition.vote_granted, now=now)
-        return True
+        handled = self._refused(source, response, partition, now)
+        if handled is None and partition is not None:
+            self._count(source, granted=partition.vote_granted, now=now)
+        return handled is None or handled
 
     def vote_unsupported(self, source: Node, now: float) -> None:
         """Go on when a voter is too old for pre-votes: count its pre-vote as granted."""
@@ -156,8 +148,8 @@ class Voting:
     def _refused(
         self,
         source: Node,
-        response: BeginQuorumEpochResponse | EndQuorumEpochResponse,
-        partition: BegunPartition | EndedPartition | None,
+        response: VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse,
+        partition: VotedPartition | BegunPartition | EndedPartition | None,
         now: float,
     ) -> bool | None:
         """Return None if the voter accepted the request; else whether it may be sent again without a pause.

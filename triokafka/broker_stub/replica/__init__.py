@@ -1,1 +1,1 @@
-"""Partitions that this broker hosts: roles, high watermark, appends, reads, fetch sessions."""
+"""Partitions that this broker hosts: roles, high watermark, appends, reads, and replication from their leaders."""

@@ -17,9 +17,9 @@ class DeleteOutcome:
 
 
 def deleted_everywhere(partition: Partition, outcome: DeleteOutcome) -> int | None:
-    """0 once the low watermark has reached the offset before which records were deleted; None before.
+    """Return 0 once the low watermark has reached the offset before which records were deleted; None before.
 
-    After the time-out the records are deleted all the same, later.
+    After the time-out the records are deleted later all the same.
     """
     outcome.low_watermark = partition.low_watermark()
     return None if outcome.low_watermark < outcome.target else 0

@@ -8,7 +8,7 @@ from triokafka.broker_stub.replica.partition import Partition
 
 
 def committed(partition: Partition, outcome: AppendOutcome) -> int | None:
-    """With acks=all: the code once the high watermark has passed the records; None before."""
+    """With acks=all: return the error code once the high watermark has passed the records; None before."""
     if partition.high_watermark < outcome.required_offset:
         return None
     # The records may be committed, but on fewer replicas than the topic requires.
@@ -16,5 +16,5 @@ def committed(partition: Partition, outcome: AppendOutcome) -> int | None:
 
 
 def flushed(partition: Partition, outcome: AppendOutcome) -> int | None:
-    """With acks=1: 0 once the leader has flushed the records (``flush.messages``); None before."""
+    """With acks=1: return 0 once the leader has flushed the records (``flush.messages``); None before."""
     return None if partition.log.settled_offset < outcome.required_offset else 0

@@ -71,7 +71,7 @@ class DeltaApplier:
         local = delta.local_changes(self._node_id)
         fetchers.remove([*local.deleted, *local.leaders])
         to_follow: list[Partition] = []
-        led_by_this: set[int] = set()
+        new_followers: set[int] = set()
         for topic_partition in local.deleted:
             self._drop(topic_partition)
             changes.append(LeadershipChange(topic_partition, leads=False, leader_epoch=-1))
@@ -84,7 +84,7 @@ class DeltaApplier:
                     continue
                 if opener.change_role(partition, state):
                     if leads:
-                        led_by_this.update(partition.followers)
+                        new_followers.update(partition.followers)
                     else:
                         to_follow.append(partition)
                     changes.append(LeadershipChange(topic_partition, leads, state.leader_epoch))
@@ -92,7 +92,7 @@ class DeltaApplier:
             if resource_type == ConfigResourceType.TOPIC and name in image.topics:
                 self._reconfigure(image.topics[name], image)
         fetchers.follow(to_follow, image)
-        self._hosted.interrupt_followers(sorted(led_by_this))
+        self._hosted.interrupt_followers(sorted(new_followers))
         if delta.changed_brokers:
             fetchers.brokers_changed(image)
         if first:

@@ -62,7 +62,7 @@ class HostedPartitions:
         """Return the content of the high watermark checkpoint."""
         return {partition.topic_partition: partition.high_watermark for partition in self.online.values()}
 
-    # -- changes that waiting requests may be waiting for
+    # -- changes that complete waiting requests
 
     def appended(self, partition: Partition) -> None:
         """Raise the high watermark after an append if possible, and complete requests that wait for the records."""

@@ -28,7 +28,7 @@ _FIRST_RETRY_SECONDS: Final = 0.5
 _LAST_RETRY_SECONDS: Final = 5.0
 
 
-class MissedLogError(errors.KafkaStorageError):
+class MissingLogError(errors.KafkaStorageError):
     """The log may be in a data directory that is no longer in ``log.dirs``."""
 
 
@@ -136,7 +136,7 @@ class PartitionOpener:
 
     def open_failed(self, topic_partition: TopicPartition, error: Exception) -> None:
         """Record why `open` failed, and whether to retry."""
-        if not isinstance(error, MissedLogError):  # one log line names all of these partitions
+        if not isinstance(error, MissingLogError):  # one log line names all of these partitions
             logger.error("%s: opening the log failed, and the partition is offline: %s", topic_partition, error)
         self._hosted.failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
         if _may_succeed_later(error):
@@ -168,7 +168,7 @@ class PartitionOpener:
     def _new_partition(self, topic_partition: TopicPartition, image: MetadataImage) -> Partition:
         topic = image.topics[topic_partition.topic]
         config = self._logs.config_for(image.topic_configs(topic_partition.topic))
-        self._check_not_missed(topic_partition, topic.topic_id, topic.partitions[topic_partition.partition], config)
+        self._check_not_missing(topic_partition, topic.topic_id, topic.partitions[topic_partition.partition], config)
         # Also for an existing log: it was opened with the defaults, perhaps for an earlier topic with that name.
         log = self._logs.create(
             topic_partition,
@@ -276,7 +276,7 @@ class PartitionOpener:
         named += f" and {len(missing) - _NAMED} other partitions" if len(missing) > _NAMED else ""
         gone = {directory: None for known in missing if (directory := self._gone_directory(image.partition(*known)))}
         if gone:
-            logger.error("no data directory has a log of %s; %s", named, _way_out(gone))
+            logger.error("no data directory has a log of %s; %s", named, _remedy(gone))
         elif not self._inherited:
             logger.warning("no data directory has a usable log of %s; they start empty unless a log is damaged", named)
 
@@ -292,12 +292,12 @@ class PartitionOpener:
     ) -> bool:
         """Whether a log may be created for a partition that has none."""
         try:
-            self._check_not_missed(topic_partition, topic_id, state, config)
-        except MissedLogError:
+            self._check_not_missing(topic_partition, topic_id, state, config)
+        except MissingLogError:
             return False
         return True
 
-    def _check_not_missed(
+    def _check_not_missing(
         self, topic_partition: TopicPartition, topic_id: UUID, state: PartitionImage, config: LogConfig
     ) -> None:
         """Prevent an empty log in place of one that is in a missing directory, where it could be elected.
@@ -315,10 +315,10 @@ class PartitionOpener:
             self._logs.get(topic_partition) is not None and self._logs.topic_id_of(topic_partition) in (None, topic_id)
         )
         if not here:
-            raise MissedLogError(f"there is no log of {topic_partition}; {_way_out([directory])}")
+            raise MissingLogError(f"there is no log of {topic_partition}; {_remedy([directory])}")
 
 
-def _way_out(gone: Iterable[UUID]) -> str:
+def _remedy(gone: Iterable[UUID]) -> str:
     return (
         f"the data directory with the id {', '.join(map(format_uuid, gone))} (meta.properties) was there before, and "
         f"is not among those of log.dirs that can be used: restore or repair it; or, if it is lost, delete the topics, "
@@ -328,7 +328,7 @@ def _way_out(gone: Iterable[UUID]) -> str:
 
 def _may_succeed_later(error: Exception) -> bool:
     """Whether opening the log may succeed later."""
-    if isinstance(error, MissedLogError):
+    if isinstance(error, MissingLogError):
         return True
     cause = error if isinstance(error, OSError) else error.__cause__
     return isinstance(cause, OSError) and is_temporary(cause)

@@ -29,8 +29,8 @@ class PartitionsOperation(DelayedOperation, Generic[P]):
     Args:
         timeout_ms: how long it may take.
         outcomes: the results by partition, from which the waiting handler builds the response.
-        partitions: the partition of a name; raises `BrokerResponseError` for one that is not here.
-        settled: the code of a partition, None while it has to wait.
+        partitions: returns a hosted partition; raises `BrokerResponseError` for one that is not here.
+        settled: returns the error code of a partition, None while it has to wait.
     """
 
     __slots__ = ("_outcomes", "_partitions", "_pending", "_settled")

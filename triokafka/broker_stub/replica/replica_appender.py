@@ -93,7 +93,7 @@ class ReplicaAppender:
         guard: VerificationGuard | None,
     ) -> AppendOutcome:
         partition = self._hosted.online.get(topic_partition)
-        hosted = None if partition is None else topic_partition.topic
+        hosted_topic = None if partition is None else topic_partition.topic
         try:
             if topic_partition.topic in INTERNAL_TOPICS:
                 raise errors.InvalidTopicError(f"{topic_partition.topic} is internal: clients may not write to it")
@@ -107,7 +107,7 @@ class ReplicaAppender:
             self._hosted.append_failed(topic_partition, error)
             if isinstance(error, (errors.NotLeaderForPartitionError, errors.UnknownTopicOrPartitionError)):
                 self._early.note(topic_partition, _data(batches))
-            self._traffic.refused(hosted, _size(batches), error_code=error.code)
+            self._traffic.refused(hosted_topic, _size(batches), error_code=error.code)
             log_start_offset = partition.log.log_start_offset if partition is not None else -1
             return AppendOutcome(
                 error_code=error.code,
@@ -118,7 +118,7 @@ class ReplicaAppender:
         except OSError as error:
             logger.error("%s: append failed: %s", topic_partition, error)
             self._hosted.append_failed(topic_partition, error)
-            self._traffic.refused(hosted, _size(batches), error_code=errors.KafkaStorageError.code)
+            self._traffic.refused(hosted_topic, _size(batches), error_code=errors.KafkaStorageError.code)
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
         self._traffic.appended(topic_partition.topic, _size(batches), info.last_offset - info.first_offset + 1)
         self._hosted.appended(partition)

@@ -95,7 +95,7 @@ class ReplicaTraffic:
         if counts is not None:
             counts.failed_fetches += 1
 
-    def given(self, topic: str, size: int) -> None:
+    def consumed(self, topic: str, size: int) -> None:
         """Count the records of one partition in a response to a consumer."""
         counts = self.topics.get(topic) or self.of_topic(topic)
         counts.fetches += 1

@@ -232,7 +232,7 @@ class Dispatcher:
             raise
         except Exception as error:
             logger.exception("Produce from %s:%d failed", *context.peer)
-            raise CloseConnectionError(f"the response to a Produce could not be made: {error!r}") from error
+            raise CloseConnectionError(f"the response to a Produce request cannot be sent: {error!r}") from error
         return self._finish(response, context)
 
     async def _finish_aside(self, response: Response, context: RequestContext) -> Answer:
@@ -393,10 +393,12 @@ class Dispatcher:
             context.yield_slot()
             await trio.sleep(fault.delay_ms / 1000)
         if fault.close == "before":
-            raise CloseConnectionError("a fault was injected: closed before the request was worked on")
+            raise CloseConnectionError(
+                "a fault was injected: the connection was closed before the request was executed"
+            )
         response = await self._answer(handler, request, context, faulty=self._faults.armed)
         if fault.close == "after":
-            raise CloseConnectionError("a fault was injected: closed instead of answering")
+            raise CloseConnectionError("a fault was injected: the connection was closed in place of a response")
         context.throttle_ms = max(context.throttle_ms, fault.throttle_ms)
         answer = self._finish(response, context)
         if fault.close == "within":

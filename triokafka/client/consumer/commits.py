@@ -144,9 +144,9 @@ class Committer:
                         logger.warning("commit_nowait of %d partitions failed: %s", len(later), error)
                 except trio.Cancelled:
                     waiting, their_listeners = self._take_later()
-                    _tell({**later, **waiting}, {**listeners, **their_listeners}, KafkaTimeoutError(_CLOSED))
+                    _report({**later, **waiting}, {**listeners, **their_listeners}, KafkaTimeoutError(_CLOSED))
                     raise
-                _tell(later, listeners, error)
+                _report(later, listeners, error)
         finally:
             self._all_sent = None
             all_sent.set()
@@ -308,7 +308,7 @@ class Committer:
                 self._failures.failed(what, error, self._world.now(), quietly=True)
 
 
-def _tell(later: _Later, listeners: Iterable[OnCommit], error: KafkaError | None) -> None:
+def _report(later: _Later, listeners: Iterable[OnCommit], error: KafkaError | None) -> None:
     offsets = {partition: offset for partition, (offset, _) in later.items()}
     for on_done in listeners:
         try:

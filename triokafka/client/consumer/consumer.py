@@ -70,7 +70,8 @@ class Consumer:
         client_id = parsed.client_id or f"triokafka-consumer-{number}"
         self._plugins = Plugins(parsed, client_id)
         try:
-            self.options = replace(parsed, **self._plugins.serializers(parsed, "deserializer", Deserializer))
+            deserializers = self._plugins.serializers(parsed, "deserializer", Deserializer)
+            self.options = replace(parsed, **deserializers) if any(deserializers.values()) else parsed
             self._engine = Engine(self.options, self._world, client_id=client_id)
         except BaseException:
             self._plugins.close()
@@ -165,14 +166,14 @@ class Consumer:
         self._engine.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """The subscribed topics.
+        """Return the subscribed topics.
 
         With a pattern: those that match so far. With a pattern of the coordinator: those with assigned partitions.
         """
         return frozenset(self._engine.subscription.topics)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that this consumer reads now."""
+        """Return the partitions that this consumer reads now."""
         return self._engine.subscription.assigned_set
 
     # ---------------------------------------------------------------- records
@@ -324,7 +325,7 @@ class Consumer:
                 lambda: self._collector.position(asked), self._engine.seconds(timeout_ms)
             )
         if found is None:
-            raise KafkaTimeoutError(f"the position of {asked} is not known yet{self._engine.why_not()}")
+            raise KafkaTimeoutError(f"the position of {asked} is not known yet{self._engine.ongoing_failure()}")
         return found
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -342,7 +343,7 @@ class Consumer:
         self._engine.wake()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions."""
+        """Return the paused partitions."""
         return frozenset(self._engine.subscription.paused)
 
     # ---------------------------------------------------------------- offsets

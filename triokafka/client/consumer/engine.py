@@ -303,10 +303,10 @@ class Engine:
 
     def _subscribed(self, topics: Iterable[str]) -> None:
         self.committer.membership = self._membership
-        self._pin(topics)
+        self._keep_metadata_of(topics)
         self.wake()
 
-    def _pin(self, topics: Iterable[str]) -> None:
+    def _keep_metadata_of(self, topics: Iterable[str]) -> None:
         self.network.metadata.set_topics(topics)
         if self.network.metadata.update_requested:
             self.network.request_metadata_update()
@@ -319,7 +319,7 @@ class Engine:
         self._start_over(self.network.cluster)
         self.committer.membership = None
         self.committer.assignment_changed()
-        self._pin(dict.fromkeys(partition.topic for partition in partitions))
+        self._keep_metadata_of(dict.fromkeys(partition.topic for partition in partitions))
         self.wake()
 
     def unsubscribe(self) -> None:
@@ -388,7 +388,7 @@ class Engine:
         if self._state == "open":
             self.wake()
 
-    def why_not(self) -> str:
+    def ongoing_failure(self) -> str:
         """Return the longest ongoing failure, for the end of an error message; empty if there is none."""
         failing = self.failure_tracker.current
         return f": {failing[0].what} fails: {failing[0].error}" if failing else ""

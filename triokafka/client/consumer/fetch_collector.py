@@ -119,7 +119,7 @@ class FetchCollector:
             if data.error is not None:
                 if taken:
                     break
-                self._fetcher.meet_error(data)
+                self._fetcher.handle_error(data)
                 continue
             self._open(data)
             before = data.position
@@ -155,7 +155,7 @@ class FetchCollector:
             if data.error is not None:
                 if total:
                     break
-                self._fetcher.meet_error(data)
+                self._fetcher.handle_error(data)
                 continue
             self._open(data)
             before = data.position
@@ -180,7 +180,7 @@ class FetchCollector:
         self.waiting = None
         for data, _ in self._buffer.current():
             if data.error is not None:
-                self._fetcher.meet_error(data)
+                self._fetcher.handle_error(data)
                 continue
             size = self._undamaged(data, data.check)
             if data.end is None:
@@ -306,7 +306,7 @@ class FetchCollector:
         return run._replace(records=changed.get(run.partition, []))
 
     def _in_hand(self, run: _RecordRun) -> ConsumerRecord | None:
-        """The last returned record of the present run, None before the first."""
+        """Return the last returned record of the present run, None before the first."""
         given = len(run.records) - operator.length_hint(self.cursor.iterator)
         return run.records[given - 1] if given else None
 
@@ -338,7 +338,7 @@ class FetchCollector:
     # ---------------------------------------------------------------- offsets to commit
 
     def _adjusted(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Update position and finished offset of the partitions in the present ``async for``."""
+        """Return position and finished offset of the partitions in the present ``async for``."""
         found: dict[TopicPartition, tuple[int, int]] = {}
         for index, run in enumerate(self._runs):
             if run.partition in found:

@@ -98,7 +98,7 @@ class Fetcher:
         self._on_reset = on_reset
         self._isolation = ISOLATION_LEVELS[options.isolation_level]
         self._wake = trio.Event()
-        self._served: dict[int, FetchSessionHandler] = {}
+        self._sessions: dict[int, FetchSessionHandler] = {}
         self._preferred = PreferredReplicas()
         self._planner = FetchPlanner(
             options.max_partition_fetch_bytes,
@@ -109,7 +109,7 @@ class Fetcher:
             buffered_bytes=self.buffer.bytes_of,
         )
         self._stuck: dict[TopicPartition, _Stuck] = {}
-        self._outside: set[TopicPartition] = set()
+        self._out_of_range: set[TopicPartition] = set()
         """Partitions whose last fetch was out of range."""
         self._reserved = 0
         self._decompressor = Decompressor()
@@ -131,7 +131,7 @@ class Fetcher:
         if not self._tasks.is_open:
             return
         for partition in [stuck for stuck in self._stuck if self._has_moved_on(stuck)]:
-            self._goes_on(partition)
+            self._note_progress(partition)
         self._preferred.remove_expired(self._world.now(), self._network.cluster.nodes)
         for partition, state in self._subscription:
             if state.fetchable:
@@ -140,8 +140,8 @@ class Fetcher:
                     self._network.request_metadata_update()
                     why = LeaderNotAvailableError(f"{partition} has no leader now")
                     self._note_no_progress(partition, state, why, leaderless=True)
-                elif node_id not in self._served:
-                    self._served[node_id] = FetchSessionHandler()
+                elif node_id not in self._sessions:
+                    self._sessions[node_id] = FetchSessionHandler()
                     self._tasks.start(self._serve, node_id, name=f"kafka fetcher for broker {node_id}")
 
     def _note_no_progress(
@@ -151,9 +151,9 @@ class Fetcher:
         self._stuck[partition] = _Stuck(state.version, leaderless)
         self._failures.failed(f"fetching {partition}", why, self._world.now())
 
-    def _goes_on(self, partition: TopicPartition) -> None:
+    def _note_progress(self, partition: TopicPartition) -> None:
         self._stuck.pop(partition, None)
-        self._outside.discard(partition)
+        self._out_of_range.discard(partition)
         if self._failures:
             self._failures.succeeded(f"fetching {partition}")
 
@@ -181,7 +181,7 @@ class Fetcher:
     # ---------------------------------------------------------------- one broker
 
     async def _serve(self, node_id: int) -> None:
-        session = self._served[node_id]
+        session = self._sessions[node_id]
         backoff = Backoff(self._options.retry_backoff_ms / 1000, self._options.retry_backoff_max_ms / 1000)
         failures = fruitless = 0
         polled_at = -_NEVER
@@ -287,7 +287,7 @@ class Fetcher:
             for answer in topic.partitions:
                 partition = TopicPartition(name, answer.partition_index)
                 target = sent.targets.get(partition)
-                if target is not None and self._take_in(partition, target, plan.versions, answer, room, now):
+                if target is not None and self._take_data(partition, target, plan.versions, answer, room, now):
                     gained = True
         if gained:
             self._on_data()
@@ -302,7 +302,7 @@ class Fetcher:
 
     # ---------------------------------------------------------------- responses
 
-    def _take_in(
+    def _take_data(
         self,
         partition: TopicPartition,
         target: FetchTarget,
@@ -332,7 +332,7 @@ class Fetcher:
         if not records:
             end = answer.last_stable_offset if self._isolation else answer.high_watermark
             if target.fetch_offset >= end or answer.preferred_read_replica >= 0:
-                self._goes_on(partition)
+                self._note_progress(partition)
             elif room >= target.max_bytes:
                 where = f"from offset {target.fetch_offset} on, though the log ends at {end}"
                 self._note_no_progress(partition, state, KafkaError(f"the broker sends nothing {where}"))
@@ -368,7 +368,7 @@ class Fetcher:
             why = KafkaError(f"the broker sends only {what} from offset {target.fetch_offset} on")
             self._note_no_progress(partition, state, why)
             return False
-        self._goes_on(partition)
+        self._note_progress(partition)
         self.buffer.add(data)
         state.fetched_epoch = target.current_leader_epoch
         return True
@@ -386,9 +386,9 @@ class Fetcher:
                 " seek to another, or set auto_offset_reset"
             )
             outside.offsets = {partition: target.fetch_offset}
-            if partition in self._outside:  # a reset has led there: do not reset and fetch without a pause
+            if partition in self._out_of_range:  # a reset has led there: do not reset and fetch without a pause
                 self._planner.back_off(partition, now + self._options.retry_backoff_ms / 1000)
-            self._outside.add(partition)
+            self._out_of_range.add(partition)
             self._put_error(partition, state, target, outside)
             return True
         # A new fetch would return the same bytes: as in Kafka's client, the application gets the error.
@@ -409,7 +409,7 @@ class Fetcher:
     ) -> None:
         self.buffer.add(CompletedFetch(partition, state.version, target.fetch_offset, b"", error=error))
 
-    def meet_error(self, data: CompletedFetch) -> None:
+    def handle_error(self, data: CompletedFetch) -> None:
         """Handle an error that is next in the buffer: reset the position if that is the policy, else raise.
 
         The error is removed, so that the partition is fetched again.

@@ -11,8 +11,8 @@ class PartitionState:
 
     ``position`` is the next offset to return. The user has finished all records below ``finished``, so auto-commit may
     commit it. Both are None until resolved. ``version`` changes with every jump of the position, to recognise stale
-    data fetched before the jump. ``reset_to`` is set while the position must be looked up by timestamp. ``going`` marks
-    a partition that is about to be revoked. ``fetched_epoch`` is the leader epoch of the newest buffered data, -1
+    data fetched before the jump. ``reset_to`` is set while the position must be looked up by timestamp. A partition
+    with ``revoking`` is about to be revoked. ``fetched_epoch`` is the leader epoch of the newest buffered data, -1
     without any. ``position_epoch`` is the leader epoch of the record before the position, or came with the position. In
     the first case, no record before the position ``epoch_from`` has that epoch, and ``epoch_before`` was the epoch
     there. ``stop_at`` ends a bounded read: nothing is fetched from there on.
@@ -26,7 +26,7 @@ class PartitionState:
     fetched_epoch: int = -1
     finished: int | None = None
     paused: bool = False
-    going: bool = False
+    revoking: bool = False
     reset_to: int | None = None
     stop_at: int | None = None
     validating: bool = False
@@ -38,4 +38,4 @@ class PartitionState:
     @property
     def fetchable(self) -> bool:
         """Whether records may be fetched."""
-        return self.position is not None and not self.paused and not self.validating and not self.going
+        return self.position is not None and not self.paused and not self.validating and not self.revoking

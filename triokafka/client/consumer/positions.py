@@ -21,6 +21,7 @@ from triokafka.errors import (
     KafkaError,
     LogTruncationError,
     NoOffsetForPartitionError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from triokafka.network.network_client import NetworkClient
@@ -57,7 +58,7 @@ class PositionFinder:
         self._failures = failures
         self._on_progress = on_progress
         self._error: KafkaError | None = None
-        self._about: dict[TopicPartition, int] = {}
+        self._error_versions: dict[TopicPartition, int] = {}
         """The partitions, with version, to which the error belongs; empty if it does not belong to single
         partitions."""
         self._wake = trio.Event()
@@ -72,12 +73,12 @@ class PositionFinder:
         if error is None:
             return None
         self._wake.set()
-        about, self._about = self._about, {}
-        if about and not any(self._stands(partition, version) for partition, version in about.items()):
+        versions, self._error_versions = self._error_versions, {}
+        if versions and not any(self._is_current(partition, version) for partition, version in versions.items()):
             return None  # the user has moved their positions meanwhile, or they were revoked
         return error
 
-    def _stands(self, partition: TopicPartition, version: int) -> bool:
+    def _is_current(self, partition: TopicPartition, version: int) -> bool:
         state = self._subscription.get(partition)
         return state is not None and state.version == version
 
@@ -157,7 +158,7 @@ class PositionFinder:
             if found is not None:
                 self._subscription.resolve(partition, version, found.offset, found.leader_epoch)
                 continue
-            if not self._stands(partition, version):
+            if not self._is_current(partition, version):
                 continue
             reset = self._subscription.default_reset
             if reset is None:
@@ -166,7 +167,7 @@ class PositionFinder:
                 self._subscription.request_reset(partition, reset)
         self._subscription.check_epochs(self._network.cluster.leader_epoch_for)
         if lost:
-            self._about = lost
+            self._error_versions = lost
             missing = NoOffsetForPartitionError(
                 f"no committed offset for {', '.join(map(str, lost))}, and auto_offset_reset is 'none': seek, or set it"
             )
@@ -199,10 +200,25 @@ class PositionFinder:
 
         asked = {partition: to for partition, _, to in resets}
         errors.append(await self._log_offsets.offsets_as_they_come(asked, take, deadline=deadline))
+        self._begin_missing_topics_at_the_start()
         if late:
             ends = dict.fromkeys(late, LATEST)
             errors.append(await self._log_offsets.offsets_as_they_come(ends, take_ends, deadline=deadline))
         return [error for error in errors if error is not None]
+
+    def _begin_missing_topics_at_the_start(self) -> None:
+        """Begin at the first record of a topic that does not exist yet, instead of at its end.
+
+        All its records will have been sent after the program asked for the end.
+        """
+        metadata = self._network.metadata
+        for partition, _, to in self._subscription.awaiting_reset():
+            if (
+                to == LATEST
+                and partition.topic not in metadata.cluster.topics
+                and isinstance(metadata.error_for(partition.topic), UnknownTopicOrPartitionError)
+            ):
+                self._subscription.request_reset(partition, EARLIEST)
 
     async def _validate(self, suspects: list[tuple[TopicPartition, int, int]], deadline: float) -> list[KafkaError]:
         """Ask the new leaders whether their logs contain the records read from the old leaders (KIP-320)."""
@@ -244,7 +260,7 @@ class PositionFinder:
                 self._subscription.validated(partition, version, current[partition])
             return []
         if truncated:
-            self._about = {partition: version for partition, version, _ in suspects if partition in truncated}
+            self._error_versions = {partition: version for partition, version, _ in suspects if partition in truncated}
             cut = LogTruncationError(
                 f"the log was truncated below the position: {'; '.join(places)}; seek, or set auto_offset_reset"
             )

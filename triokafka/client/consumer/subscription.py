@@ -170,11 +170,11 @@ class SubscriptionState:
         gone = set(partitions)
         self._replace([partition for partition in self._partitions if partition not in gone], keep=True)
 
-    def mark_going(self, partitions: Collection[TopicPartition]) -> None:
+    def mark_revoking(self, partitions: Collection[TopicPartition]) -> None:
         """Stop fetching and returning exactly these partitions, which are about to be revoked."""
-        going = frozenset(partitions)
+        revoking = frozenset(partitions)
         for partition, state in self._partitions.items():
-            state.going = partition in going
+            state.revoking = partition in revoking
 
     def _replace(self, partitions: Iterable[TopicPartition], *, keep: bool) -> None:
         old = self._partitions

@@ -196,5 +196,5 @@ def _rows(name: str, headers: Any) -> list[Any]:
         return [[(each["key"], each["value"]) for each in row or ()] for row in headers.to_pylist()]
     except (TypeError, KeyError):
         raise TypeError(
-            f"{name} as an Arrow array are lists of structs of key and value, as `Consumer.poll_arrow` has them"
+            f"{name} as an Arrow array must be lists of structs of key and value, as `Consumer.poll_arrow` returns them"
         ) from None

@@ -195,7 +195,7 @@ class RequestSender:
     ) -> None:
         if response is not None:
             if response.throttle_time_ms:
-                self._note_time("throttle_seconds", response.throttle_time_ms / 1000)
+                self._note_throttle(response.throttle_time_ms / 1000)
             answers = read_response(response, ids)
             if self._pause is not None:
                 codes = {answer.error_code for answer in answers.values()}
@@ -228,11 +228,11 @@ class RequestSender:
         if self._hooks:
             self._hooks.on_batch_sealed(batch.topic_partition, batch.count, builder.size, size)
 
-    def _note_time(self, name: str, seconds: float) -> None:
+    def _note_throttle(self, seconds: float) -> None:
         counters = self._counters
-        counters[name + "_total"] += seconds
-        if seconds > counters[name + "_max"]:
-            counters[name + "_max"] = seconds
+        counters["throttle_seconds_total"] += seconds
+        if seconds > counters["throttle_seconds_max"]:
+            counters["throttle_seconds_max"] = seconds
 
 
 __all__ = ["RequestSender"]

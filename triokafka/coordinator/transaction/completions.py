@@ -8,7 +8,7 @@ from triokafka.structs import TopicPartition
 
 
 class CompletionKey(NamedTuple):
-    """What tells a decided transaction from every other."""
+    """The identity of a decided transaction."""
 
     partition: int
     coordinator_epoch: int

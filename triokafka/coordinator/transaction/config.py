@@ -24,7 +24,7 @@ class TransactionCoordinatorConfig:
     remove_expired_transactions_interval_ms: int = 3_600_000
     """How often idle transactional ids are compared with their retention."""
     add_partitions_wait_ms: int = 100
-    """How long the addition of a partition waits while the transaction before is being completed. Kafka's
+    """How long the addition of a partition waits while the previous transaction is being completed. Kafka's
     ``add.partitions.to.txn.retry.backoff.max.ms``."""
     state_log_num_partitions: int = 50
     write_timeout_ms: int = 5_000

@@ -1,9 +1,9 @@
 """Final refusals wait until the log has confirmed that this broker still coordinates the transactional id.
 
-A broker that is cut off from the others may not know that another one coordinates its ids now. Its memory then has the
-transaction before the one that a client asks about. Clients give up after a final refusal, so it must not come from
-there. Whatever this broker answers after a write, the replicas of its log have accepted: a cut-off broker answers
-nothing, and the client asks again.
+A broker that is cut off from the others may not know that another one coordinates its ids now. It then still has the
+state before the transaction that a client asks about. Clients give up after a final refusal, so such a refusal must not
+rest on old state. It waits for a write, which the replicas accept from the present leader only: a broker that is cut
+off answers nothing, and the client asks again.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class _Pending:
     completion: Completion
     left: dict[TopicPartition, int]
 
-    def waits(self, partition: TopicPartition) -> bool:
+    def lacks_marker(self, partition: TopicPartition) -> bool:
         """Whether the partition has no marker yet."""
         return partition in self.left
 
@@ -70,7 +70,7 @@ class MarkerQueue:
     @property
     def without_leader(self) -> int:
         """The number of markers whose partition has no leader."""
-        return sum(pending.waits(partition) for pending, partition in self._leaderless)
+        return sum(pending.lacks_marker(partition) for pending, partition in self._leaderless)
 
     def add(self, completion: Completion) -> None:
         """Take over a decided transaction. A known one is not added twice."""
@@ -106,7 +106,7 @@ class MarkerQueue:
         unrouted, self._unrouted = self._unrouted, {}
         for marker in unrouted:
             pending, partition = marker
-            if not pending.waits(partition):
+            if not pending.lacks_marker(partition):
                 continue
             leader = self._leader_of(partition)
             if leader is None:
@@ -128,7 +128,7 @@ class MarkerQueue:
         for marker in list(islice(queue, _AT_ONCE)):
             del queue[marker]
             pending, partition = marker
-            if pending.waits(partition):
+            if pending.lacks_marker(partition):
                 grouped.setdefault(pending, []).append(partition)
         if not queue:
             del self._by_node[node_id]
@@ -154,7 +154,7 @@ class MarkerQueue:
             for partition in partitions:
                 code = found.get(partition, -1)
                 marker = pending, partition
-                if not pending.waits(partition):
+                if not pending.lacks_marker(partition):
                     continue
                 if code == 0:
                     self._written(marker)

@@ -66,6 +66,10 @@ class TransactionMetadata(NamedTuple):
             return ProducerIdAndEpoch(self.next_producer_id, 0)
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
+    def is_reserved(self, producer_id: int) -> bool:
+        """Whether the producer gets this id with the end of its present transaction, which is being completed."""
+        return producer_id == self.next_producer_id != NO_PRODUCER_ID
+
     def initialized(
         self, *, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
     ) -> TransactionMetadata:
@@ -104,10 +108,6 @@ class TransactionMetadata(NamedTuple):
             last_update_ms=now_ms,
             client_transaction_version=version,
         )
-
-    def is_reserved(self, producer_id: int) -> bool:
-        """Whether the producer gets this id with the end of its present transaction, which is being completed."""
-        return producer_id == self.next_producer_id != NO_PRODUCER_ID
 
     def fenced(self) -> TransactionMetadata:
         """Return the open transaction under a bumped epoch, for an end that bumps none. Not stored by itself."""

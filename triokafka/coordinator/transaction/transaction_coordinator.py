@@ -70,6 +70,7 @@ class TransactionCoordinator:
         self._new_producer_id = new_producer_id
         self._markers = markers
         self._exhausted: dict[tuple[int, str], None] = {}
+        """Ids, by partition, whose transaction has timed out and whose producer id has no further epoch to fence it."""
         self._exhausted_arrived: Reply[None] = Reply()
         coordinator_type = transaction_coordinator_type(
             self.config, markers, transaction_version, self._needs_producer_id
@@ -94,7 +95,7 @@ class TransactionCoordinator:
             self._exhausted_arrived.set(None)
 
     async def _abort_exhausted(self) -> None:
-        """Abort transactions that took too long, and whose epochs are used up. The next scan repeats a failure."""
+        """Abort the transactions in `_exhausted`, each with a new producer id. The next scan repeats failures."""
         while True:
             await answer_to(self._exhausted_arrived)
             self._exhausted_arrived = Reply()

@@ -25,7 +25,7 @@ from triokafka.structs import TopicPartition
 TIMEOUTS = TimerKey("timeouts")
 """The scan for transactions that are open for too long."""
 WAIT = "wait"
-"""The limit of one addition that waits for the transaction before."""
+"""The time limit of additions that wait for the end of the previous transaction."""
 COMPLETE = "complete"
 """A repeated attempt to store the completion."""
 
@@ -35,7 +35,7 @@ _PAUSE: Final = 0.01
 
 @dataclass(slots=True)
 class WaitingAddition:
-    """An addition of partitions that waits until the transaction before is completed."""
+    """An addition of partitions that waits until the previous transaction is completed."""
 
     resume: Callable[[TransactionEffects], None]
     reply: Reply[Any]
@@ -64,9 +64,11 @@ class TransactionShard:
     ongoing: dict[str, None] = field(default_factory=dict)
     """The ids with an open transaction, in the order in which they began."""
     waiting: dict[str, list[WaitingAddition]] = field(default_factory=dict)
+    """The additions of each id that wait for the end of its previous transaction."""
     unscanned: list[str] = field(default_factory=list)
     """Soft: the ids that the expiry scan in progress has still to visit."""
     _members: dict[str, tuple[tuple[TopicPartition, ...], frozenset[TopicPartition]]] = field(default_factory=dict)
+    """For `members`: the partitions of each open transaction, as stored and as a set."""
     _offsets: dict[str, int] = field(default_factory=dict)
     """The offset of the newest record of each id that is not known to be committed."""
     _uncommitted: deque[tuple[int, str]] = field(default_factory=deque)
@@ -120,7 +122,7 @@ class TransactionShard:
                 self.completions.add(self._completion(transactional_id, value))
 
     def loaded(self, effects: TransactionEffects) -> None:
-        """Hand over the transactions that another coordinator, or an earlier life, has decided."""
+        """Hand over the transactions that an earlier coordinator, or an earlier run of this broker, has decided."""
         self._loading = False
         self.completions.forget(self.partition)
         self.commit(self._committed_below)
@@ -147,13 +149,13 @@ class TransactionShard:
         return self.transactions.get(transactional_id)
 
     def members(self, transactional_id: str, value: TransactionMetadata) -> frozenset[TopicPartition]:
-        """Return the partitions of an id's transaction, as a set that is kept while the transaction has no others."""
+        """Return the partitions of an id's transaction as a set, which is cached until the transaction changes."""
         if not value.partitions:
             return frozenset()
-        kept = self._members.get(transactional_id)
-        if kept is None or kept[0] is not value.partitions:
-            kept = self._members[transactional_id] = value.partitions, frozenset(value.partitions)
-        return kept[1]
+        cached = self._members.get(transactional_id)
+        if cached is None or cached[0] is not value.partitions:
+            cached = self._members[transactional_id] = value.partitions, frozenset(value.partitions)
+        return cached[1]
 
     def write(self, transactional_id: str, value: TransactionMetadata | None, effects: TransactionEffects) -> None:
         """Store the new state of an id."""

@@ -55,7 +55,14 @@ class EndpointError(Exception):
 
 
 def check_scheme(url: str, option: str) -> None:
-    """Raise `ConfigurationError` unless ``url`` has the scheme http, https or file, and a host or path."""
+    """Raise `ConfigurationError` unless ``url`` has the scheme http, https or file, and a host or path.
+
+    Messages and log lines name the URL, so it must not hold credentials.
+    """
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise ConfigurationError(
+            f"{option}: the URL must not hold credentials: the client's id and secret have options of their own"
+        )
     try:
         parts = urlsplit(url)
         complete = bool(parts.path if parts.scheme == "file" else parts.hostname)

@@ -32,7 +32,7 @@ def check_claims_of_broker(claims: Mapping[str, Any], rules: ClaimRules, now_ms:
     if now_ms - rules.skew_ms >= expires:
         raise InvalidTokenError(f"the token has expired, {(now_ms - expires) // 1000} s ago")
     if begins is not None and now_ms + rules.skew_ms < begins:
-        raise InvalidTokenError(f"the token is not valid yet, but in {(begins - now_ms) // 1000} s ('nbf')")
+        raise InvalidTokenError(f"the token is not valid before {(begins - now_ms) // 1000} s from now ('nbf')")
     if expires < max(issued, begins or 0):
         raise InvalidTokenError("the token expires before it begins ('exp', 'iat', 'nbf')")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:

@@ -135,7 +135,7 @@ def _by_partition(given: str | Mapping[str, Any], expected: str) -> dict[TopicPa
             for key, value in numbers.items()
         }
         if len(found) != sum(map(len, parsed.values())):
-            raise ValueError("a partition comes twice, as 0 and 00")
+            raise ValueError("a partition appears twice, as 0 and 00")
     except (ValueError, AttributeError, TypeError):
         raise ConfigurationError(f"{expected}{given}") from None
     return dict(sorted(found.items()))
@@ -147,7 +147,7 @@ def _strict_json(text: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError("a name comes twice")
+            raise ValueError("a name appears twice")
         return found
 
     decode: Callable[..., Any] = json.loads

@@ -211,7 +211,7 @@ class TestBrokerLifecycle:
         channel = Channel(17, SERVING, *[SERVING] * 10_000)
         life, _ = life_of(channel)
         await life.start(someone(), timeout_ms=1_000)
-        with pytest.raises(errors.KafkaTimeoutError, match="the other brokers do not apply the metadata"):
+        with pytest.raises(errors.KafkaTimeoutError, match="the other brokers did not apply the new leaders in time"):
             await life.leave()
         assert trio.current_time() == pytest.approx(300.0)
 

@@ -15,7 +15,7 @@ import trio.testing
 import triokafka
 from tests.support.cancellation import cancelled_at_each_checkpoint
 from tests.support.scripted_broker import CLOSE
-from tests.support.scripted_reading import ReadableBroker, ReadableCluster, started_for_consumer
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster, numbers, started_for_consumer
 from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import (
     CommitFailedError,
@@ -48,10 +48,6 @@ from triokafka.protocol.api.sync_group import SyncGroupRequest
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last)]
 
 
 def committed(partition: TopicPartition, code: int) -> OffsetCommitResponseTopic:

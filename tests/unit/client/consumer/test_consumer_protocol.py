@@ -15,7 +15,7 @@ import triokafka
 from tests.support.cancellation import cancelled_at_each_checkpoint
 from tests.support.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE
 from tests.support.scripted_group import GroupBroker, GroupCluster
-from tests.support.scripted_reading import client_of
+from tests.support.scripted_reading import client_of, numbers
 from tests.support.simulated import current_simulation, simulated
 from triokafka.client.consumer.membership.departure import LEAVE_TIMEOUT
 from triokafka.errors import (
@@ -51,10 +51,6 @@ async def started(**topics: int) -> tuple[GroupCluster, GroupBroker, dict[str, A
     broker = cluster.brokers[1]
     assert isinstance(broker, GroupBroker)
     return cluster, broker, options
-
-
-def numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last)]
 
 
 def refusal(code: int, message: str | None = None) -> ConsumerGroupHeartbeatResponse:

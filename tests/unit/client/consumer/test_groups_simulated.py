@@ -8,8 +8,9 @@ from typing import Any
 import trio
 
 import triokafka
+from tests.support.simulated import host_broker
 from triokafka.structs import TopicPartition
-from triokafka.testing import Simulation, run_simulation, running_broker
+from triokafka.testing import Simulation, run_simulation
 from triokafka.testing.world import SimulatedWorld
 
 PARTITIONS = 6
@@ -54,17 +55,12 @@ class Group:
 
 
 def start_broker(simulation: Simulation) -> None:
-    async def process(world: SimulatedWorld) -> None:
-        async with running_broker(
-            world=world,
-            listeners=f"PLAINTEXT://broker:{PORT}",
-            num_partitions=PARTITIONS,
-            offsets_topic_num_partitions=1,
-            group_initial_rebalance_delay_ms=100,
-        ):
-            await trio.sleep_forever()
-
-    simulation.host("broker").start(process)
+    host_broker(
+        simulation,
+        num_partitions=PARTITIONS,
+        offsets_topic_num_partitions=1,
+        group_initial_rebalance_delay_ms=100,
+    )
 
 
 async def produce(simulation: Simulation, count: int) -> None:

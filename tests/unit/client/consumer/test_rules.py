@@ -10,7 +10,7 @@ import trio
 
 import triokafka
 from tests.support.scripted_broker import CLOSE, SILENCE
-from tests.support.scripted_reading import ReadableBroker, started_for_consumer
+from tests.support.scripted_reading import ReadableBroker, numbers, started_for_consumer
 from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import (
     GroupAuthorizationFailedError,
@@ -35,10 +35,6 @@ from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRespons
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last)]
 
 
 async def values(consumer: triokafka.Consumer, count: int) -> list[bytes]:

@@ -62,7 +62,7 @@ class Handover:
     def __init__(self, subscription: SubscriptionState) -> None:
         self.subscription = subscription
         self.added: list[int] = []
-        self.timing = SimpleNamespace(giving_up=lambda: None)
+        self.timing = SimpleNamespace(revoking=lambda: None)
 
     def take_over(self, wanted: list[TopicPartition], added: tuple[TopicPartition, ...], *, keep: bool) -> None:
         self.added.append(len(added))
@@ -115,8 +115,8 @@ def test_cooperative_member_takes_over_an_assignment() -> None:
 def test_partitions_are_marked_as_going() -> None:
     subscription = subscribed()
     subscription.assign_from_group(partitions(), keep=False)
-    subscription.mark_going(tuple(partitions()[1:]))
-    assert [partition.partition for partition, state in subscription if not state.going] == [0]
+    subscription.mark_revoking(tuple(partitions()[1:]))
+    assert [partition.partition for partition, state in subscription if not state.revoking] == [0]
 
 
 async def test_subscription_ends_within_a_revocation() -> None:

@@ -61,7 +61,6 @@ class Replacement(NamedTuple):
 class CleaningStats:
     """Statistics of a pass. ``end_offset``: all records below it are clean once the pass has finished."""
 
-    first_dirty_offset: int
     end_offset: int = -1
     map_utilization: float = 0.0
     map_bytes_read: int = 0
@@ -105,7 +104,7 @@ class CleanerPass:
         limits: CleanerLimits | None = None,
         salt: bytes = b"",
     ) -> None:
-        self.stats = CleaningStats(first_dirty)
+        self.stats = CleaningStats()
         self._storage = storage
         self._log = log
         self._config = log.config

@@ -48,7 +48,7 @@ class FetcherManager:
         self._quota = quota
         self._fetchers: dict[_FetcherKey, FetcherTask] = {}
         self._nodes: dict[int, Node] = {}
-        self._of: dict[TopicPartition, FetcherTask] = {}
+        self._by_partition: dict[TopicPartition, FetcherTask] = {}
         self._waiting: dict[TopicPartition, Partition] = {}  # their leaders have no known address
         self._nursery: trio.Nursery | None = None
         self._settings: _Settings | None = None
@@ -65,9 +65,9 @@ class FetcherManager:
         """Return the rate of answered fetches of the slowest fetcher; 0 without fetchers."""
         return min((fetcher.requests_per_second(now) for fetcher in self._fetchers.values()), default=0.0)
 
-    def resting(self, now: float) -> int:
-        """Return the number of followed partitions that rest after an error."""
-        return sum(fetcher.state.resting(now) for fetcher in self._fetchers.values())
+    def delayed(self, now: float) -> int:
+        """Return the number of followed partitions whose next fetch is delayed after an error."""
+        return sum(fetcher.state.delayed(now) for fetcher in self._fetchers.values())
 
     async def run(
         self,
@@ -95,7 +95,7 @@ class FetcherManager:
             finally:
                 self._nursery = None
                 self._fetchers.clear()
-                self._of.clear()
+                self._by_partition.clear()
 
     def reconfigure(self, config: FetcherConfig, image: MetadataImage) -> None:
         """Use other options; all fetchers start again when their number changes."""
@@ -103,7 +103,7 @@ class FetcherManager:
         if settings is None or settings.config == config:
             return
         self._settings = settings._replace(config=config)
-        self._restart(list(self._of), image)
+        self._restart(list(self._by_partition), image)
 
     # -- the replicas' side (`ReplicaFetchers`)
 
@@ -111,7 +111,7 @@ class FetcherManager:
         """See `ReplicaFetchers`."""
         for topic_partition in topic_partitions:
             self._waiting.pop(topic_partition, None)
-            fetcher = self._of.pop(topic_partition, None)
+            fetcher = self._by_partition.pop(topic_partition, None)
             if fetcher is not None:
                 fetcher.remove(topic_partition)
         self._end_idle()
@@ -122,7 +122,7 @@ class FetcherManager:
         if not partitions:
             return
         for partition in partitions:
-            fetcher = self._of.pop(partition.topic_partition, None)
+            fetcher = self._by_partition.pop(partition.topic_partition, None)
             if fetcher is not None:
                 fetcher.remove(partition.topic_partition)
             _truncate_without_epochs(partition, self._world.wall_ms())
@@ -136,12 +136,16 @@ class FetcherManager:
             now = self._address(leader_id, image)
             if now is not None and now != node:
                 keys = [key for key in self._fetchers if key.leader_id == leader_id]
-                moved = [tp for tp, fetcher in self._of.items() if any(self._fetchers[key] is fetcher for key in keys)]
+                moved = [
+                    tp
+                    for tp, fetcher in self._by_partition.items()
+                    if any(self._fetchers[key] is fetcher for key in keys)
+                ]
                 self._restart(moved, image)
         if self._waiting:
             self._start_waiting(image)
 
-    # -- the rest
+    # -- starting and ending fetchers
 
     def _restart(self, topic_partitions: list[TopicPartition], image: MetadataImage) -> None:
         partitions = [self._hosted.online.get(key) for key in topic_partitions]
@@ -166,7 +170,7 @@ class FetcherManager:
                 assert node is not None
                 fetcher = self._start(key, node, settings)
             for partition in partitions:
-                self._of[partition.topic_partition] = fetcher
+                self._by_partition[partition.topic_partition] = fetcher
             fetcher.add(partitions)
 
     def _start(self, key: _FetcherKey, node: Node, settings: _Settings) -> FetcherTask:

@@ -18,7 +18,7 @@ from triokafka.structs import TopicPartition
 
 _SHORT_WAITS: Final = 10
 """Fetches that wait only shortly after an early response without news."""
-_FIRST_REST: Final = 0.02
+_FIRST_DELAY: Final = 0.02
 """Seconds until a leader that does not know of a change of metadata yet is asked again; doubled each time."""
 
 
@@ -71,7 +71,7 @@ class FetchPosition:
         self._unsettle(self.partition.topic_partition)
 
     def target(self, max_bytes: int) -> FetchTarget:
-        """Return the partitions to fetch: the same object as the last time if nothing has changed."""
+        """Return what to fetch of the partition: the same object as the last time if nothing has changed."""
         found, log_start_offset = self._target, self.partition.log.log_start_offset
         if (
             found is None
@@ -104,7 +104,7 @@ class FetcherState:
 
     Args:
         max_bytes: the limit per partition (``replica.fetch.max.bytes``).
-        backoff_seconds: how long a partition rests after an error (``replica.fetch.backoff.ms``).
+        backoff_seconds: how long a partition is delayed after an error (``replica.fetch.backoff.ms``).
         throttled: whether a partition that is not in sync has to wait for the follower's replication quota.
     """
 
@@ -135,8 +135,8 @@ class FetcherState:
         """Return how many records each partition lags behind, as far as known."""
         return {key: found.lag for key, found in self._positions.items() if found.lag is not None}
 
-    def resting(self, now: float) -> int:
-        """Return the number of partitions that rest after an error."""
+    def delayed(self, now: float) -> int:
+        """Return the number of partitions that are delayed after an error."""
         return sum(position.delayed_until > now for position in self._positions.values())
 
     # -- partitions
@@ -232,7 +232,7 @@ class FetcherState:
         return self._session.answered(session_id, error_code)
 
     def failed(self, now: float) -> None:
-        """A request was not answered: begin a new session, and rest."""
+        """Begin a new session after a request without an answer, and delay every partition."""
         self._session.failed()
         self.delay_all(now)
 
@@ -248,7 +248,7 @@ class FetcherState:
         elif self._short_waits:
             self._short_waits -= 1
 
-    # -- results
+    # -- responses
 
     def position(self, topic_partition: TopicPartition, sent: FetchTarget) -> FetchPosition | None:
         """Return the position that a result belongs to; None when the partition was removed, added again, truncated or
@@ -293,7 +293,7 @@ class FetcherState:
         position = self._positions.get(topic_partition)
         if position is not None and position.delayed_until <= now:
             position.refusals += 1
-            position.delayed_until = now + Backoff(_FIRST_REST, self._backoff).without_jitter(position.refusals)
+            position.delayed_until = now + Backoff(_FIRST_DELAY, self._backoff).without_jitter(position.refusals)
             self._unsettled[topic_partition] = None
             self._short_waits = _SHORT_WAITS  # the other partitions do not hold up the next fetch
 

@@ -32,6 +32,14 @@ R = TypeVar("R", bound=Response)
 _SHORT_WAIT_MS: Final = 20
 _IDENTITY_APART_SINCE: Final = 15
 _WINDOW: Final = MetricConfig()
+_SESSION_ERRORS: Final = frozenset(
+    error.code
+    for error in (
+        errors.FetchSessionIdNotFoundError,
+        errors.InvalidFetchSessionEpochError,
+        errors.FetchSessionTopicIdError,
+    )
+)
 
 
 class LeaderChannel(Protocol):
@@ -211,6 +219,7 @@ class FetcherTask:
                 self._guarded(position, lambda p=position, o=offset: self._data.begin_at_leader_start(p, o))  # type: ignore[misc]
 
     def _guarded(self, position: FetchPosition, step: Callable[[], bool | None]) -> bool:
+        """Run a step for a partition and return its result; False after a failure, which removes or delays it."""
         topic_partition = position.partition.topic_partition
         try:
             return bool(step())
@@ -261,13 +270,3 @@ class FetcherTask:
         for key in positions:
             self.state.delay(key, self._world.now())
         return found
-
-
-_SESSION_ERRORS: Final = frozenset(
-    error.code
-    for error in (
-        errors.FetchSessionIdNotFoundError,
-        errors.InvalidFetchSessionEpochError,
-        errors.FetchSessionTopicIdError,
-    )
-)

@@ -30,7 +30,7 @@ class RebalanceTiming:
         self._world = world
         self._hooks = hooks
         self._since: float | None = None
-        self._going_since: float | None = None
+        self._revoking_since: float | None = None
 
     @property
     def since(self) -> float | None:
@@ -44,14 +44,14 @@ class RebalanceTiming:
             if self._hooks:
                 self._hooks.on_rebalance_started(self._group_id, reason)
 
-    def giving_up(self) -> None:
+    def revoking(self) -> None:
         """Note the beginning of a revocation: the consumer commits finished records and calls the listener."""
-        if self._going_since is None:
-            self._going_since = self._world.now()
+        if self._revoking_since is None:
+            self._revoking_since = self._world.now()
 
-    def gone(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
+    def dropped(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
         """Note that the consumer has dropped these partitions."""
-        since, self._going_since = self._going_since, None
+        since, self._revoking_since = self._revoking_since, None
         self.lost += len(partitions) if lost else 0
         if self._hooks and partitions:
             if lost:
@@ -76,4 +76,4 @@ class RebalanceTiming:
 
     def abandoned(self) -> None:
         """Drop a rebalance under way, because the membership ends."""
-        self._since = self._going_since = None
+        self._since = self._revoking_since = None

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 class _Phase(enum.Enum):
     IDLE = "nothing to prepare"
     COMMITTING = "committing finished records"
-    GAVE_UP = "calling the listener for revoked partitions, then joining"
+    REVOKING = "calling the listener for revoked partitions, then joining"
 
 
 class ClassicRebalance:
@@ -45,7 +45,7 @@ class ClassicRebalance:
         self._committer = committer
         self._handover = handover
         self._phase = _Phase.IDLE
-        self._going: tuple[TopicPartition, ...] = ()
+        self._revoking: tuple[TopicPartition, ...] = ()
         self._incoming: tuple[int, Assignment] | None = None
 
     @property
@@ -60,7 +60,7 @@ class ClassicRebalance:
         if member.needs_rejoin is None or self._membership.is_joining or self._join.has_assignment:
             return False
         if member.lost:
-            return self._phase is _Phase.GAVE_UP and not self._subscription.assignment
+            return self._phase is _Phase.REVOKING and not self._subscription.assignment
         return self._phase is _Phase.IDLE
 
     def subscription_changed(self) -> None:
@@ -81,9 +81,9 @@ class ClassicRebalance:
         if self._phase is _Phase.COMMITTING:
             if self._committer.flushing:
                 return False
-            self._phase = _Phase.GAVE_UP
-            call = bool(self._going) or not member.cooperative
-            self._handover.give_up(self._going, lost=member.lost, call=call)
+            self._phase = _Phase.REVOKING
+            call = bool(self._revoking) or not member.cooperative
+            self._handover.begin_revocation(self._revoking, lost=member.lost, call=call)
             return True
         assignment = self._join.take_assignment()
         if assignment is not None:
@@ -93,7 +93,7 @@ class ClassicRebalance:
         elif self._phase is _Phase.IDLE or (member.lost and self._subscription.assignment):
             self._leader.assigned_layout = None
             self._handover.timing.started(member.needs_rejoin)
-            self._begin_to_give_up(self._not_kept())
+            self._begin_revocation(self._to_revoke())
         else:
             self._join.start()
             return False
@@ -101,7 +101,7 @@ class ClassicRebalance:
 
     # ---------------------------------------------------------------- revoke
 
-    def _not_kept(self) -> tuple[TopicPartition, ...]:
+    def _to_revoke(self) -> tuple[TopicPartition, ...]:
         """The partitions to revoke before joining."""
         held = self._subscription.assignment
         if self._member.lost or not self._member.cooperative:
@@ -109,15 +109,15 @@ class ClassicRebalance:
         topics = frozenset(self._subscription.topics)
         return tuple(partition for partition in held if partition.topic not in topics)
 
-    def _begin_to_give_up(self, going: tuple[TopicPartition, ...]) -> None:
+    def _begin_revocation(self, revoking: tuple[TopicPartition, ...]) -> None:
         """Commit finished records, then call the listener for the partitions, and only then drop them."""
-        self._going = going
+        self._revoking = revoking
         self._phase = _Phase.COMMITTING
-        self._handover.timing.giving_up()
+        self._handover.timing.revoking()
         if self._member.generation != NO_GENERATION:
             self._committer.flush()
 
-    def gave_up(self, partitions: tuple[TopicPartition, ...]) -> None:
+    def revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Join, or take over the assignment, because the partitions in its way were dropped."""
         if self._incoming is None:
             return
@@ -146,7 +146,7 @@ class ClassicRebalance:
             # Other members get them in a second rebalance, which begins once they are revoked (KIP-429).
             self._incoming = (member.generation, assignment)
             member.request_rejoin("partitions were given up for another member")
-            self._begin_to_give_up(gone)
+            self._begin_revocation(gone)
         else:
             self._take_over(assignment)
 

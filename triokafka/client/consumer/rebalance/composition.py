@@ -94,8 +94,8 @@ def compose_group(
         driven = ConsumerProtocolMember(config, str(network.world.uuid()), clock, backoff)
         protocol = ConsumerProtocolMembership(options, network, subscription, driven, status, departure, failures)
         names = TopicNames(network, backoff, tasks, failures, on_change)
-        pin_topics = network.metadata.set_topics
-        source = ConsumerProtocolRebalance(subscription, protocol, names, committer, handover, pin_topics)
+        keep_metadata_of = network.metadata.set_topics
+        source = ConsumerProtocolRebalance(subscription, protocol, names, committer, handover, keep_metadata_of)
     sender = HeartbeatSender(protocol, clock, status, network.world, network.hooks, failures, progress)
     membership = GroupMembership(protocol, clock, status, sender, departure)
     return membership, Rebalancer(network, subscription, source, handover, fresh_for=fresh_for)

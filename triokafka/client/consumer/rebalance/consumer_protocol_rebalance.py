@@ -32,7 +32,7 @@ class _ReleasePhase(enum.Enum):
 class ConsumerProtocolRebalance:
     """Keeps the assignment in step with the coordinator's target.
 
-    ``pin_topics`` keeps the metadata of these topics.
+    ``keep_metadata_of`` keeps the metadata of these topics.
     """
 
     is_settling: Final = False
@@ -47,7 +47,7 @@ class ConsumerProtocolRebalance:
         names: TopicNames,
         committer: Committer,
         handover: PartitionHandover,
-        pin_topics: Callable[[Iterable[str]], object],
+        keep_metadata_of: Callable[[Iterable[str]], object],
     ) -> None:
         self._subscription = subscription
         self._membership = membership
@@ -55,11 +55,11 @@ class ConsumerProtocolRebalance:
         self._names = names
         self._committer = committer
         self._handover = handover
-        self._pin_topics = pin_topics
+        self._keep_metadata_of = keep_metadata_of
         self._phase = _ReleasePhase.IDLE
         self._topic_ids: dict[TopicPartition, UUID] = {}
         """The ids of the topics of all assigned partitions."""
-        self._greeted = 0
+        self._taken_over = 0
         """The membership whose first assignment was taken over."""
 
     def subscription_changed(self) -> None:
@@ -76,7 +76,7 @@ class ConsumerProtocolRebalance:
             held = self._subscription.assignment
             self._phase = _ReleasePhase.IDLE
             if held:
-                self._give_up(held, lost=True)
+                self._revoke(held, lost=True)
             else:
                 member.released()
             return True
@@ -87,7 +87,7 @@ class ConsumerProtocolRebalance:
             return self._reconcile()
         elif self._phase is _ReleasePhase.COMMITTING:
             # The coordinator has assigned the partitions again before they were dropped.
-            self._subscription.mark_going(())
+            self._subscription.mark_revoking(())
             self._phase = _ReleasePhase.IDLE
             self._handover.assignment_changed()
         return False
@@ -97,20 +97,20 @@ class ConsumerProtocolRebalance:
     def _reconcile(self) -> bool:
         wanted, missing = self._resolve()
         held = self._subscription.assignment
-        going = tuple(partition for partition in held if wanted.get(partition) != self._topic_ids.get(partition))
-        if going:
-            self._subscription.mark_going(going)
+        revoking = tuple(partition for partition in held if wanted.get(partition) != self._topic_ids.get(partition))
+        if revoking:
+            self._subscription.mark_revoking(revoking)
             if self._phase is _ReleasePhase.IDLE:
                 self._phase = _ReleasePhase.COMMITTING
                 self._handover.timing.started("partitions are to be given up")
-                self._handover.timing.giving_up()
+                self._handover.timing.revoking()
                 self._committer.flush()
             if self._committer.flushing:
                 return False
             self._phase = _ReleasePhase.IDLE
-            self._give_up(going, lost=False)
+            self._revoke(revoking, lost=False)
             return True
-        self._subscription.mark_going(())
+        self._subscription.mark_revoking(())
         self._phase = _ReleasePhase.IDLE
         self._names.look_up(missing)
         return self._take_over(wanted, complete=not missing)
@@ -135,15 +135,15 @@ class ConsumerProtocolRebalance:
         member = self._member
         added = tuple(partition for partition in wanted if partition not in self._topic_ids)
         owned = _by_id(wanted)
-        is_first = self._greeted != member.membership
+        is_first = self._taken_over != member.membership
         if not (added or is_first or complete or owned != member.owned):
             return False
-        self._greeted = member.membership
+        self._taken_over = member.membership
         self._topic_ids = wanted
         if self._subscription.mode is Mode.REMOTE_PATTERN:
             topics = {partition.topic for partition in wanted}
             self._subscription.matched(topics)
-            self._pin_topics(sorted(topics))
+            self._keep_metadata_of(sorted(topics))
         # At once: the coordinator can assign the released partitions to others, however long the listener takes.
         self._membership.settle(owned, complete=complete)
         self._handover.take_over(list(wanted), added, keep=True)
@@ -154,11 +154,11 @@ class ConsumerProtocolRebalance:
 
     # ---------------------------------------------------------------- revoke
 
-    def _give_up(self, going: tuple[TopicPartition, ...], *, lost: bool) -> None:
-        self._subscription.mark_going(going)
-        self._handover.give_up(going, lost=lost)
+    def _revoke(self, revoking: tuple[TopicPartition, ...], *, lost: bool) -> None:
+        self._subscription.mark_revoking(revoking)
+        self._handover.begin_revocation(revoking, lost=lost)
 
-    def gave_up(self, partitions: tuple[TopicPartition, ...]) -> None:
+    def revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Report the dropped partitions to the coordinator."""
         for partition in partitions:
             self._topic_ids.pop(partition, None)

@@ -38,8 +38,8 @@ class GrouplessAssignment:
         wanted = self._wanted()
         gone = tuple(partition for partition in subscription.assignment if partition not in wanted)
         if gone:
-            subscription.mark_going(gone)
-            self._handover.give_up(gone, lost=False)
+            subscription.mark_revoking(gone)
+            self._handover.begin_revocation(gone, lost=False)
             return True
         added = tuple(partition for partition in wanted if partition not in subscription)
         if added:
@@ -56,7 +56,7 @@ class GrouplessAssignment:
                 wanted.update((TopicPartition(topic, number), None) for number in known.partitions)
         return wanted
 
-    def gave_up(self, partitions: tuple[TopicPartition, ...]) -> None:
+    def revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Does nothing: no coordinator waits for them."""
 
     def abandon(self) -> None:

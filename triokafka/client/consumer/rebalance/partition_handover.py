@@ -25,15 +25,15 @@ class PartitionHandover:
         self.timing = timing
         self._subscription = subscription
         self.assignment_changed = on_assignment
-        self._going: tuple[TopicPartition, ...] | None = None
+        self._revoking: tuple[TopicPartition, ...] | None = None
         self._is_lost = False
 
     @property
-    def is_giving_up(self) -> bool:
-        """Whether `finish_giving_up` must follow the listener's calls."""
-        return self._going is not None
+    def is_revoking(self) -> bool:
+        """Whether `finish_revocation` must follow the listener's calls."""
+        return self._revoking is not None
 
-    def give_up(self, partitions: tuple[TopicPartition, ...], *, lost: bool, call: bool = True) -> None:
+    def begin_revocation(self, partitions: tuple[TopicPartition, ...], *, lost: bool, call: bool = True) -> None:
         """Begin to revoke partitions: call the listener first, unless ``call`` is false.
 
         Args:
@@ -41,18 +41,18 @@ class PartitionHandover:
             lost: whether they may have other owners already.
             call: whether to call the listener.
         """
-        self._going, self._is_lost = partitions, lost
-        self.timing.giving_up()
+        self._revoking, self._is_lost = partitions, lost
+        self.timing.revoking()
         if call:
             self.calls.add(self.listener, _method(lost), partitions)
 
-    def finish_giving_up(self) -> tuple[TopicPartition, ...]:
-        """Drop the partitions of the last `give_up`, and return them."""
-        going, self._going = self._going or (), None
-        self._subscription.revoke(going)
-        self.timing.gone(going, lost=self._is_lost)
+    def finish_revocation(self) -> tuple[TopicPartition, ...]:
+        """Drop the partitions of the last `begin_revocation`, and return them."""
+        revoking, self._revoking = self._revoking or (), None
+        self._subscription.revoke(revoking)
+        self.timing.dropped(revoking, lost=self._is_lost)
         self.assignment_changed()
-        return going
+        return revoking
 
     def take_over(self, wanted: Sequence[TopicPartition], added: tuple[TopicPartition, ...], *, keep: bool) -> None:
         """Assign exactly ``wanted``, and queue the listener's call for ``added``.
@@ -67,10 +67,10 @@ class PartitionHandover:
     def abandon(self, *, lost: bool) -> None:
         """Drop all partitions, because the subscription ends; the next `ListenerCalls.drain` calls the listener."""
         held = self._subscription.assignment
-        self._going = None
+        self._revoking = None
         self.timing.abandoned()
         if held:
-            self.timing.gone(held, lost=lost)
+            self.timing.dropped(held, lost=lost)
             self.calls.replace(self.listener, _method(lost), held)
 
 

@@ -27,8 +27,8 @@ class AssignmentSource(Protocol):
     def advance(self) -> bool:
         """Do the next possible step; return False if there is none before something else happens."""
 
-    def gave_up(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Continue after the partitions of the last `PartitionHandover.give_up` were dropped."""
+    def revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Continue after the partitions of the last `PartitionHandover.begin_revocation` were dropped."""
 
     def abandon(self) -> None:
         """Drop all partitions, because the subscription ends."""
@@ -93,8 +93,8 @@ class Rebalancer:
         self._source.subscription_changed()
         while True:
             await self._handover.calls.drain()
-            if self._handover.is_giving_up:
-                self._source.gave_up(self._handover.finish_giving_up())
+            if self._handover.is_revoking:
+                self._source.revoked(self._handover.finish_revocation())
             elif not self._subscription.uses_group or self._asks_for_topics() or not self._source.advance():
                 return
 
