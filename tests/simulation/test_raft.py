@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.raft_scenarios import SCENARIOS
+from tests.support.raft_simulation import RaftSimulation
 from tests.support.simulated import run_seeds
 
 SEEDS = int(os.environ.get("TRIOKAFKA_RAFT_SEEDS", "15"))
@@ -42,3 +43,16 @@ def test_quorum_keeps_its_invariants(name: str) -> None:
 def test_quorum_keeps_its_invariants_for_long(name: str) -> None:
     """Ten thousand schedules of each kind."""
     run_seeds(name, range(LONG_SEEDS), SCENARIOS[name])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_leader_of_two_voters_removes_itself_and_reports_success(seed: int) -> None:
+    """The other voter, which is then the only one, follows until the leader knows that its removal is committed."""
+    simulation = RaftSimulation(seed, voters=2, dynamic=True)
+    simulation.run_until(simulation.agree, within=60)
+    leader = simulation.leader()
+    reply = simulation.remove_voter(leader)
+    assert reply is not None
+    simulation.run_until(lambda: reply.result is not None, within=2)
+    assert reply.result is not None and reply.result.error_code == 0
+    simulation.run_until(lambda: simulation.agree() and simulation.leader() is not leader, within=5)

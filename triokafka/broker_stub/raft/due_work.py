@@ -31,7 +31,9 @@ class DueWork:
         """Do what is due in the present state; return the time of the next call if the state has not changed."""
         quorum = self._quorum
         alone = quorum.may_lead and quorum.voters.is_only_voter(self._config.key)
-        if alone and not quorum.shutting_down and not isinstance(quorum.state, Leader):
+        # A leader that removes itself needs this node's next fetch to commit its removal. It resigns afterwards.
+        has_leader = isinstance(quorum.state, Leader | Follower)
+        if alone and not quorum.shutting_down and not has_leader:
             if now >= self.lead_again_at:
                 quorum.to_prospective(now)  # and leads at once: its own vote is the majority
                 return now
