@@ -74,7 +74,6 @@ class ControllerServer:
         scram_credentials: ScramCredentials | None = None,
     ) -> None:
         self._config = config
-        self._world = world
         self._active = active
         self._publisher = publisher
         self._incarnation_id = world.uuid()

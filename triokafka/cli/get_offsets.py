@@ -10,9 +10,8 @@ from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.failures import describe
 from triokafka.cli.output import examples, output_options, print_json
-from triokafka.cli.partition_filters import of_patterns, of_topic
+from triokafka.cli.partition_filters import NOTHING_MATCHES, of_patterns, of_topic
 from triokafka.cli.values import INT64, whole_number
-from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -76,14 +75,9 @@ def command(
     async def work(admin: AdminClient) -> int:
         listed = await admin.list_topics(include_internal=not exclude_internal)
         described = await admin.describe_topics(wanted.topics(one.name for one in listed))
-        found = [
-            partition
-            for name in described
-            for one in described[name].partitions
-            if wanted.matches(partition := TopicPartition(name, one.partition))
-        ]
+        found = [partition for partition, _ in wanted.select(described)]
         if not found:
-            click.echo("triokafka: no partition matches the filters. See triokafka topics list.", err=True)
+            click.echo(NOTHING_MATCHES, err=True)
             return 1
         offsets = await admin.list_offsets(dict.fromkeys(found, timestamp))
         # Sorted as Kafka's tool does: by the text orders-10, not by the number 10.

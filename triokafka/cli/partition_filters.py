@@ -7,13 +7,17 @@ A filter is a list of rules; a partition matches if one rule does. `of_patterns`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from triokafka.structs import TopicPartition
 
+if TYPE_CHECKING:
+    from triokafka.client.admin import PartitionDescription, TopicDescription
+
+NOTHING_MATCHES: Final = "triokafka: no partition matches the filters. See triokafka topics list."
 _RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|([0-9]*)-([0-9]*)))?")
 
 
@@ -42,6 +46,15 @@ class PartitionFilter(NamedTuple):
     def matches(self, partition: TopicPartition) -> bool:
         """Whether one of the rules selects a partition."""
         return any(rule.matches(partition) for rule in self.rules)
+
+    def select(self, described: Mapping[str, TopicDescription]) -> list[tuple[TopicPartition, PartitionDescription]]:
+        """Return the partitions that the rules select, in the order of the topics."""
+        return [
+            (partition, one)
+            for name, topic in described.items()
+            for one in topic.partitions
+            if self.matches(partition := TopicPartition(name, one.partition))
+        ]
 
     def topics(self, names: Iterable[str]) -> list[str]:
         """Return the topics of which a rule may select a partition, sorted."""

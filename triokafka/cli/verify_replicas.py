@@ -10,7 +10,7 @@ from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.failures import describe
 from triokafka.cli.output import examples, output_options, print_json
-from triokafka.cli.partition_filters import of_patterns, of_topic
+from triokafka.cli.partition_filters import NOTHING_MATCHES, of_patterns, of_topic
 from triokafka.cli.progress import progress, shows_progress
 from triokafka.cli.replica_comparison import Difference, ReplicaComparison, ReplicaEntries
 from triokafka.cli.topics.chosen import configs_of
@@ -62,14 +62,9 @@ def command(
             name for name, configs in (await configs_of(admin, names)).items()
             if "compact" in str(getattr(configs.get("cleanup.policy"), "value", ""))
         }  # fmt: skip
-        found = [
-            (partition, one.replicas)
-            for name in described
-            for one in described[name].partitions
-            if wanted.matches(partition := TopicPartition(name, one.partition))
-        ]
+        found = [(partition, one.replicas) for partition, one in wanted.select(described)]
         if not found:
-            click.echo("triokafka: no partition matches the filters. See triokafka topics list.", err=True)
+            click.echo(NOTHING_MATCHES, err=True)
             return 1
         results: list[_Result] = []
         with progress("comparing", len(found), shown=shows_progress(beside_output=True)) as advance:

@@ -525,7 +525,8 @@ class ConsumerOptions(ClientOptions):
     auto_offset_reset: str = option(
         "latest",
         choice("latest", "earliest", "none"),
-        "Where to start without a committed offset, or if the offset is out of range.",
+        "Where to start without a committed offset, or if the offset is out of range. An assigned partition of a topic"
+        " that does not exist yet starts at its first record also with 'latest'.",
     )
     enable_auto_commit: bool = option(True, flag(), "Commit the positions of finished records in the background.")
     auto_commit_interval_ms: float = option(5_000, number(0), "Time between automatic commits.")

@@ -107,9 +107,11 @@ class Metadata:
 
     def set_topics(self, topics: Iterable[str]) -> None:
         """Replace the topics that never expire (a consumer's). Request a refresh if one of them is new."""
-        pinned = dict.fromkeys(topics)
-        self._pinned = pinned
-        if any(topic not in self.cluster.topics for topic in pinned):
+        before, self._pinned = self._pinned, dict.fromkeys(topics)
+        missing = [topic for topic in self._pinned if topic not in self.cluster.topics]
+        if missing:
+            if not self._failures and any(topic not in before and topic not in self._interest for topic in missing):
+                self._next_attempt_at = -_NEVER  # as in `use_topic`
             self.request_update()
 
     def set_all_topics(self, wanted: bool) -> None:

@@ -78,6 +78,17 @@ class UuidType(_OneForm, Construct):  # type: ignore[misc]
         return 16
 
 
+def _read_leb128(stream: BinaryIO, path: str, *, most_bytes: int, too_long: str) -> int:
+    """Read seven bits a byte, low bits first; the highest bit says that another byte follows."""
+    value = 0
+    for number in range(most_bytes):
+        byte: int = stream_read(stream, 1, path)[0]
+        value |= (byte & 0x7F) << 7 * number
+        if byte < 0x80:
+            return value
+    raise IntegerError(too_long, path=path)
+
+
 class UVarIntType(_OneForm, Construct):  # type: ignore[misc]
     """Unsigned LEB128 of at most 32 bits: seven bits a byte, low bits first, at most five bytes."""
 
@@ -85,16 +96,7 @@ class UVarIntType(_OneForm, Construct):  # type: ignore[misc]
     min_size: Final = 1
 
     def _parse(self, stream: BinaryIO, context: Any, path: str) -> int:
-        value = shift = 0
-        byte: int
-        while True:
-            byte = stream_read(stream, 1, path)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift > 28:
-                raise IntegerError("varint is longer than 5 bytes", path=path)
+        value = _read_leb128(stream, path, most_bytes=5, too_long="varint is longer than 5 bytes")
         if value > _MAX_UVARINT:
             raise IntegerError("varint does not fit 32 bits", path=path)
         return value
@@ -117,16 +119,7 @@ class VarIntType(_OneForm, Construct):  # type: ignore[misc]
         self.bits = bits
 
     def _parse(self, stream: BinaryIO, context: Any, path: str) -> int:
-        value = shift = 0
-        byte: int
-        while True:
-            byte = stream_read(stream, 1, path)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift >= self.bits:
-                raise IntegerError("varint is too long", path=path)
+        value = _read_leb128(stream, path, most_bytes=(self.bits + 6) // 7, too_long="varint is too long")
         if value >> self.bits:
             raise IntegerError(f"varint does not fit {self.bits} bits", path=path)
         return (value >> 1) ^ -(value & 1)

@@ -42,6 +42,8 @@ class AclOperation(_Known):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+    """Two-phase commit (KIP-939), which this broker does not serve; ACLs of Apache Kafka have it."""
 
     @classmethod
     def of_bits(cls, bits: int) -> frozenset[AclOperation] | None:

@@ -292,7 +292,8 @@ def _unusable(settings: TlsSettings, pair: KeyPair, error: Exception) -> Configu
         )
     if "MISMATCH" in why:
         return ConfigurationError(
-            f"{option}: the private key in {_named(source or '')} does not belong to the certificate of {names.chain}"
+            f"{option}: the private key in {_named(source or '')} does not belong to the first certificate of"
+            f" {names.chain}"
         )
     if "TOO_WEAK" in why or "TOO_SMALL" in why:
         return ConfigurationError(

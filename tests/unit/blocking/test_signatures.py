@@ -70,6 +70,7 @@ DIFFERENCES: Final[dict[str, str]] = {
         for member in ("DEFAULT_GENERATION_ID", "parse_member_metadata")
     },
     "StickyPartitionAssignor.__init__": _BY_THE_SDK,
+    "ACLOperation": "also has TWO_PHASE_COMMIT of Apache Kafka 4.3, which kafka-python cannot read",
     "FutureRecordMetadata.__init__": "made by the producer only",
     "FutureRecordMetadata.args": "an internal of the producer",
     "KafkaConsumer(client_id)": "names this package, not kafka-python",

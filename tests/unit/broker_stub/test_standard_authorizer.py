@@ -74,6 +74,29 @@ def test_acls_take_effect_and_lose_it_as_records_are_replayed() -> None:
     assert not image.acls and not image.security_records
 
 
+def test_two_phase_commit_is_an_operation_of_its_own() -> None:
+    """KIP-939: ACLs of Apache Kafka 4.3 may have it, which came as an unknown operation."""
+    world = World()
+
+    def given(operation: int) -> MetadataImage:
+        record = acl_record(uuid.UUID(int=7), ALICE_READS._replace(resource_type=ResourceType.TRANSACTIONAL_ID))
+        record.operation = operation
+        return world.replay(record)
+
+    def allowed() -> list[AclOperation]:
+        of_id = ResourceType.TRANSACTIONAL_ID
+        return [
+            one for one in Op if one >= Op.READ and world.authorizer.allows("User:alice", HOST, one, of_id, "orders")
+        ]
+
+    assert [acl.operation.name for acl in given(15).acls] == ["TWO_PHASE_COMMIT"]
+    assert allowed() == [Op.TWO_PHASE_COMMIT]
+    given(Op.WRITE)
+    assert allowed() == [Op.WRITE, Op.DESCRIBE]
+    given(Op.ALL)
+    assert Op.TWO_PHASE_COMMIT in allowed()
+
+
 def test_late_subscriber_gets_all_acls_and_a_snapshot_has_them() -> None:
     first = World()
     image = first.replay(acl_record(uuid.UUID(int=7), ALICE_READS))

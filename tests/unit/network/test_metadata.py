@@ -73,6 +73,16 @@ def test_new_topic_is_requested_at_once_and_a_known_one_is_not() -> None:
     assert metadata.time_to_next_update(11.0) == pytest.approx(299.0)
 
 
+def test_new_pinned_topic_is_requested_without_a_back_off_unless_refreshes_fail() -> None:
+    metadata = holder()
+    metadata.update(answer(1), None, 10.0)
+    metadata.set_topics(["u"])
+    assert metadata.time_to_next_update(10.0) == 0
+    metadata.failed_update(10.0)
+    metadata.set_topics(["u", "v"])
+    assert metadata.time_to_next_update(10.0) == 1
+
+
 def test_refresh_is_due_after_max_age() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)

@@ -190,7 +190,7 @@ def test_every_wrong_store_is_named_with_its_option(stores: Stores) -> None:
         "pem-no-key": (chain, {}, "contains no private key; name the file with ssl_keyfile"),
         "pem-password": (encrypted + chain, {"password": "hunter2"}, r"its password \(ssl_password\) is wrong"),
         "pem-no-password": (encrypted + chain, {}, "is encrypted: set its password with ssl_password"),
-        "pem-mismatch": (other.key_pem() + chain, {}, "does not belong to the certificate of ssl_certfile"),
+        "pem-mismatch": (other.key_pem() + chain, {}, "does not belong to the first certificate of ssl_certfile"),
         "pem-truncated": (key + chain[:300], {}, "one of them is damaged or truncated"),
         "weak": (weak_pem(), {}, r"as too weak \(EE_KEY_TOO_SMALL\): use one with a signature by SHA-256"),
     }

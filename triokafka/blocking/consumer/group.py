@@ -93,7 +93,6 @@ class KafkaConsumer:
         self._closing = False
         self._asked_at = 0.0
         self._mode: str | None = None
-        self._pattern = False
         loop.call(self._session.open)
         self._calls = calls
         if topics:

@@ -202,7 +202,7 @@ class FetchServer:
         held, self._held = self._held, []
         for index, entry in enumerate(held):
             partition = messages.fetch_partition(entry.request)
-            if partition is not None and self._refers_to_past(partition):
+            if partition is not None and self._has_news_for(partition):
                 self._try(entry.request, partition, entry.listener, entry.reply, now)
             elif entry.expires_at <= now:
                 self._answer(entry.reply, entry.listener, entry.request)
@@ -210,8 +210,8 @@ class FetchServer:
                 self._held.append(held[index])
         return min((entry.expires_at for entry in self._held), default=float("inf"))
 
-    def _refers_to_past(self, partition: FetchPartition) -> bool:
-        """Whether the state has changed for a held request: new records, another epoch, a higher high watermark."""
+    def _has_news_for(self, partition: FetchPartition) -> bool:
+        """Whether a held request has to be answered: new records, another epoch, a higher high watermark."""
         quorum = self._quorum
         leader = quorum.state
         return (

@@ -75,7 +75,6 @@ class Leader:
         self._fetched: set[int] = set()
         self._progress = {key.node_id: ReplicaProgress(key) for key in voters.keys}
         self._observers: dict[ReplicaKey, ReplicaProgress] = {}
-        self._flushed = -1
 
     def grants(self, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
         """Never: the epoch has a leader, this node."""
@@ -102,9 +101,9 @@ class Leader:
     def fetched(self, key: ReplicaKey, offset: int, leader_end: int, now: float) -> None:
         """Record that a replica has everything before ``offset``."""
         self.alive(key, now)
-        self._of(key, now).fetched(offset, leader_end, now)
+        self._progress_of(key, now).fetched(offset, leader_end, now)
 
-    def _of(self, key: ReplicaKey, now: float) -> ReplicaProgress:
+    def _progress_of(self, key: ReplicaKey, now: float) -> ReplicaProgress:
         voter = self._progress.get(key.node_id)
         if voter is not None and voter.key.admits(key):
             return voter
@@ -144,7 +143,7 @@ class Leader:
             return math.inf
         return self._check_quorum_at
 
-    def watch_from(self, now: float) -> None:
+    def begin_check_quorum(self, now: float) -> None:
         """Give the first other voter the whole time to fetch: so far there was none to wait for."""
         if self.check_quorum_at == math.inf:
             self._check_quorum_at = now + self._check_quorum
@@ -165,7 +164,6 @@ class Leader:
 
         Returns whether the high watermark has advanced.
         """
-        self._flushed = flushed_offset
         ends = sorted(
             (
                 flushed_offset

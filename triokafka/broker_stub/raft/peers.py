@@ -85,10 +85,6 @@ class Peers:
         """Give up the request to one peer, and send it no other one before ``until``."""
         self._peers[node_id] = _Peer(None, until)
 
-    def forget(self, node_id: int) -> None:
-        """Give up the request to one peer, and its pause."""
-        self._peers.pop(node_id, None)
-
     def forget_all(self) -> None:
         """Give up all requests and pauses: an epoch or a state begins."""
         self._peers.clear()

@@ -19,7 +19,7 @@ from triokafka.broker_stub.raft.quorum_history import QuorumHistory
 from triokafka.broker_stub.raft.quorum_metrics import QuorumMetrics
 from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
-from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, RaftLog
+from triokafka.broker_stub.raft.raft_log import RaftLog
 from triokafka.broker_stub.raft.randomness import Randomness
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.states import (
@@ -195,11 +195,6 @@ class Quorum:
         """Whether a request with this epoch may come from a node of the quorum. See `LARGEST_STEP`."""
         return epoch <= self.epoch or (epoch < LAST_EPOCH and epoch - self.epoch <= LARGEST_STEP)
 
-    @property
-    def end(self) -> OffsetAndEpoch:
-        """The end of this node's log."""
-        return OffsetAndEpoch(self.log.end_offset, self.log.last_epoch)
-
     def is_up_to_date(self, last_epoch: int, end_offset: int) -> bool:
         """Whether a log with this end has everything that this node's log has."""
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)
@@ -235,7 +230,7 @@ class Quorum:
         return now + self.random.uniform(_EARLIEST_FETCH_TIMEOUT * timeout, timeout)
 
     def heard_from_leader(self, state: Follower, now: float) -> None:
-        """The leader has answered: follow it for another fetch timeout."""
+        """Follow the leader for another fetch timeout, because it has answered."""
         state.fetch_timeout_at = self.fetch_timeout_at(now)
         self.last_heard = state.leader_id, now
 

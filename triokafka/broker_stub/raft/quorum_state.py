@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.named_tuple import NamedTuple
 
@@ -23,11 +22,6 @@ class ElectionState(NamedTuple):
     epoch: int
     leader_id: int | None = None
     voted: ReplicaKey | None = None
-
-    @property
-    def leader(self) -> LeaderAndEpoch:
-        """The leader and the epoch."""
-        return LeaderAndEpoch(self.leader_id, self.epoch)
 
 
 class QuorumStateStore(Protocol):

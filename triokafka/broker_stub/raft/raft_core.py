@@ -328,7 +328,7 @@ class RaftCore:
 
     def _append_voters(self, voters: VoterSet, now: float) -> int:
         if isinstance(self.quorum.state, Leader):
-            self.quorum.state.watch_from(now)
+            self.quorum.state.begin_check_quorum(now)
         return self._append_controls([(ControlRecordType.KRAFT_VOTERS, voters.record().encode(_CONTROL_VERSION))])
 
     def _append_version(self, level: int, voters: VoterSet) -> int:

@@ -6,7 +6,6 @@ unattached or a follower, and never leaves these states on its own.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -145,8 +144,6 @@ class Resigned:
 
 
 State: TypeAlias = Unattached | Prospective | Candidate | Follower | Leader | Resigned
-
-NEVER = math.inf
 
 
 def _grants_without_leader(

@@ -76,6 +76,13 @@ class VoterChanges:
 
     # Checks
 
+    def _request_error(self, cluster_id: str | None, epoch: int) -> tuple[int, str | None]:
+        quorum = self._quorum
+        if not messages.is_cluster(cluster_id, quorum.config.cluster_id):
+            message = f"the request is for cluster {cluster_id}, but this is {quorum.config.cluster_id}"
+            return errors.InconsistentClusterIdError.code, message
+        return leader_error(quorum, epoch), None
+
     def _obstacle(self, leader: Leader) -> tuple[int, str | None]:
         """Return error code and message of the reason why no change can begin now; 0 if it can."""
         history = self._quorum.history
@@ -284,13 +291,6 @@ class VoterChanges:
             self._append_version(level, voters)
 
     # Events
-
-    def _request_error(self, cluster_id: str | None, epoch: int) -> tuple[int, str | None]:
-        quorum = self._quorum
-        if not messages.is_cluster(cluster_id, quorum.config.cluster_id):
-            message = f"the request is for cluster {cluster_id}, but this is {quorum.config.cluster_id}"
-            return errors.InconsistentClusterIdError.code, message
-        return leader_error(quorum, epoch), None
 
     def committed(self, high_watermark: int) -> None:
         """Answer changes whose record is committed."""

@@ -30,7 +30,7 @@ OPERATIONS: Final[dict[ResourceType, frozenset[AclOperation]]] = {
             Op.DESCRIBE, Op.ALL,
         }
     ),
-    ResourceType.TRANSACTIONAL_ID: frozenset({Op.DESCRIBE, Op.WRITE, Op.ALL}),
+    ResourceType.TRANSACTIONAL_ID: frozenset({Op.DESCRIBE, Op.WRITE, Op.TWO_PHASE_COMMIT, Op.ALL}),
     ResourceType.DELEGATION_TOKEN: frozenset({Op.DESCRIBE, Op.ALL}),
     ResourceType.USER: frozenset({Op.CREATE_TOKENS, Op.DESCRIBE_TOKENS, Op.ALL}),
 }  # fmt: skip

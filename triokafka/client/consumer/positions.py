@@ -21,6 +21,7 @@ from triokafka.errors import (
     KafkaError,
     LogTruncationError,
     NoOffsetForPartitionError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from triokafka.network.network_client import NetworkClient
@@ -199,10 +200,25 @@ class PositionFinder:
 
         asked = {partition: to for partition, _, to in resets}
         errors.append(await self._log_offsets.offsets_as_they_come(asked, take, deadline=deadline))
+        self._begin_missing_topics_at_the_start()
         if late:
             ends = dict.fromkeys(late, LATEST)
             errors.append(await self._log_offsets.offsets_as_they_come(ends, take_ends, deadline=deadline))
         return [error for error in errors if error is not None]
+
+    def _begin_missing_topics_at_the_start(self) -> None:
+        """Begin at the first record of a topic that does not exist yet, instead of at its end.
+
+        All its records will have been sent after the program asked for the end.
+        """
+        metadata = self._network.metadata
+        for partition, _, to in self._subscription.awaiting_reset():
+            if (
+                to == LATEST
+                and partition.topic not in metadata.cluster.topics
+                and isinstance(metadata.error_for(partition.topic), UnknownTopicOrPartitionError)
+            ):
+                self._subscription.request_reset(partition, EARLIEST)
 
     async def _validate(self, suspects: list[tuple[TopicPartition, int, int]], deadline: float) -> list[KafkaError]:
         """Ask the new leaders whether their logs contain the records read from the old leaders (KIP-320)."""

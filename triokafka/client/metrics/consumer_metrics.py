@@ -65,7 +65,6 @@ class ConsumerMetrics:
         self._log = fetcher.fetch_log
         self._topics: dict[str, _Fetched] = {}
         self._partitions: dict[TopicPartition, _PartitionSensors] = {}
-        self._rebalances = 0
         client.watch(network)
         main = client.group("metrics", {**CONNECTIONS, **CONSUMER})
         main.gauge("last-poll-seconds-ago", self._last_poll_age)

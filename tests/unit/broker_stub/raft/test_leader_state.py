@@ -17,10 +17,10 @@ def test_first_other_voter_has_the_whole_time_to_fetch() -> None:
     alone, both = VoterSet([Voter(OWN)]), VoterSet([Voter(OWN), Voter(OTHER)])
     leader = Leader(OWN, 1, 0, alone, (1,), check_quorum=3.0, now=0.0)
     assert leader.check_quorum_at == math.inf
-    leader.watch_from(100.0)
+    leader.begin_check_quorum(100.0)
     leader.voters_changed(both)
     assert leader.check_quorum_at == 103.0
     leader.fetched(OTHER, 5, 5, 101.0)
     assert leader.check_quorum_at == 104.0
-    leader.watch_from(102.0)
+    leader.begin_check_quorum(102.0)
     assert leader.check_quorum_at == 104.0

@@ -10,6 +10,7 @@ import triokafka
 from tests.support.scripted_reading import ReadableBroker, ReadableCluster, client_of
 from tests.support.simulated import simulated
 from triokafka.client.consumer.consumer import Consumer
+from triokafka.errors import UnknownTopicOrPartitionError
 from triokafka.protocol.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.protocol.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -56,6 +57,41 @@ async def test_a_broker_that_is_silent_does_not_keep_partitions_of_others_from_b
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0, T1])
         assert await next_of(consumer, 5) == [T0]
+
+
+@simulated
+async def test_topic_that_does_not_exist_yet_is_read_from_its_first_record_and_others_from_their_end() -> None:
+    """A consumer at the end of the log gets all records that are sent after the assignment."""
+    cluster = ReadableCluster(t=1, u=1)
+    options = await client_of(cluster, auto_offset_reset="latest")
+    cluster.topic_errors["t"] = UnknownTopicOrPartitionError.code
+    cluster.write("u", 0, [b"old"])
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0, TopicPartition("u", 0)])
+        assert await next_of(consumer, 1) == []
+        cluster.write("t", 0, [b"first"])
+        del cluster.topic_errors["t"]
+        assert await next_of(consumer, 5) == [T0]
+
+
+@simulated
+async def test_metadata_of_a_newly_assigned_topic_is_requested_at_once() -> None:
+    """A refresh just before does not delay it: a producer could meanwhile create the topic and send to it."""
+    cluster, options = await started()
+    broker = cluster.brokers[1]
+    asked: list[float] = []
+
+    def metadata(request: MetadataRequest) -> MetadataResponse:
+        asked.append(trio.current_time())
+        return broker.metadata(request)
+
+    async with triokafka.Consumer(**options) as consumer:
+        await consumer.engine.network.connect()
+        broker.script(MetadataRequest, *[metadata] * 100)
+        begun = trio.current_time()
+        consumer.assign([T0])
+        assert await next_of(consumer, 5) == [T0]
+    assert asked[0] - begun < 0.05, "virtual seconds of the network"
 
 
 @simulated
