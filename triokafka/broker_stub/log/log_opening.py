@@ -90,7 +90,7 @@ def open_log(
     )
     end = segments.end_offset
     durability.recovery_point = end if clean else min(known.recovery_point, end)
-    _report_late_start(state, known, clean=clean)
+    _report_late_start(state, known, clean=clean, replicated=replicated)
     epochs.truncate_to(end)
     state.producers.expire(now_ms, producer_expiration_ms)
     if end < (known.committed if refuse_damage else known.end):
@@ -106,8 +106,12 @@ def open_log(
     return state
 
 
-def _report_late_start(state: LogState, known: KnownOffsets, *, clean: bool) -> None:
-    """Report segments that are missing before the first one, as far as leader epochs and checkpoint can tell."""
+def _report_late_start(state: LogState, known: KnownOffsets, *, clean: bool, replicated: bool) -> None:
+    """Report segments that are missing before the first one, as far as leader epochs and checkpoint can tell.
+
+    After a clean stop a replicated log still begins where it began: followers delete their records before the
+    leader's log start offset, and with them the only other copies of the missing records.
+    """
     entries, base = state.leader_epochs.entries(), state.segments[0].base_offset
     promised = max(known.log_start, entries[0][1]) if entries else base
     if promised >= base or state.leader_epochs.lost:
@@ -127,6 +131,8 @@ def _report_late_start(state: LogState, known: KnownOffsets, *, clean: bool) -> 
     )
     if clean:
         state.lost_offsets += base - promised
+        if replicated:
+            state.start_at(promised)
 
 
 def _report_lost_end(state: LogState, known: KnownOffsets) -> None:

@@ -76,7 +76,8 @@ class PartitionLog:
             clean: the last stop was clean, so that nothing needs to be recovered.
             refuse_damage: raise `DamagedLogError` instead of continuing without the damaged records.
             replicated: other brokers have replicas, from which the records at a lost end come back. Otherwise the log
-                continues behind the lost offsets, which consumers may have seen.
+                continues behind the lost offsets, which consumers may have seen. A lost beginning does not raise the
+                log start offset, at which the other replicas would delete their records.
             before_cut: see `LogTruncation`.
             checkpoint_start: see `LogRetention`.
             request_flush: see `LogFlusher`.

@@ -179,6 +179,20 @@ def test_segments_that_are_missing_at_the_beginning_are_reported(caplog: pytest.
     assert f"offsets 0 to {bases[1] - 1} are lost" in caplog.text
 
 
+def test_log_start_of_a_replicated_log_stays_before_missing_segments(caplog: pytest.LogCaptureFixture) -> None:
+    """Followers delete their records before the leader's log start offset: the only other copies."""
+    storage, bases = stored()
+    storage.remove(path(0, ".log"))
+    for _ in range(2):
+        log = open_log(storage, clean=True, recovery_point=COUNT, replicated=True)
+        assert (log.log_start_offset, log.lost_offsets) == (0, bases[1])
+        assert offsets(log)[0] == bases[1]
+        assert log.apply_retention(NOW) == 0
+        assert log.log_start_offset == 0
+        log.close()
+    assert f"offsets 0 to {bases[1] - 1} are lost" in caplog.text
+
+
 def test_segments_that_retention_has_removed_are_not_missed(caplog: pytest.LogCaptureFixture) -> None:
     storage = MemoryStorage()
     log = open_log(storage, config(retention_ms=1))
