@@ -30,6 +30,7 @@ import triokafka
 from benchmarks.cluster_nodes import FULL_JAVA
 from benchmarks.plots import bars
 from triokafka.cli.cluster.free_ports import free_ports
+from triokafka.cli.load.brokers import MeasurementError
 
 USER: Final = "alice"
 PASSWORD: Final = "s3cret"
@@ -211,7 +212,9 @@ def _java(task: Task) -> tuple[float, float]:
     few, many = _JAVA_FEW * task.records, _JAVA_MANY * task.records
     few_wall, few_cpu = _java_seconds(task, few)
     wall, cpu = _java_seconds(task, many)
-    return (many - few) / max(wall - few_wall, 0.01), (many - few) / max(cpu - few_cpu, 0.01)
+    if wall <= few_wall or cpu <= few_cpu:
+        raise MeasurementError(f"Java's start takes longer than {many - few:,} x {task.what}: measure more")
+    return (many - few) / (wall - few_wall), (many - few) / (cpu - few_cpu)
 
 
 async def _new_java_topic(bootstrap: str) -> None:
@@ -247,7 +250,7 @@ def _java_seconds(task: Task, records: int) -> tuple[float, float]:
             command += ["--bootstrap-server", task.bootstrap]
         else:
             command = ["Connects", str(config), str(records)]
-        command = ["java", *FULL_JAVA, "-cp", jvm.compiled(), *command]
+        command = ["java", *FULL_JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", jvm.compiled(), *command]
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         subprocess.run(command, stdout=sys.stderr, check=True, timeout=_TIMEOUT)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -316,6 +316,26 @@ def test_cancelled_getone_loses_no_record(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.timeout(60)
+def test_member_stays_in_its_group_during_a_slow_question(caplog: pytest.LogCaptureFixture) -> None:
+    """The consumer polls nothing meanwhile, and left the group after ``rebalance_timeout_ms``."""
+
+    async def program(broker: BlockingBroker) -> None:
+        await fill(broker.bootstrap_servers, "orders", 1)
+        options = {"group_id": "g", "session_timeout_ms": 30_000, "rebalance_timeout_ms": 1_000}
+        async with consumer_of(broker.bootstrap_servers, "orders", **options) as consumer:
+            await consumer.getone()
+            member = consumer._session.member_id
+            broker.delay_replies("ListOffsets", delay_ms=2_500)
+            assert await consumer.end_offsets([TopicPartition("orders", 0)]) == {TopicPartition("orders", 0): 1}
+            await consumer.commit()
+            assert consumer._session.member_id == member
+        assert "left group" not in caplog.text
+
+    with running_broker(auto_create_topics_enable=True) as broker:
+        run(program(broker))
+
+
+@pytest.mark.timeout(60)
 def test_question_about_topics_ends_when_no_broker_answers() -> None:
     """It once waited for a day; aiokafka's ends with ``request_timeout_ms``, too."""
 

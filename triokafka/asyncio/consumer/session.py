@@ -178,7 +178,7 @@ class ConsumerSession:
     async def _serve(self) -> None:
         while not self._closing:
             if self._calls:
-                await self._calls.run_next()
+                await self._run_call()
             elif self.bridge.is_closed:
                 self._commits = False
                 return
@@ -186,6 +186,18 @@ class ConsumerSession:
                 await self._poll()
             else:
                 await self._next_arrival()
+
+    async def _run_call(self) -> None:
+        """Execute a call of the program, whose wait does not count as idle time: the member stays in its group."""
+        membership = self.consumer.engine.membership
+        if membership is None or self.dormant:
+            await self._calls.run_next()
+            return
+        membership.enter_call()
+        try:
+            await self._calls.run_next()
+        finally:
+            membership.leave_call()
 
     async def _next_arrival(self) -> None:
         again = self._holding and self._passes_errors
