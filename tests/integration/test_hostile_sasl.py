@@ -133,7 +133,7 @@ async def test_client_gives_up_on_a_silent_broker() -> None:
             broker.script(SaslAuthenticateRequest, SILENCE)
         error = await error_of(broker, request_timeout_ms=300, default_api_timeout_ms=1000)
         assert isinstance(error, KafkaConnectionError)
-        assert "did not answer a SaslAuthenticateRequest within" in str(error)
+        assert "did not answer SaslAuthenticateRequest within" in str(error)
 
 
 @asynccontextmanager

@@ -351,7 +351,7 @@ class Connection:
             return KafkaConnectionError(f"the connection to {self.name} was closed after {idle} ms without use")
         waited = round((now - overdue.started_at) * 1000)
         return RequestTimedOutError(
-            f"{self.name} did not answer a {overdue.request_type.__name__} within {waited} ms; connection closed"
+            f"{self.name} did not answer {overdue.request_type.__name__} within {waited} ms; connection closed"
         )
 
     # ---------------------------------------------------------------- silence

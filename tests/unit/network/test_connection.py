@@ -83,7 +83,7 @@ async def test_silence_ends_the_connection_and_fails_the_newest_request_first() 
         assert trio.current_time() - started == pytest.approx(5, abs=0.6)
         assert [number for number, _ in failed] == [2, 1, 0]
         assert isinstance(failed[0][1], RequestTimedOutError)
-        assert "broker 1 did not answer a MetadataRequest within 5000 ms" in str(failed[0][1])
+        assert "broker 1 did not answer MetadataRequest within 5000 ms" in str(failed[0][1])
 
 
 @simulated

@@ -33,6 +33,7 @@ from triokafka.world import Storage
 logger = logging.getLogger(__name__)
 
 _RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_INTER_BROKER_PROTOCOL: Final = "security.inter.broker.protocol"
 ALIASES: Final = {"broker.id": "node.id"}
 """Options with two names: the other name by the old one."""
 
@@ -190,6 +191,10 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         for name in self.early_start_listeners or ():
             if name.upper() not in names | {known.upper() for known in self.controller_listener_names}:
                 raise ConfigurationError(f"early.start.listeners: {name} is not one of listeners")
+        if self.inter_broker_listener_name and _INTER_BROKER_PROTOCOL in (self.security or {}):
+            raise ConfigurationError(
+                f"inter.broker.listener.name: {_INTER_BROKER_PROTOCOL} is set, too. Remove one of the two"
+            )
         if self.inter_broker_listener_name and self.inter_broker_listener_name.upper() not in names:
             raise ConfigurationError(
                 f"inter.broker.listener.name: {self.inter_broker_listener_name} is not in listeners"
@@ -304,7 +309,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
         ``inter.broker.listener.name``, or else ``security.inter.broker.protocol``. Default: ``PLAINTEXT``.
         """
-        protocol = (self.security or {}).get("security.inter.broker.protocol")
+        protocol = (self.security or {}).get(_INTER_BROKER_PROTOCOL)
         return (self.inter_broker_listener_name or protocol or "PLAINTEXT").upper()
 
     def security_protocol_of(self, listener: str) -> str:

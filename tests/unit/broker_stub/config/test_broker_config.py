@@ -181,6 +181,13 @@ def test_configuration_with_secrets_does_not_show_them() -> None:
         ({"advertised_listeners": ("SSL://x:1",)}, "SSL is not one of listeners"),
         ({"advertised_listeners": ("PLAINTEXT://0.0.0.0:1",)}, "cannot connect to"),
         ({"inter_broker_listener_name": "SSL"}, "inter.broker.listener.name"),
+        (
+            {
+                "inter_broker_listener_name": "PLAINTEXT",
+                "security": {"security.inter.broker.protocol": "PLAINTEXT"},
+            },
+            "security.inter.broker.protocol is set, too",
+        ),
         ({"group_min_session_timeout_ms": 10, "group_max_session_timeout_ms": 9}, "is above"),
         ({"group_consumer_session_timeout_ms": 44_999}, "group.consumer.session.timeout.ms=44999 is not within 45000"),
         ({"group_consumer_session_timeout_ms": 60_001}, "is not within 45000 to 60000"),
