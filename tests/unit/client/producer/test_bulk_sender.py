@@ -104,7 +104,7 @@ async def test_headers_may_be_the_same_for_all_or_an_arrow_column() -> None:
         await producer.send_many("orders", pa.array([b"2", b"3"]), headers=arrow)
         await producer.flush()
         assert [row[3] for row in rows(s)] == [[("h", b"x"), ("h", None)]] * 2 + [[("a", b"1")], []]
-        with pytest.raises(TypeError, match="headers as an Arrow array are lists of structs"):
+        with pytest.raises(TypeError, match="headers as an Arrow array must be lists of structs"):
             await producer.send_many("orders", [b"0"], headers=pa.array([1]))
 
 
