@@ -138,11 +138,11 @@ class TransactionState:
 
     def _note_fatal(self, error: BaseException) -> None:
         if isinstance(error, ProducerFencedError):
-            self.fatal = error
+            self.fatal = error.fresh_copy()
 
     def _check_not_fatal(self) -> None:
         if self.fatal is not None:
-            raise self.fatal
+            raise self.fatal.fresh_copy()
 
 
 class TransactionContext:
