@@ -23,8 +23,10 @@ class ProgramSubscription:
             self.subscribe(topics, None)
 
     def subscribe(self, topics: Iterable[str], pattern: str | re.Pattern[str] | None) -> None:
-        """Choose topics by name, or those whose name begins with a match of ``pattern``. Raises as the consumer's
-        method, which has this name, too."""
+        """Choose topics by name, or topics whose name begins with a match of ``pattern``.
+
+        Raises as `AIOKafkaConsumer.subscribe`.
+        """
         if not (topics or pattern):
             raise TypeError("You should provide either `topics` or `pattern`")
         if topics and pattern:
