@@ -234,7 +234,7 @@ def ours(bootstrap: str, topic: str, group: str, strategy: str, protocol: str = 
             while not peer.stop.is_set():
                 for records in (await consumer.poll(timeout_ms=50)).values():
                     for record in records:
-                        peer.seen[record.partition, record.offset] += 1
+                        peer.seen.append((record.partition, record.offset))
                 peer.assigned = len(consumer.assignment())
 
     return lambda peer: trio.run(main, peer)
