@@ -1,4 +1,4 @@
-"""Claims about reading frames."""
+"""Reading the frames of requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from triokafka.errors import ProtocolError
 
 
 def allocated_by_framing() -> int:
-    """Bytes that were allocated in the module of frames, and are still there."""
+    """Bytes that the framing module has allocated and not freed."""
     traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/network/framing.py")])
     return sum(trace.size for trace in traces.statistics("filename"))
 
@@ -112,7 +112,7 @@ async def test_the_buffer_of_a_large_produce_frame_is_used_again() -> None:
 
 
 def test_no_more_buffers_are_kept_than_the_limit_says() -> None:
-    """Bounded memory, whatever producers send."""
+    """Memory stays bounded, whatever producers send."""
     buffers = FrameBuffers(limit=100_000)
     made = [bytearray(size) for size in (16_384, 32_768, 65_536, 99_000, 10**6)]
     assert buffers.take(16_384) is None
@@ -127,7 +127,7 @@ def test_no_more_buffers_are_kept_than_the_limit_says() -> None:
 async def test_announced_frame_occupies_memory_only_for_received_bytes(
     buffers: FrameBuffers | None,
 ) -> None:
-    """A hundred megabytes announced and nothing sent are sixteen kilobytes."""
+    """A frame of 100 MB of which no byte has arrived uses 16 kB."""
     size = 5_000_000
     body = b"\0\0" + bytes(range(256)) * (size // 256) + bytes(size % 256 - 2)
     stream = ScriptedStream(size.to_bytes(4, "big") + body[:2], end=False)
