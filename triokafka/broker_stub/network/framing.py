@@ -254,7 +254,7 @@ class FrameReader:
         return received > 0
 
     def _make_room(self) -> None:
-        """Move the remaining bytes, part of the next size prefix, to the start of the buffer or of a larger one."""
+        """Move the remaining bytes, part of the next frame, to the start of the buffer or of a larger one."""
         buffer = self._buffer
         rest = bytes(buffer[self._start : self._end])
         if self._filled and len(buffer) < _LARGER_BUFFER_BYTES:
