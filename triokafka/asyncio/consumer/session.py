@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, Final
 
 import trio
@@ -190,26 +190,15 @@ class ConsumerSession:
 
     async def _run_call(self) -> None:
         """Execute a call of the program, whose wait does not count as idle time: the member stays in its group."""
-        with nullcontext() if self.dormant else self._staying():
+        membership = None if self.dormant else self.consumer.engine.membership
+        with nullcontext() if membership is None else membership.in_call():
             await self._calls.run_next()
-
-    @contextmanager
-    def _staying(self) -> Iterator[None]:
-        """Keep the member in its group during the block, as a poll does."""
-        membership = self.consumer.engine.membership
-        if membership is None:
-            yield
-            return
-        membership.enter_call()
-        try:
-            yield
-        finally:
-            membership.leave_call()
 
     async def _next_arrival(self) -> None:
         again = self._holding and self._passes_errors
         # Nothing polls while an error waits for the program, which may be busy for up to max_poll_interval_ms.
-        with self._staying() if self._holding and not self._is_idle() else nullcontext():
+        membership = self.consumer.engine.membership if self._holding and not self._is_idle() else None
+        with nullcontext() if membership is None else membership.in_call():
             await self._calls.wait(_SECONDS_PAST_ERRORS if again else self.bridge.check_seconds)
         if again:
             self._holding = False
