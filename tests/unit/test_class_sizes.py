@@ -1,4 +1,4 @@
-"""No class is longer than a reader can hold in mind, what it inherits included, and no module."""
+"""No class, inherited code included, and no module is longer than a reader can keep in mind."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ test_names.__test__ = False  # type: ignore[attr-defined]
 
 @cache
 def class_members() -> dict[str, set[str]]:
-    """What classes define, by name: methods, attributes, what is assigned to ``self``; with their bases."""
+    """The members of classes by name: methods, attributes, assignments to ``self``; and their bases."""
     members: dict[str, set[str]] = {}
     bases: dict[str, list[str]] = {}
     for path in (ROOT / "triokafka").rglob("*.py"):

@@ -83,7 +83,7 @@ def documented() -> dict[str, str]:
 
 
 def problems_of(text: str) -> list[str]:
-    """What the site's reader of docstrings warns of, apart from roles and directives that only Sphinx knows."""
+    """The warnings of the site's docstring reader, without those about roles and directives that only Sphinx knows."""
     config: Any = napoleon.Config(napoleon_custom_sections=conf.napoleon_custom_sections)
     quiet = {"report_level": 5, "halt_level": 5, "file_insertion_enabled": False}
     tree = docutils.core.publish_doctree(str(GoogleDocstring(text, config)), settings_overrides=quiet)
@@ -92,6 +92,6 @@ def problems_of(text: str) -> list[str]:
 
 
 def test_site_can_render_all_docstrings() -> None:
-    """``make docs`` fails over the first that is not."""
+    """``make docs`` fails at the first one that cannot be rendered."""
     assert problems_of("Odd.\n\nOdd things:\n    one: two\n        three\n    four: five\n") != []
     assert {name: found for name, text in documented().items() if (found := problems_of(text))} == {}

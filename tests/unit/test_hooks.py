@@ -1,4 +1,4 @@
-"""What watches a client: every hook is called, and none can do harm."""
+"""Hooks of a client: each is called, and none can harm the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about tests whose caller ignores signals, as ``nohup`` and the background of a script do."""
+"""Tests whose caller ignores signals, as ``nohup`` and background jobs of a script do."""
 
 from __future__ import annotations
 

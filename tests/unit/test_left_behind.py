@@ -1,4 +1,4 @@
-"""What counts as left behind by a test (`tests.support.left_behind`)."""
+"""Which objects count as left behind by a test (`tests.support.left_behind`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_thread_that_python_does_not_know_counts_as_long_as_it_runs() -> None:
 
 
 def _until_gone(thread: threading.Thread) -> None:
-    """Nobody tells when a thread that Python does not know has ended."""
+    """There is no event for the end of a thread that Python does not know."""
     until = time.monotonic() + 20
     while thread.name in _dummies():
         assert time.monotonic() < until, "a thread that has ended still counts"

@@ -1,4 +1,4 @@
-"""Streams between a Trio loop and the thread beside it."""
+"""Streams between a Trio loop and another thread."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Of(NamedTuple, Generic[T]):
 
 
 class Shown(NamedTuple):
-    """It says itself how it is shown."""
+    """It has a ``__repr__`` of its own."""
 
     secret: str
 

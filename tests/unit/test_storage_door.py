@@ -1,4 +1,4 @@
-"""Nothing opens a file but the world: whatever a broker or client keeps can be put on a simulated disk."""
+"""Only the world opens files, so that everything a broker or client stores can be on a simulated disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HARMLESS = {
 
 
 def file_accesses(source: str) -> Iterator[str]:
-    """Every place in a module's text that reaches for the file system past the world."""
+    """Every place in a module's text that uses the file system without the world."""
     tree = list(ast.walk(ast.parse(source)))
     is_a_variable = any(_binds_open(node) for node in tree)
     for node in tree:
@@ -77,7 +77,7 @@ def _binds_open(node: ast.AST) -> bool:
 
 
 def test_only_the_world_opens_files() -> None:
-    """(`STYLE`: the world comes in through one door; ruff's ban cannot see the built-in ``open``.)"""
+    """Ruff's ban does not cover the built-in ``open``."""
     found = [
         f"{name}, {access}"
         for path in sorted(PACKAGE.rglob("*.py"))

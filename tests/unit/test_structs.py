@@ -1,4 +1,4 @@
-"""Addresses and ids in messages, as one would type them again."""
+"""Addresses and ids in messages have the form in which users type them."""
 
 from __future__ import annotations
 

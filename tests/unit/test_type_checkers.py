@@ -1,5 +1,4 @@
-"""What mypy and pyright say about programs that use the public packages: real names have types, misspelled ones do not
-exist."""
+"""Mypy and pyright on programs that use the public packages: real names have types, misspelled ones do not exist."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from triokafka.network.in_flight import (
     Completion,
     InFlightRequest,
 )
-from triokafka.network.large_responses import LARGE_BYTES, decode_large
+from triokafka.network.large_responses import LARGE_BYTES, decode_here, decode_in_thread
 from triokafka.network.liveness import Liveness
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.request_slots import RequestSlots
@@ -438,10 +438,13 @@ class Connection:
         entry = self._oldest
         if len(frame) < LARGE_BYTES or entry is None or not entry.is_answered_by(frame):
             return self._handle(frame)
+        response = decode_here(entry, frame, self.name, max_memory=self._max_memory)
+        if response is not None:
+            return self._handle(frame, response)
         self._liveness.heard_at = began = self._world.now()
         self._is_decoding = True
         try:
-            response = await decode_large(self._world, entry, frame, self.name, max_memory=self._max_memory)
+            response = await decode_in_thread(self._world, entry, frame, self.name, max_memory=self._max_memory)
         finally:
             self._is_decoding = False
             self._watch.cancel()

@@ -25,19 +25,24 @@ _LITTLE_MEMORY: Final = 2 << 20
 _turns: Final[trio.lowlevel.RunVar[trio.Lock]] = trio.lowlevel.RunVar("decoding of large responses")
 
 
-async def decode_large(
+def decode_here(entry: InFlightRequest, frame: Buffer, broker: str, *, max_memory: int) -> Response | None:
+    """As `InFlightRequest.decode`, or None if `decode_in_thread` must do it: decoding would take long, or fails."""
+    if not carries_records(entry.request_type.response_type):
+        return None
+    try:
+        return entry.decode(frame, broker, max_memory=min(_LITTLE_MEMORY, max_memory))
+    except ProtocolError:
+        return None  # malformed, or of many elements
+
+
+async def decode_in_thread(
     world: World, entry: InFlightRequest, frame: Buffer, broker: str, *, max_memory: int
 ) -> Response:
-    """As `InFlightRequest.decode`, in a thread where it would take long. A cancelled call waits for the thread.
+    """As `InFlightRequest.decode`, in a thread. A cancelled call waits for the thread.
 
     Raises:
         ProtocolError: the frame is not a response to this request.
     """
-    if carries_records(entry.request_type.response_type):
-        try:
-            return entry.decode(frame, broker, max_memory=min(_LITTLE_MEMORY, max_memory))
-        except ProtocolError:
-            pass  # malformed, or of many elements
     async with _turn():
         return await world.run_in_thread(partial(entry.decode, frame, broker, max_memory=max_memory))
 

@@ -46,7 +46,7 @@ def test_a_callback_added_while_its_record_is_being_settled_is_called_once() -> 
     adding: list[threading.Thread] = []
 
     class Interleaved(Chunk):
-        """Another thread adds its callback between the look at the outcome and the telling."""
+        """Another thread adds its callback between the check of the outcome and the calls."""
 
         def outcome(self, index: int) -> Outcome | None:
             found = super().outcome(index)
@@ -110,7 +110,7 @@ def test_staged_records_fail_at_the_end_even_without_senders() -> None:
 
 
 def test_sender_that_waits_for_room_fails_when_the_producer_is_closed() -> None:
-    """What the loop was taking over then may never be released."""
+    """The records that the loop was taking over may never be released."""
     full = staging()
     full.staged = full.limit + 1
     refused = threading.Event()

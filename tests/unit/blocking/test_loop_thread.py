@@ -1,4 +1,4 @@
-"""The loop beside blocking code, and conversations with a task in it."""
+"""The loop thread of blocking clients, and calls to a task in it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_task_that_fails_takes_nothing_else_with_it(caplog: pytest.LogCaptureF
 
 
 def test_an_exception_in_the_waiting_thread_cancels_the_work() -> None:
-    """As a signal's handler raises it; by the time it goes on the work has ended."""
+    """A signal's handler raises it. When the call raises it, the work has ended."""
     ended = threading.Event()
 
     async def work() -> None:
@@ -144,7 +144,7 @@ def test_interrupt_in_the_calling_thread_ends_its_wait_for_the_loop() -> None:
 
 
 def test_after_an_interrupt_nothing_more_is_run_and_the_task_waits_for_no_answer() -> None:
-    """As in a close: its question stays open while the task goes on by itself."""
+    """This happens during a close: its question stays unanswered, and the task continues alone."""
     conversation = Conversation(loop_thread())
     answers: list[Callable[[BaseException | None], None]] = []
     ran: list[str] = []

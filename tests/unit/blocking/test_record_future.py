@@ -22,7 +22,7 @@ from triokafka.loop_thread import LoopThread
 
 
 class _Callbacks:
-    """Instead of the thread for callbacks. ``meanwhile`` is what happens when somebody asks whether this is it."""
+    """Stands in for the callback thread. ``meanwhile`` runs when a caller checks whether it is in this thread."""
 
     def __init__(self) -> None:
         self.meanwhile: Callable[[], object] = lambda: None
@@ -38,14 +38,14 @@ class _Callbacks:
 
 
 class _Loop:
-    """Never gets to what it is to do."""
+    """A loop that never runs its functions."""
 
     def soon(self, do: Callable[..., object], *arguments: Any) -> bool:
         return True
 
 
 class _Noted(Notification):
-    """Says who waited."""
+    """Records the futures that were waited for."""
 
     waited = 0
 
@@ -65,7 +65,7 @@ def chunk(callbacks: _Callbacks) -> Chunk:
 
 
 def test_get_waits_for_callbacks_that_began_while_it_looked_at_them(chunk: Chunk, callbacks: _Callbacks) -> None:
-    """It took them for not yet called, found that they were being called, and no longer waited for their end."""
+    """`get` saw callbacks not yet called, then saw them running, and did not wait for their end."""
     future, error, notification = FutureRecordMetadata(chunk, 0), MessageSizeTooLargeError("too large"), _Noted()
     future.add_errback(lambda _: None)
     chunk.handed(error)
@@ -90,7 +90,7 @@ def test_error_does_not_grow_with_every_call_of_get(chunk: Chunk) -> None:
 
 
 class _Records:
-    """What the frames of a call have in their variables."""
+    """Stands for the variables of a call's frames."""
 
 
 class _RefusingProducer:

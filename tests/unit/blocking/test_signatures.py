@@ -142,7 +142,7 @@ def members(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def found_differences() -> set[str]:
-    """What is missing or has other parameters, as keys of `DIFFERENCES`."""
+    """Names that are missing or have other parameters, as keys of `DIFFERENCES`."""
     found: set[str] = set()
     for name, theirs, ours in theirs_and_ours():
         if ours is None:

@@ -1,4 +1,4 @@
-"""Records on their way from threads to the loop: what waits for them ends, whatever others do meanwhile."""
+"""Records on their way from threads to the loop: every wait for them ends, whatever other threads do."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def put(stage: Stage, value: bytes) -> None:
 
 
 async def test_flush_waits_for_earlier_records_only(autojump_clock: trio.testing.MockClock, staging: Staging) -> None:
-    """A record that began the next chunk, while the one before was handed over, made ``flush`` wait for ever."""
+    """A record that began a new chunk during the transfer of the last one made ``flush`` wait for ever."""
     stage, producer = Stage(staging, "t"), _SlowProducer()
     handed_over = trio.Event()
 
@@ -82,7 +82,7 @@ async def test_flush_waits_for_earlier_records_only(autojump_clock: trio.testing
 
 
 async def test_flush_ends_when_the_producer_ends(autojump_clock: trio.testing.MockClock, staging: Staging) -> None:
-    """One chunk is being handed over, and another one waits."""
+    """One chunk is being transferred, and another one waits."""
     stage, producer = Stage(staging, "t"), _SlowProducer()
     with trio.fail_after(1):
         async with trio.open_nursery() as flushing:

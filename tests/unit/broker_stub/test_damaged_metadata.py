@@ -1,4 +1,4 @@
-"""A broker that finds its metadata damaged does not start, and says what to do; folders of deleted topics go."""
+"""A broker with damaged metadata does not start and reports the remedy; folders of deleted topics are removed."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_flipped_bit_below_the_newest_snapshot_loses_nothing(
 
 
 async def test_after_damage_below_the_newest_snapshot_another_one_is_taken() -> None:
-    """The log from the old one on is all that leads to the present state."""
+    """Only the log after the old snapshot leads to the present state."""
     world = await stopped(clean=True, snapshot=True)
     change(world, LOG, flip(places(world)[2] + 70))
     async with running_node(world=world) as node:

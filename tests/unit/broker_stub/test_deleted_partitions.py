@@ -1,4 +1,4 @@
-"""What is left of partitions that are gone."""
+"""Memory after partitions were deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients see of the broker's disks: failing, full, and slow."""
+"""Disks that fail, are full, or are slow, as clients see them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def make_topic(node: Node) -> None:
 
 
 async def test_partitions_on_a_failed_disk_say_so_and_the_others_serve() -> None:
-    """Produce, fetch and metadata tell it; new topics go elsewhere; a restart with the disk back heals it."""
+    """Produce, fetch and metadata report it; new topics go to other disks; a restart with the repaired disk ends it."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await make_topic(node)
@@ -95,7 +95,7 @@ async def test_partitions_on_a_failed_disk_say_so_and_the_others_serve() -> None
 
 
 async def test_a_broker_whose_last_disk_fails_stops_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    """Not before: with one that is left it continues. After a repair, a start has the old data."""
+    """While one disk is left, the broker continues. After a repair, a start has the old data."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await make_topic(node)
@@ -161,7 +161,7 @@ async def test_a_broker_starts_without_a_disk_that_cannot_be_written_or_read(is_
 
 
 async def test_a_full_disk_is_an_answer_and_no_more() -> None:
-    """Readers read on, and when there is room again, so do writers."""
+    """Readers continue, and writers, too, as soon as the disk has room."""
     world = DiskWorld()
     async with running_node(world=world) as node:
         await node.create("t")
@@ -268,7 +268,7 @@ async def test_partitions_of_a_directory_that_was_taken_out_of_log_dirs_are_offl
 
 
 async def test_partitions_of_a_directory_that_is_gone_start_over_where_their_topic_allows_it() -> None:
-    """At once; and the next start remembers nothing of the directory."""
+    """They start over at once, and the next start no longer knows the directory."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4)
@@ -327,7 +327,7 @@ async def test_cordoned_directories_are_refused_below_their_metadata_version() -
 
 
 async def test_partitions_of_a_disk_that_failed_and_was_then_taken_out_are_offline() -> None:
-    """What did not come up at one start is not forgotten at the next."""
+    """The next start still knows partitions that were offline at the last one."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4)
@@ -341,7 +341,7 @@ async def test_partitions_of_a_disk_that_failed_and_was_then_taken_out_are_offli
 
 
 async def test_log_that_was_removed_by_hand_starts_over(caplog: pytest.LogCaptureFixture) -> None:
-    """All directories are there, so it is nowhere."""
+    """No directory is missing, so the log cannot be in one of them."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4)
@@ -354,7 +354,7 @@ async def test_log_that_was_removed_by_hand_starts_over(caplog: pytest.LogCaptur
 
 
 async def test_a_start_without_the_metadata_log_is_refused_where_there_are_logs() -> None:
-    """Nothing is put aside, and with the directory back all is as before."""
+    """No log is set aside. When the directory is back, the broker starts with all its data."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4)

@@ -1,4 +1,4 @@
-"""When the broker has groups read that it has come to coordinate."""
+"""When a broker loads the groups that it now coordinates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is configured for groups reaches their coordinator."""
+"""Options of groups reach their coordinator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLASSES = "org.apache.kafka.coordinator.group.assignor"
 
 
 def coordinator_config(**properties: str) -> GroupCoordinatorConfig:
-    """What the coordinator of a broker with these options goes by."""
+    """The configuration that the coordinator of a broker with these options uses."""
     config = BrokerConfig.from_properties({name.replace("_", "."): value for name, value in properties.items()})
     return Node(config, world=RealWorld()).broker.group_coordinator.config
 

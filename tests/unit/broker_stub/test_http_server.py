@@ -70,7 +70,7 @@ async def test_this_machine_is_served_by_its_own_names(host: str) -> None:
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 async def test_name_that_was_rebound_to_this_machine_is_refused(host: str, method: str) -> None:
-    """A page of ``evil.example`` has its name resolved to 127.0.0.1, and is of the same origin then."""
+    """``evil.example`` changes its own address to 127.0.0.1; browsers then count the server as the same origin."""
     calls = Calls()
     async with serving(control(calls)) as ask:
         assert await ask(method, "/faults", Host=host) == 403
@@ -153,7 +153,7 @@ async def test_request_is_answered_while_others_hold_every_connection(
 
 
 async def test_lack_of_file_descriptors_does_not_end_the_server() -> None:
-    """It ended the broker with it."""
+    """It used to end the broker, too."""
 
     class Short(RealWorld):
         async def listen(self, *args: object, **options: object) -> Listener:

@@ -1,4 +1,4 @@
-"""A broker without requests uses almost no processor time (clients-today pain 8)."""
+"""A broker without requests uses almost no processor time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.broker_stub.api.node import batch, running_node
 
 
 class StepsByTask(trio.abc.Instrument):
-    """Counts how often tasks have their turn."""
+    """Counts how often each task runs."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -18,7 +18,7 @@ class StepsByTask(trio.abc.Instrument):
 
 
 async def test_idle_broker_sleeps(autojump_clock: object) -> None:
-    """With topics and records, too, nothing in it looks around more often than it must: four steps a second."""
+    """A broker with topics and records runs its tasks at most four times a second."""
     async with running_node() as node:
         await node.create("t", 20)
         assert (await node.produce("t", batch(b"v"))).error_code == 0

@@ -291,7 +291,7 @@ _CHANGES: list[tuple[str, int, Callable[[int], dict[str, Any]]]] = [
 async def test_other_tasks_run_while_very_many_things_are_changed(
     api: str, version: int, fields: Callable[[int], dict[str, Any]], exist: bool
 ) -> None:
-    """Whether that succeeds or fails."""
+    """Both when the change succeeds and when it fails."""
     bystander, taken = Bystander(), []
     async with running_node() as node, trio.open_nursery() as nursery:
         if exist:
@@ -352,7 +352,7 @@ async def test_other_tasks_run_while_very_many_partitions_are_made(
 
 
 async def test_large_change_is_atomic_and_precedes_later_requests() -> None:
-    """Others have their turn in the middle of it, but do not see half of it."""
+    """Other tasks run in the middle of it, but do not see half of it."""
     seen = set[int]()
     count = 10 * BUDGET
     async with running_node(num_partitions=1) as node, trio.open_nursery() as nursery:
@@ -400,7 +400,7 @@ async def test_a_change_of_more_than_ten_thousand_records_is_refused_as_a_whole(
 
 
 async def test_memory_of_a_decoded_request_counts_while_it_is_processed() -> None:
-    """Beside its bytes, for ``queued.max.request.bytes``."""
+    """Together with its bytes, towards ``queued.max.request.bytes``."""
     async with running_broker(queued_max_request_bytes=200_000_000) as broker:
         taken: list[int] = []
 
@@ -455,7 +455,7 @@ async def test_others_are_served_while_a_very_large_request_is_decoded_and_its_a
 
 
 async def test_a_log_that_could_not_be_made_ahead_is_retried() -> None:
-    """For want of files, say, of which there are some a moment later."""
+    """For example when file descriptors were missing for a moment."""
     world = HeldThreads()
     async with running_node(world=world) as node:
         world.memory.inject(DiskFault("open", "*/large-3/*", errno.EMFILE, times=1))
@@ -477,7 +477,7 @@ async def test_a_log_that_cannot_be_made_leaves_the_others_alone() -> None:
 
 
 async def test_recreated_topic_does_not_inherit_offsets() -> None:
-    """What the checkpoints say is of the earlier one, which had the same partitions."""
+    """The checkpoints belong to the earlier topic, which had the same partitions."""
     world = HeldThreads()
     async with running_node(world=world) as node:
         await node.create("large", MANY)
@@ -502,7 +502,7 @@ async def test_logs_of_a_large_topic_are_spread_over_the_data_directories() -> N
 
 
 async def test_a_data_directory_that_fails_while_logs_are_made_keeps_those_that_were_begun_there() -> None:
-    """Made in another one, they would be in two when it is back, and no broker would start."""
+    """Created in another directory, they would exist twice when the first is back, and no broker would start."""
     world, directories = HeldThreads("prepare_logs"), ("/one", "/two")
     async with running_node(world=world, log_dirs=directories) as node, trio.open_nursery() as nursery:
         await node.create("small", 2)

@@ -88,7 +88,7 @@ def test_directory_that_cannot_be_written_is_refused_with_the_reason() -> None:
 
 @pytest.mark.parametrize("operation", ["make_dirs", "write", "read"])
 def test_of_several_directories_one_that_cannot_be_used_is_left_out(operation: str) -> None:
-    """It fails alone, but for the one that has the metadata log."""
+    """Only that directory fails, unless it contains the metadata log."""
     disk = MemoryStorage()
     if operation == "read":
         opened(disk, "/d", "/e")

@@ -32,7 +32,7 @@ VOTERS = tuple(f"{number}@localhost:{9090 + number}" for number in (1, 2, 3))
 
 
 class InstantWorld(MemoryWorld):
-    """Threads do their work at once, on the event loop: what happens depends on the test alone."""
+    """Threads do their work at once, on the event loop: the test alone decides the order of events."""
 
     async def run_in_thread(self, function: Any, *args: Any) -> Any:
         await trio.lowlevel.checkpoint()

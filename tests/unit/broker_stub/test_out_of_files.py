@@ -1,4 +1,4 @@
-"""Claims about a process that has no file descriptors left for a while: errors by name, nothing lost, on it goes."""
+"""A process without free file descriptors: errors have names, nothing is lost, and the broker continues afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STORAGE_ERROR = errors.KafkaStorageError.code
 
 
 async def values(node: Node, topic: str = "t") -> list[bytes | None]:
-    """Of all records, segment by segment."""
+    """The values of all records, segment by segment."""
     found: list[bytes | None] = []
     while True:
         (partition,) = await node.fetch(topic, len(found))
@@ -88,7 +88,7 @@ async def test_files_beside_the_records_that_cannot_be_opened_cost_nothing_that_
 
 
 async def test_a_log_whose_file_cannot_be_opened_for_reading_is_read_later() -> None:
-    """A file that was closed to make room for others."""
+    """The file was closed to free a descriptor for others."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
     async with running_node(world=world) as node:
@@ -144,7 +144,7 @@ async def test_partition_whose_log_creation_failed_is_created_later() -> None:
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC])
 @pytest.mark.parametrize("partitions", [1, 10])
 async def test_a_log_that_could_not_be_made_is_made_where_it_was_begun(code: int, partitions: int) -> None:
-    """What is left of it in one data directory and a log in another would keep the broker from starting."""
+    """Its remains in one data directory and a log in another would prevent the broker from starting."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
     directories = ("/one", "/two")
@@ -204,7 +204,7 @@ async def test_logs_that_could_not_be_opened_at_the_start_are_left_alone_until_t
 
 
 async def test_metadata_request_retries_failed_log_creation() -> None:
-    """A client asks no more of a partition that has no leader."""
+    """A client sends only metadata requests for a partition without a leader."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
     async with running_node(world=world) as node:

@@ -1,4 +1,4 @@
-"""Claims about what a request leaves behind: its memory is free as soon as it is answered or refused.
+"""The memory of a request is free as soon as it is answered or refused.
 
 The collector of reference cycles must not be needed: it counts objects, not their bytes.
 """
@@ -205,7 +205,7 @@ async def test_idle_connection_keeps_neither_its_last_request_nor_the_answer(nam
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("padding", [0, 60_000])
 async def test_refused_compressed_batch_leaves_no_cycle(codec: str, padding: int) -> None:
-    """Looked into on the event loop and in a thread: damaged, too early, without key, and expanding too much."""
+    """Checked on the event loop and in a thread: damaged, too early, without key, and expanding too much."""
     async with running_node() as node:
         await node.create("bounded", message_timestamp_before_max_ms="1000")
         await node.create("compacted", cleanup_policy="compact")

@@ -1,4 +1,4 @@
-"""What a broker imports before it answers its first request, which is most of what a start takes, and what it does not.
+"""The modules that a broker imports before its first answer, which take most of its start, and those that wait.
 
 Nothing is timed here: ``python -m benchmarks.broker --only starting`` does that.
 """
@@ -59,7 +59,7 @@ trio.run(main)
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The modules at the first answer, the dear classes in them, and the modules a little later."""
+    """The modules at the first answer, their expensive classes, and the modules a little later."""
     root = str(Path(triokafka.__file__).parent.parent)
     command = [sys.executable, "-c", START, str(tmp_path_factory.mktemp("data"))]
     done = subprocess.run(
@@ -128,7 +128,7 @@ def test_messages_of_clients_are_imported_at_their_first_request(start: dict[str
 
 
 def test_all_handlers_and_the_group_coordinator_are_there_soon_after_the_start(start: dict[str, Any]) -> None:
-    """Nobody's first request is to wait for them, and files may be out of reach later."""
+    """No client's first request should wait for them, and later the process may have no free file descriptors."""
     wanted = {f"triokafka.broker_stub.api.{name}" for name in MODULES} | {
         "triokafka.coordinator.group.group_coordinator"
     }

@@ -1,4 +1,4 @@
-"""What the broker's command does about Python's garbage collection."""
+"""Python's garbage collection in the broker's command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def settling(times: int = 3) -> Iterator[None]:
 
 
 class Knot:
-    """Refers to itself: nothing but a look for cycles frees it."""
+    """Refers to itself: only a search for cycles frees it."""
 
     alive = 0
 
@@ -48,7 +48,7 @@ def test_objects_that_stay_are_not_looked_at_again_and_again() -> None:
 
 
 def test_cycles_among_objects_that_stayed_are_found_when_these_have_become_many() -> None:
-    """Only a full look finds them, whatever others come before it."""
+    """Only a full collection finds them; collections of younger objects before it do not."""
     with settling():
         knots = [Knot() for _ in range(10)]
         gc.collect(1)

@@ -1,4 +1,4 @@
-"""A broker that is asked for plainly starts without click, with the options that click would have read."""
+"""A broker whose command line is simple starts without click, with the options that click would have read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = (
 
 
 def read_by_click(arguments: list[str]) -> BrokerOptions | None:
-    """None when click has something to say about them."""
+    """None if click reports an error about them."""
     try:
         found = command.make_context("broker", arguments).params
     except (click.exceptions.Exit, click.ClickException):
@@ -87,7 +87,7 @@ print(run is not None, "click" in sys.modules)
 
 
 def says(*words: str) -> str:
-    """Whether a command line starts a broker without click, and whether click was imported to find out."""
+    """Whether a command line starts a broker without click, and whether click was imported for that decision."""
     root = str(Path(triokafka.__file__).parent.parent)
     command = [sys.executable, "-c", PLAINLY, *words]
     environment = os.environ | {"PYTHONPATH": root}

@@ -1,4 +1,4 @@
-"""What ``triokafka consume`` prints when no record has come."""
+"""The output of ``triokafka consume`` while no record arrives."""
 
 from __future__ import annotations
 

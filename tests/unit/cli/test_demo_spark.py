@@ -1,4 +1,4 @@
-"""Spark in ``triokafka demo``: a worker that is late, and what is said about a failure."""
+"""Spark in ``triokafka demo``: a late worker, and the message about a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about the sentences of failed commands."""
+"""The error messages of failed commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed of a record."""
+"""The printed form of a record."""
 
 from __future__ import annotations
 

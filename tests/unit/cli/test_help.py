@@ -1,4 +1,4 @@
-"""Help shows how a command is used, with lines that work; shells complete what there is."""
+"""The help of each command has working examples, and shells complete existing commands and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about options that commands take because Kafka's tools have them."""
+"""Options that commands accept because Kafka's tools have them."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from triokafka.broker_stub.log import LogConfig, PartitionLog
+from triokafka.broker_stub.storage_format import BOOTSTRAP_FILE, encode_bootstrap
 from triokafka.cli.app import run
 from triokafka.cli.log_dump.data_file import DataOptions
 from triokafka.cli.log_dump.decoders import text_decoder, with_texts
@@ -18,6 +19,7 @@ from triokafka.cli.log_dump.dispatch import DumpOptions, dump_files
 from triokafka.cli.log_dump.report import Report
 from triokafka.coordinator.consumer_group.records import EpochChange
 from triokafka.coordinator.group import records as stored
+from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
 from triokafka.protocol.stored.consumer_group import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -78,7 +80,7 @@ class Dump:
 
 @pytest.mark.parametrize("kind", ["a named pipe", "a device"])
 def test_special_file_is_refused_without_waiting(directory: Path, dump: Dump, kind: str) -> None:
-    """Named itself, found in a directory, or beside an index."""
+    """It is named itself, found in a directory, or next to an index."""
     path = directory / f"{BASE}.log"
     path.unlink()
     with ExitStack() as opened:
@@ -187,7 +189,7 @@ def test_index_that_contradicts_its_log_is_reported(directory: Path, dump: Dump,
 
 
 def test_entries_of_a_garbage_index_are_reported_one_by_one(directory: Path, dump: Dump) -> None:
-    """Positions before the file's beginning among them."""
+    """Including positions before the file's beginning."""
     path = directory / f"{BASE}.index"
     path.write_bytes(struct.pack(">iiii", 1, -5, 2, 2**31 - 1))
     assert dump(path) == 1
@@ -221,7 +223,7 @@ def test_problem_of_one_file_is_not_reported_for_the_next_index(directory: Path,
 
 @pytest.mark.parametrize("suffix", [".deleted", ".cleaned", ".swap"])
 def test_files_that_come_and_go_belong_together(directory: Path, dump: Dump, suffix: str) -> None:
-    """The index of a segment that was deleted is compared with the data that were."""
+    """The index of a segment that was deleted meanwhile is compared with that segment's data."""
     for file in directory.glob(f"{BASE}.*"):
         file.rename(f"{file}{suffix}")
     assert dump(directory / f"{BASE}.index{suffix}", directory / f"{BASE}.timeindex{suffix}") == 0
@@ -241,7 +243,7 @@ def test_files_that_come_and_go_belong_together(directory: Path, dump: Dump, suf
     ],
 )
 def test_invalid_log_file_name_is_reported(directory: Path, dump: Dump, name: str) -> None:
-    """Where the log begins is not known then."""
+    """The start offset of the log is unknown then."""
     (directory / name).write_bytes((directory / f"{BASE}.log").read_bytes())
     assert dump(directory / name) == 1
     assert dump.out == []
@@ -262,7 +264,7 @@ def test_bytes_behind_the_last_whole_batch_are_counted(directory: Path, dump: Du
 
 @pytest.mark.parametrize("present", [1, 7, 8, 11, 12, 16, 17, 60])
 def test_incomplete_batch_is_not_damage(directory: Path, dump: Dump, present: int) -> None:
-    """Wherever the broker is in writing it."""
+    """The broker may be at any point of its write."""
     path = directory / f"{BASE}.log"
     whole = path.read_bytes()
     next_one = encode_batch([(NOW, b"k", b"v" * 500, ())], base_offset=1_000)
@@ -322,7 +324,7 @@ def test_file_that_holds_something_else_is_damaged(tmp_path: Path, dump: Dump, g
 
 @pytest.mark.parametrize("garbage", [*GARBAGE, bytes(7) + b"\1" + (100).to_bytes(4, "big") + bytes(4) + b"\2"])
 def test_batches_before_the_damage_are_printed(directory: Path, dump: Dump, garbage: bytes) -> None:
-    """Also where a batch seems to begin whose offset was there before."""
+    """Also when something that looks like a batch with an earlier offset follows."""
     path = directory / f"{BASE}.log"
     assert dump(path, "--print-data-log") == 0
     good = dump.out
@@ -437,3 +439,13 @@ def test_checkpoints_of_a_data_directory_are_printed(tmp_path: Path, dump: Dump)
     assert dump(tmp_path) == 1
     assert "topic: orders partition: 0 offset: 42" in dump.out
     assert "recovery-point-offset-checkpoint" in dump.err
+
+
+def test_first_records_of_a_cluster_are_printed(tmp_path: Path, dump: Dump) -> None:
+    records = [FeatureLevelRecord(name="metadata.version", feature_level=25)]
+    path = tmp_path / BOOTSTRAP_FILE
+    path.write_bytes(encode_bootstrap(records, metadata_version=25, now_ms=NOW))
+    assert dump("--cluster-metadata-decoder", path) == 0, dump.err
+    assert dump.out[1] == "KRaft bootstrap snapshot"
+    assert any('SnapshotHeader {"version": 0,' in line for line in dump.out), "Kafka's name of the control record"
+    assert any('"name": "metadata.version", "featureLevel": 25' in line for line in dump.out)

@@ -1,4 +1,4 @@
-"""Bars: where they are drawn, and where they are not."""
+"""When progress bars are drawn."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from triokafka.cli.progress import progress, say, shows_progress, size_of_input
 
 
 class Terminal(io.StringIO):
-    """What says that it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def stderr_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """In the test itself: pytest puts its own in place after the fixtures."""
+    """Called by the test itself: pytest replaces the stream after the fixtures."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     made = Terminal()

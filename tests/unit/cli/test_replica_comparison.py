@@ -15,7 +15,7 @@ def batch(offset: int, *values: bytes, epoch: int = 0) -> bytes:
 
 
 def compared(logs: dict[int, bytes], *, start: int = 0, end: int = 10, by_record: bool = False) -> Difference | int:
-    """The first difference, or how many entries were equal."""
+    """The first difference, or the number of equal entries."""
     replicas = {broker: ReplicaEntries(start, end, by_record=by_record) for broker in logs}
     comparison = ReplicaComparison(replicas, by_record=by_record)
     for broker, log in logs.items():

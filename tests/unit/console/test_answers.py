@@ -11,7 +11,7 @@ from triokafka.errors import KafkaTimeoutError
 
 
 class Cluster:
-    """Answers with the number of the question, after some time."""
+    """Answers after some time, with the number of the request."""
 
     def __init__(self, seconds: float) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""What the console makes of values, searches and samples."""
+"""How the console shows values, searches and samples."""
 
 from __future__ import annotations
 

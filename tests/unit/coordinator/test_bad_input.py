@@ -117,7 +117,7 @@ def test_assignments_for_unknown_members_are_not_stored() -> None:
 
 
 def test_repeated_protocol_of_a_member_counts_once() -> None:
-    """A member cannot vote twice for a protocol, nor stand in for the support of others."""
+    """A member cannot vote twice for a protocol, or count as several supporters."""
     rig = Rig()
     rig.join(protocols=[RANGE] * 50)
     other = rig.join(protocols=[("roundrobin", b""), RANGE])

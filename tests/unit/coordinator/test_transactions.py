@@ -333,7 +333,7 @@ def test_idle_ids_expire_and_others_do_not() -> None:
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_zombie_that_goes_on_does_not_abort_the_transaction_of_its_successor(level: int) -> None:
-    """Nor does a late duplicate of the request with which the producer itself went on."""
+    """The same holds for a late duplicate of the request with which the producer continued."""
     rig = Rig(transaction_version=level)
     zombie = rig.init()
     producer = rig.init(expected=rig.init())
@@ -543,7 +543,7 @@ def unanswered() -> Iterator[None]:
 
 
 def cut_off(rig: Rig) -> Rig:
-    """Another coordinator takes over what is committed; ``rig`` does not notice, and no replica follows it any more."""
+    """Another coordinator takes over the committed records; ``rig`` does not notice, and no replica follows it."""
     successor = Rig()
     successor.log.records = {0: list(rig.log.records[0])}
     successor.log.high_watermarks = dict(rig.log.high_watermarks)
@@ -608,7 +608,7 @@ def test_decision_that_is_stored_once_more_is_not_handed_over_twice() -> None:
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_records_have_kafkas_versions_and_are_read_back(level: int) -> None:
-    """Version 0 while ``transaction.version`` is 0: older brokers read nothing else."""
+    """Version 0 while ``transaction.version`` is 0: older brokers read only that."""
     value = TransactionMetadata(
         7,
         3,

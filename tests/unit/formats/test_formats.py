@@ -167,7 +167,7 @@ def test_a_lone_json_null_is_no_object() -> None:
 
 @pytest.mark.parametrize("halves", [(b'{"n": 1}{"n":', b"2}"), (b'{"n": 1}{"n": 2}\0', b'{"n": 3}')])
 def test_json_that_continues_in_the_next_value_is_none(halves: tuple[bytes, bytes]) -> None:
-    """As many objects as values, and not one in each of them."""
+    """The values have the right number of objects, but not one each."""
     found, errors = values(NUMBERS, *halves, b'{"n": 4}')
     assert found[0] is None and 0 in errors
     assert found[2] == {"n": 4}
@@ -197,7 +197,7 @@ def test_maps_in_json_are_refused_before_anything_is_read() -> None:
     ],
 )
 def test_types_that_the_parser_cannot_make_of_json_are_refused(kind: pa.DataType, sentence: str) -> None:
-    """Every value would be an error, and of the last two pyarrow's parser makes arrays that are broken."""
+    """Every value would be an error, and pyarrow's parser makes broken arrays of the last two."""
     with pytest.raises(ConfigurationError, match=sentence):
         JsonFormat(pa.schema([("at", kind)]))
 
@@ -333,7 +333,7 @@ def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
 
 
 def read_as(stub: StubRegistry, written: Any, read: Any, value: Any) -> Any:
-    """What a value that was written with one schema is when the newest one is another; it must be decoded."""
+    """Decode a value written with one schema while the newest schema is another."""
     number = stub.register("s", json.dumps(written))
     stub.register("s", json.dumps(read))
     how = pickle.loads(pickle.dumps(AvroFormat(registry=SchemaRegistry(stub.url), subject="s")))
@@ -452,7 +452,7 @@ def test_avro_schemas_may_build_upon_others(stub: StubRegistry) -> None:
 def test_value_with_an_unknown_schema_is_malformed_and_reported_once(
     stub: StubRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One such value must not end a query that lets poison pass; the others of its batch are read."""
+    """One such value must not end a query that tolerates malformed values; the others of its batch are read."""
     number = stub.register("s", '"long"')
     how = AvroFormat(registry=SchemaRegistry(stub.url), subject="s")
     for _ in range(2):
@@ -739,7 +739,7 @@ def test_requests_to_a_failing_registry_are_repeated_with_growing_pauses(stub: S
 
 
 def test_nothing_is_asked_again_when_the_time_is_over(stub: StubRegistry, clock: Clock) -> None:
-    """Neither after pauses nor after slow answers; each address is asked once all the same."""
+    """This holds after pauses and after slow answers; each address is still asked once."""
     stub.failures = [503] * 10
     with pytest.raises(SchemaRegistryError):
         SchemaRegistry(stub.url, timeout_ms=500, world=clock).by_id(1)

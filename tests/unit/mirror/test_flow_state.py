@@ -45,7 +45,7 @@ def test_log_that_has_everything_changes_nothing() -> None:
 
 
 def test_log_without_the_last_epoch_is_compared_epoch_by_epoch() -> None:
-    """Its records of the epoch before reach beyond the position, and have taken the place of those of the last one."""
+    """Records of the epoch before reach beyond the position: they replaced those of the last epoch."""
     state = restored(ReadEpochs(3, 20, 2))
     assert state.compare(PARTITION, OffsetAndMetadata(50, "", 2))
     assert state.epochs_to_compare({PARTITION: WHERE}) == {PARTITION: 2}

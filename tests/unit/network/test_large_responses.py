@@ -19,7 +19,7 @@ from tests.unit.network.test_connection import ASK, connected
 from tests.unit.network.test_network_client import client_of
 from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError
 from triokafka.network.in_flight import InFlightRequest
-from triokafka.network.large_responses import LARGE_BYTES, decode_large
+from triokafka.network.large_responses import LARGE_BYTES, decode_here, decode_in_thread
 from triokafka.protocol.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from triokafka.protocol.frames import encode_response
@@ -187,23 +187,53 @@ def fetched(partitions: int, size: int) -> tuple[InFlightRequest, memoryview]:
     return InFlightRequest(FetchRequest, 13, 0, 0.0, 0.0, lambda response, error: None), memoryview(frame)
 
 
-@pytest.mark.parametrize(("partitions", "size", "aside"), [(1, 1 << 20, False), (50, 8 << 10, False), (9000, 10, True)])
+@pytest.mark.parametrize(("partitions", "size", "here"), [(1, 1 << 20, True), (50, 8 << 10, True), (9000, 10, False)])
 async def test_response_of_records_is_decoded_at_once_unless_it_has_many_elements(
-    partitions: int, size: int, aside: bool
+    partitions: int, size: int, here: bool
 ) -> None:
     entry, frame = fetched(partitions, size)
     assert len(frame) > LARGE_BYTES
-    ran_in: list[int] = []
-    decode = InFlightRequest.decode
+    response = decode_here(entry, frame, "a broker", max_memory=1 << 30)
+    assert (response is not None) == here
+    if response is None:
+        ran_in: list[int] = []
+        decode = InFlightRequest.decode
 
-    def note(*args: Any, **options: Any) -> Any:
-        response = decode(*args, **options)
-        ran_in.append(threading.get_ident())
-        return response
+        def note(*args: Any, **options: Any) -> Any:
+            ran_in.append(threading.get_ident())
+            return decode(*args, **options)
 
-    with patch.object(InFlightRequest, "decode", note):
-        response = await decode_large(RealWorld(), entry, frame, "a broker", max_memory=1 << 30)
+        with patch.object(InFlightRequest, "decode", note):
+            response = await decode_in_thread(RealWorld(), entry, frame, "a broker", max_memory=1 << 30)
+        assert len(ran_in) == 1
+        assert ran_in[0] != threading.get_ident()
     assert isinstance(response, FetchResponse)
     assert [len(one.records or b"") for one in response.responses[0].partitions] == [size] * partitions
-    assert len(ran_in) == 1
-    assert (ran_in[0] != threading.get_ident()) == aside
+
+
+class StepsOf(trio.abc.Instrument):
+    """Counts how often the event loop runs the task of a function."""
+
+    def __init__(self, function: str) -> None:
+        self.count = 0
+        self._function = function
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task.name.endswith(self._function)
+
+
+@simulated
+async def test_large_responses_of_records_do_not_wake_the_task_that_watches_for_silence() -> None:
+    """Waking it takes an exception and two task switches for each response."""
+    async with connected() as (broker, connection):
+        data = PartitionData(partition_index=0, records=bytes(1 << 19))
+        topic = FetchableTopicResponse(topic_id=uuid.UUID(int=1), partitions=[data])
+        broker.script(FetchRequest, *[FetchResponse(responses=[topic]) for _ in range(4)])
+        await connection.call(FetchRequest(), 13)
+        steps = StepsOf("_watch_deadlines")
+        trio.lowlevel.add_instrument(steps)
+        for _ in range(3):
+            response = await connection.call(FetchRequest(), 13)
+            assert len(response.responses[0].partitions[0].records) == 1 << 19
+        trio.lowlevel.remove_instrument(steps)
+        assert steps.count == 0

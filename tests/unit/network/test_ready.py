@@ -116,7 +116,7 @@ async def test_callback_of_a_submitted_request_is_called_once_whatever_happens_t
 
 @simulated
 async def test_leaving_waits_for_no_broker() -> None:
-    """Neither for one that does not respond, nor for one that cannot be reached."""
+    """The broker does not respond, or cannot be reached."""
     simulation = current_simulation()
     world = NamedWorld(simulation.host("client").world, gone=["10.0.0.1"])
     async with client_of() as (cluster, client):

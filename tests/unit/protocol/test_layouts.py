@@ -1,6 +1,6 @@
-"""The messages that producers and consumers live by, field after field as the protocol guide lays them out.
+"""The main messages of producers and consumers, field by field as in the protocol guide.
 
-Written down by hand, and in the oldest version that there is: newer ones are compared with other implementations.
+Written down by hand, and in the oldest version: newer ones are compared with other implementations.
 """
 
 from __future__ import annotations

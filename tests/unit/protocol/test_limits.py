@@ -105,7 +105,7 @@ def test_text_that_is_not_utf_8_is_read_with_replacement_characters(text: bytes)
 
 
 def test_topic_that_is_not_utf_8_does_not_disturb_its_records() -> None:
-    """They are slices of the input, whatever kind that is."""
+    """The records are slices of the input, of any type of buffer."""
     name, records = b"caf\xe9", b"records!"
     data = ProduceRequest(topic_data=[topic_of("name", records)]).encode(9).replace(b"name", name)
     for buffer in (data, bytearray(data), memoryview(data)):
@@ -146,7 +146,7 @@ def test_malformed_fields_are_named(cls: type[Message], version: int, data: byte
 
 
 def test_a_compact_string_is_no_longer_than_a_plain_one() -> None:
-    """Else a request could bring what no record and no older version of an answer has room for."""
+    """Otherwise a request could have a name that fits no record and no older version of a response."""
     longest = HeartbeatRequest(group_id="x" * 32_767)
     assert HeartbeatRequest.decode(longest.encode(4), 4) == longest
     for version in (3, 4):

@@ -1,4 +1,4 @@
-"""What a declared message can do: construct, compare, print, encode for a version, refuse to lose values."""
+"""Declared messages: construction, comparison, printing, encoding for a version, refusal to lose values."""
 
 from __future__ import annotations
 

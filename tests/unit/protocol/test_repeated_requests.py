@@ -1,4 +1,4 @@
-"""A repeated request decodes to the same result as with the declared codec, or is not recognized (`protocol` key 0)."""
+"""A repeated request decodes to the same result as with the declared codec, or is not recognized."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _learned(*frames: Buffer) -> RepeatedRequests:
 def test_other_records_and_another_number_are_read_as_the_codec_reads_them(
     version: int, size: int, is_large: bool
 ) -> None:
-    """Large frames are in buffers that were larger frames' before."""
+    """The buffers of large frames contained larger frames before."""
 
     def buffer_of(frame: bytearray) -> Buffer:
         return memoryview(frame + b"older bytes")[: len(frame)] if is_large else frame
@@ -66,7 +66,7 @@ def test_other_records_and_another_number_are_read_as_the_codec_reads_them(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_are_let_go_when_the_request_is_done(version: int) -> None:
-    """Else an idle connection would keep its last frame."""
+    """Otherwise an idle connection would keep its last frame."""
     frame = _frame(_request(version=version), version)
     repeated = _learned(frame)
     known = repeated.read(frame)
@@ -134,7 +134,7 @@ def test_request_of_several_partitions_is_not_remembered() -> None:
 
 
 def test_requests_with_unknown_tags_are_not_cached() -> None:
-    """They count, so a request with some is decoded each time."""
+    """Unknown tags have an effect, so such a request is decoded each time."""
     frame = _frame(_request(version=9), 9)
     frame[-1:] = b"\1\7\1x"
     assert len(_learned(frame)) == 0
@@ -156,7 +156,7 @@ def test_topics_of_other_lengths_do_not_disturb_those_that_are_known() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_requests_with_very_long_names_are_not_kept(version: int) -> None:
-    """Anybody may send them, and a connection's memory is bounded."""
+    """Any client may send them, and the memory of a connection is bounded."""
     request = _request(version=version)
     assert len(_learned(_frame(request, version, client_id="c" * 800))) == 1
     assert len(_learned(_frame(request, version, client_id="c" * 30_000))) == 0

@@ -326,7 +326,7 @@ def test_room_is_counted_for_names_values_and_numbers_of_headers(
 
 
 def test_a_full_builder_takes_no_other_batch(stack: Stack) -> None:
-    """Whatever is passed over counts as well, but a builder without a record goes on."""
+    """Skipped records count as well, but a builder without any record continues."""
     aborted = encode_batch(RECORDS, transactional=True, producer_id=5)
     more = encode_batch(RECORDS, base_offset=300, compression="zstd")
     decoder = stack.records.RecordDecoder(aborted + PACKED + more, from_offset=0, aborted=[(5, 0)])
@@ -369,7 +369,7 @@ def test_corrupt_batch_stops_behind_the_good_ones(stack: Stack) -> None:
 
 @pytest.mark.parametrize("rest", [b"", b"\0"], ids=["record", "bytes behind"])
 def test_nothing_of_a_batch_is_handed_out_when_its_last_record_is_bad(stack: Stack, rest: bytes) -> None:
-    """Where to go on is before it, whatever kernel runs: its first records would come twice."""
+    """The next position is before this batch with both kernels: otherwise its first records would be returned twice."""
     bad = bytearray(PLAIN + rest)
     struct.pack_into(">i", bad, 8, len(bad) - 12)
     if not rest:

@@ -26,7 +26,7 @@ def marker(offset: int, key: bytes, producer_id: int) -> bytes:
 
 
 def without_last_records(data: bytes, kept: int) -> bytes:
-    """What the cleaner leaves: fewer records, the same last offset delta."""
+    """A batch as the cleaner leaves it: fewer records, the same last offset delta."""
     (info,) = iter_batches(data)
     whole = encode_batch([(1000 + n, None, b"%d" % (info.base_offset + n), []) for n in range(kept)])
     changed = info._replace(record_count=kept, length=len(whole) - 12)
@@ -56,7 +56,7 @@ def test_takes_no_more_than_asked_for_and_continues(stack: Stack) -> None:
 
 
 def test_end_is_known_once_every_byte_was_read(stack: Stack) -> None:
-    """A partial batch behind the last one, as brokers send it, needs another look."""
+    """A partial batch behind the last one, as brokers send it, needs another check."""
     decoder = stack.records.RecordDecoder(batch(0, 5) + batch(5, 3))
     assert len(decoder.take(5)) == 5
     assert not decoder.at_end and not decoder.exhausted

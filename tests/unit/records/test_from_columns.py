@@ -93,7 +93,7 @@ def test_a_stream_that_fails_says_why() -> None:
 
 
 def test_memory_of_other_libraries_lives_as_long_as_the_column(stack: Stack) -> None:
-    """Neither sooner, for it is read, nor later, for it is not ours."""
+    """It is not freed sooner, because it is still read, or later, because it belongs to another library."""
 
     class Owner(bytearray):
         pass

@@ -36,7 +36,7 @@ def test_records_that_stay_keep_offset_timestamp_and_content(
     codec: str,
     timestamp_type: int,
 ) -> None:
-    """Whatever stays, in whatever codec, with or without a delete horizon (KIP-534)."""
+    """For any remaining records and any codec, with and without a delete horizon (KIP-534)."""
     data = encode_batch(
         records,
         base_offset=100,

@@ -1,4 +1,4 @@
-"""Claims about a test's cluster whose nodes are killed, paused and cut off from each other, in virtual time."""
+"""A test's cluster whose nodes are killed, paused and cut off from each other, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about replication between the brokers of a test's cluster: real logs, fetchers and in-sync sets."""
+"""Replication between the brokers of a test's cluster: real logs, fetchers and in-sync sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about the control endpoint of a broker or a cluster that is run for tests: its calls, by HTTP."""
+"""The control endpoint of a broker or a cluster for tests: its calls, by HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pytest plugin as its users have it: in a run of pytest of its own, alone and with four workers of xdist."""
+"""The pytest plugin as users run it: in a separate run of pytest, alone and with four workers of xdist."""
 
 from __future__ import annotations
 

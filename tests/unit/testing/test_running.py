@@ -681,7 +681,7 @@ def test_a_start_that_is_interrupted_ends_without_the_broker(monkeypatch: pytest
 
 
 def test_replicas_are_in_sync_again_though_the_change_failed_at_first() -> None:
-    """As with a full disk: nothing else may change for long."""
+    """This is like a full disk, after which nothing else may change for long."""
 
     async def world(simulation: Simulation) -> None:
         async with running_cluster(2, world=simulation.host("cluster").world) as cluster:

@@ -185,7 +185,7 @@ async def test_simulation_on_the_real_clock_is_refused() -> None:
 
 
 async def chatter(world: Simulation) -> str:
-    """Many tasks that talk at random: a trace in which any disorder would show."""
+    """Many tasks that send at random: any change of order would change the trace."""
     world.network.conditions.loss = 0.05
     world.network.conditions.cut = 0.01
     listener = await world.host("server").world.listen("server", 1)

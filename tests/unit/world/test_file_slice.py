@@ -1,4 +1,4 @@
-"""Claims about slices of files on their way to a socket."""
+"""Slices of files that are sent to a socket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def content(size: int) -> bytes:
-    """Bytes of which no two pieces look alike."""
+    """Bytes in which no part repeats."""
     return b"".join(number.to_bytes(4, "big") for number in range(size // 4))
 
 
@@ -64,7 +64,7 @@ def evict(path: Path) -> None:
 
 @pytest.mark.parametrize("cold", [False, True])
 async def test_parts_arrive_in_their_order_whether_from_memory_or_from_files(tmp_path: Path, cold: bool) -> None:
-    """More than a socket takes at once, from pages that are there or not."""
+    """They are larger than a socket's buffer, and their pages are cached or not."""
     data = content(6 * MIB)
     file = opened(tmp_path / "log", data)
     if cold:
@@ -138,7 +138,7 @@ async def test_slice_keeps_its_bytes_when_its_owner_cuts_renames_removes_and_clo
 
 
 async def test_file_that_others_shortened_is_an_error_and_no_crash(tmp_path: Path) -> None:
-    """Before it is sliced, and while it is sent."""
+    """It is shortened before it is sliced, or while it is sent."""
     path = tmp_path / "log"
     file = opened(path, content(MIB))
     part = sliced(file, 0, MIB)
@@ -155,7 +155,7 @@ async def test_file_that_others_shortened_is_an_error_and_no_crash(tmp_path: Pat
 
 
 def test_file_is_open_as_long_as_a_slice_of_it_is_there(tmp_path: Path) -> None:
-    """And no longer."""
+    """It is closed with the last slice."""
     file = opened(tmp_path / "log", content(MIB))
     part = sliced(file, 0, 1000)
     file.close()
@@ -197,7 +197,7 @@ async def test_resident_read_is_refused_until_the_pages_are_cached(tmp_path: Pat
 
 
 def test_storage_in_memory_has_the_same_doors() -> None:
-    """Its slices are just bytes, and nothing in it is cold."""
+    """Its slices are bytes, and every page of it counts as cached."""
     file = MemoryStorage().open("/log", create=True)
     file.write_at(0, b"0123456789")
     assert file.slice(2, 3) == b"234"

@@ -100,7 +100,7 @@ def test_an_open_file_outlives_its_name() -> None:
 
 
 def test_a_file_knows_when_it_was_changed() -> None:
-    """By reading, renaming and crashing it does not change."""
+    """Reading, renaming and crashing do not change the time."""
     storage = MemoryStorage()
     storage.wall_ms = lambda: 5
     file = storage.open("/d", create=True)
@@ -239,7 +239,7 @@ def test_directories_can_be_made_to_last() -> None:
 
 
 def test_a_file_that_was_renamed_before_it_was_synced_may_be_empty() -> None:
-    """The name is journalled, the content is not: why `Storage.replace_file` syncs before it renames."""
+    """The name is in the journal, the content is not. Therefore `Storage.replace_file` syncs before it renames."""
     contents = set()
     for seed in range(100):
         storage = durable(content=b"old")
@@ -253,7 +253,7 @@ def test_a_file_that_was_renamed_before_it_was_synced_may_be_empty() -> None:
 
 
 def left_of(page_bytes: int, *writes: tuple[int, bytes], base: bytes = b"", size: int | None = None) -> set[bytes]:
-    """What power cuts leave of a synced ``base`` after ``writes``, cut to ``size`` before them when given."""
+    """The contents that power cuts can leave of a synced ``base`` after ``writes``; ``size`` cuts it before them."""
     seen = set()
     for seed in range(400):
         storage = durable(content=base, page_bytes=page_bytes)
@@ -284,7 +284,7 @@ def test_pages_of_a_mapped_index_reach_the_disk_in_any_order() -> None:
 
 
 def test_truncated_bytes_may_reappear_after_newer_writes() -> None:
-    """Why recovery syncs its cut before anything is appended."""
+    """Therefore recovery syncs its truncation before any append."""
     assert b"AAAAbbbbCCCC" in left_of(4, (4, b"bbbb"), base=b"AAAABBBBCCCC", size=4)
 
 

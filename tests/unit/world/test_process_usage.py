@@ -1,4 +1,4 @@
-"""What the process uses, as the operating system says."""
+"""The resources that the process uses, as reported by the operating system."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ async def pair(world: RealWorld) -> tuple[Stream, Stream]:
 
 
 async def test_receive_reports_whether_it_waited() -> None:
-    """So that a connection's task knows that the others have had their turn."""
+    """A connection's task then knows that other tasks have run."""
     client, server = await pair(RealWorld())
     buffer = memoryview(bytearray(100))
     with trio.fail_after(30):
@@ -225,7 +225,7 @@ async def test_as_much_is_sent_at_once_as_the_socket_takes() -> None:
 
 
 async def test_bytes_that_arrive_between_receives_are_found() -> None:
-    """Also after a receive that took all there was."""
+    """Also after a receive that emptied the socket."""
     client, server = await pair(RealWorld())
     buffer = memoryview(bytearray(10))
     with trio.fail_after(10):
@@ -239,7 +239,7 @@ async def test_bytes_that_arrive_between_receives_are_found() -> None:
 
 
 async def test_buffers_of_the_kernel_have_the_size_that_was_requested() -> None:
-    """At both ends."""
+    """Both ends have it."""
     world = RealWorld()
     sizes: dict[str, Any] = {"send_buffer_bytes": 50_000, "receive_buffer_bytes": 40_000}
     listener = await world.listen("127.0.0.1", 0, **sizes)
@@ -335,7 +335,7 @@ def test_when_a_file_was_changed_can_be_read_and_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("kind", ["a named pipe", "a socket", "a device", "directory"])
 def test_special_file_is_refused_by_name(tmp_path: Path, kind: str, read_only: bool) -> None:
-    """Whoever opens a pipe waits for its other end; here there is one, so that this fails instead."""
+    """Opening a pipe waits for its other end. This pipe has one, so that the test fails instead of waiting."""
     path = tmp_path / "00000000000000000000.log"
     with ExitStack() as opened:
         if kind == "a named pipe":

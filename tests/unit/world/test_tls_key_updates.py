@@ -1,4 +1,4 @@
-"""A peer that asks for new keys of TLS 1.3 again and again, and reads none of the answers, costs bounded memory."""
+"""A peer that requests TLS 1.3 key updates again and again without reading the answers uses bounded memory."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class _MemoryWorld(RealWorld):
-    """The real world, with its files in memory; a thread under a virtual clock would let that run away meanwhile."""
+    """The real world, with its files in memory; while a thread worked, a virtual clock would run ahead."""
 
     def __init__(self) -> None:
         super().__init__()

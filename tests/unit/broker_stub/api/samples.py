@@ -45,7 +45,7 @@ def filled(cls: type[Struct], version: int, topic_ids: Mapping[str, UUID], item:
 
 
 def codes_by_item(response: Struct, names: Mapping[UUID, str]) -> dict[str, int]:
-    """The error code of each item of a response, of the response itself under ``all``; what comes first wins."""
+    """The error code of each item of a response, of the response itself under ``all``; the first code counts."""
     found: dict[str, int] = {}
     _collect(response, _ALL, names, found)
     if len(found) > 1 and not found.get(_ALL):

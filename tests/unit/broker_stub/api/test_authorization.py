@@ -206,7 +206,7 @@ ROWS: Final = [
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_denied_item_is_refused_and_the_others_are_served(row: Row) -> None:
-    """What is not allowed is asked about; with everything allowed nothing is refused."""
+    """The authorizer is asked about the denied operation; if it allows everything, nothing is refused."""
     for authorizer, refused in ((Deny(), {}), (Deny(*row.denied), row.refused)):
         async with running_node(authorizer=authorizer) as node:
             codes = await call(node, row)
@@ -217,7 +217,7 @@ async def test_denied_item_is_refused_and_the_others_are_served(row: Row) -> Non
 
 
 async def call(node: Node, row: Row) -> dict[str, int]:
-    """Ask, after both topics and a group were made where the API does not make them itself."""
+    """Send the request, after creating both topics and a group unless the API creates them itself."""
     if row.api != "CreateTopics":
         for name in ITEMS:
             await node.create(name)
@@ -294,7 +294,7 @@ TRANSACTIONS: Final = {
 
 @pytest.mark.parametrize("name", [name for name in HANDLERS if name not in ASKED_OF_NOTHING])
 async def test_handler_checks_exactly_the_permissions_that_it_declares(name: str) -> None:
-    """The brokers that read the registration then know it."""
+    """Other brokers then know it from the registration."""
     handler = HANDLERS[name]
     declared = {(access.operation, access.resource_type) for access in handler.accesses}
     version = {"OffsetCommit": 9, "OffsetFetch": 5}.get(name, handler.versions.stop - 1)

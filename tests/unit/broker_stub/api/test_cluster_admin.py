@@ -1,4 +1,4 @@
-"""Claims about the APIs that operators use: elections, reassignments, log directories, features, the quorum, …"""
+"""The APIs that operators use: elections, reassignments, log directories, features, the quorum, …"""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ async def test_replica_stays_where_it_is_wanted_and_directories_must_exist() -> 
 
 
 async def test_log_moves_while_clients_use_it() -> None:
-    """Who waits for records is served by the moved log; a restart finds it (KIP-113)."""
+    """The moved log serves readers that already wait; a restart finds it (KIP-113)."""
     world = MemoryWorld()
     async with running_node(world=world, log_dirs=("/one", "/two")) as node:
         await node.create("t", 1, **{"flush.messages": "1"})

@@ -1,7 +1,7 @@
 """Answers are as complete as clients count on: as many items as were asked for, and lists where they look for lists.
 
 librdkafka ends its process when an admin answer has fewer items than the request, and the Java client fails on a list
-that is null (`protocol`, "Details that broke real clients today").
+that is null.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ USERS = [[{"entity_type": "user", "entity_name": name}] for name in NAMES]
 
 
 def named(field: str, **others: Any) -> list[dict[str, Any]]:
-    """An item for each name, some of which cannot be or are not there."""
+    """An item for each name; some names are impossible or do not exist."""
     return [{field: name, **others} for name in NAMES]
 
 
 def configured() -> list[dict[str, Any]]:
-    """Every name as every kind of resource, and as one that there is not."""
+    """Every name as every kind of resource, and as an unknown kind."""
     return [{"resource_type": kind, "resource_name": name} for name in NAMES for kind in (2, 4, 8, 16, 32, 99)]
 
 
@@ -76,7 +76,7 @@ CASES: list[tuple[str, int, str, list[Any], str]] = [
 
 
 def nulls(struct: Struct, path: str) -> Iterator[str]:
-    """The lists of an answer that are not there."""
+    """The lists of an answer that are null."""
     for field in type(struct).__fields__:
         value = getattr(struct, field.name)
         if field.is_array and value is None:
@@ -90,7 +90,7 @@ def nulls(struct: Struct, path: str) -> Iterator[str]:
 async def test_answer_has_as_many_items_as_the_request_and_no_list_is_null(
     api: str, version: int, field: str, asked: list[Any], answered: str
 ) -> None:
-    """Those that fail among them."""
+    """This includes items that fail."""
     async with running_node(auto_create_topics_enable=False) as node:
         await node.create("t")
         await node.create("u")

@@ -1,4 +1,4 @@
-"""Claims about DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, through their encoding in every version."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, through their encoding in every version."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ async def describe(node: Node, resource_type: int, name: str, key: str) -> Descr
 
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_configuration_is_shown_in_every_version(version: int) -> None:
-    """(`protocol` table: DescribeConfigs 1-4)"""
     async with running_node() as node:
         await node.create("t", retention_ms="5")
         request = DescribeConfigsRequest(
@@ -71,7 +70,6 @@ async def test_configuration_is_shown_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(0, 2))
 async def test_single_keys_are_changed_in_every_version(version: int) -> None:
-    """(`protocol` table: IncrementalAlterConfigs 0-1)"""
     async with running_node() as node:
         await node.create("t", retention_ms="5")
         resources = [setting(TOPIC, "t", "max.message.bytes", "70"), setting(TOPIC, "nope", "retention.ms", "1")]
@@ -81,7 +79,6 @@ async def test_single_keys_are_changed_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(0, 3))
 async def test_whole_configuration_is_replaced_in_every_version(version: int) -> None:
-    """(`protocol` table: AlterConfigs 0-2)"""
     async with running_node() as node:
         await node.create("t", retention_ms="5")
         resource = AlterConfigsResource(
@@ -117,7 +114,7 @@ async def test_change_of_the_brokers_default_reaches_every_topic_without_an_own_
 
 
 async def test_broker_applies_changed_configurations_and_their_removal() -> None:
-    """The default of all brokers gives way to a broker's own."""
+    """A broker's own value takes precedence over the default of all brokers."""
     async with running_node() as node:
         await node.create("t")
         broker = node.broker

@@ -78,7 +78,7 @@ def test_topic_override_lists_the_synonyms_it_overrides() -> None:
 
 
 def test_option_of_the_broker_shows_those_in_other_units_that_would_apply_without_it() -> None:
-    """As Apache Kafka 4.3 shows it; of one that is not set, nothing is shown of the others."""
+    """As in Apache Kafka 4.3. For an option that is not set, the others are not shown."""
     shown = described(BROKER, "1")
 
     def synonyms(name: str) -> list[tuple[str, str | None, int]]:

@@ -1,4 +1,4 @@
-"""Claims about Fetch."""
+"""Fetch, in every version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def values(records: Buffer | None) -> list[bytes | None]:
 
 @pytest.mark.parametrize("version", range(4, 19))
 async def test_every_version_reads_the_produced_records(version: int) -> None:
-    """From version 13 topics are named by id (`protocol` Fetch)."""
+    """From version 13 topics are named by id."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         await node.produce("t", batch(b"a", b"b"))
@@ -99,7 +99,7 @@ async def test_errors_are_per_partition_and_answer_at_once(version: int) -> None
 
 
 async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
-    """Told at once, though there is nothing to read."""
+    """The answer does not wait, although there is nothing to read."""
     async with running_node() as node:
         await node.create("t")
         request = node.fetch_request("t", [0], version=13, max_wait_ms=10**6)
@@ -110,7 +110,7 @@ async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
 
 
 async def test_failed_partition_is_answered_at_once_although_others_have_no_data(autojump_clock: object) -> None:
-    """Though there would be time to wait for those."""
+    """Although the maximum wait is not over."""
     async with running_node() as node:
         await node.create("t")
         request = node.fetch_request("t", [0], version=13, max_wait_ms=30_000)
@@ -124,7 +124,7 @@ async def test_failed_partition_is_answered_at_once_although_others_have_no_data
 
 @pytest.mark.parametrize("session_epoch", [-1, 0])
 async def test_fetch_of_no_partition_is_answered_at_once(session_epoch: int, autojump_clock: object) -> None:
-    """There is nothing to wait for, and no session to be made."""
+    """There is nothing to wait for, and no session to create."""
     async with running_node() as node:
         request = node.fetch_request("t", [], version=12, max_wait_ms=30_000, session_epoch=session_epoch)
         request.topics = []
@@ -199,7 +199,7 @@ async def test_fetch_waits_for_its_minimum_of_bytes_over_all_partitions(autojump
 
 
 async def test_deleting_the_topic_answers_a_waiting_fetch() -> None:
-    """With the error that names the reason."""
+    """The error names the reason."""
     async with running_node() as node:
         await node.create("t")
         codes: list[int] = []
@@ -311,7 +311,7 @@ async def test_partition_asked_for_in_two_topics_keeps_their_order() -> None:
 async def test_failure_of_the_whole_request_never_looks_like_an_empty_success(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Versions 4 to 6 have no error at the top, so every partition says it."""
+    """Versions 4 to 6 have no error at the top, so every partition has it."""
     async with running_node() as node:
         await node.create("t", partitions=2)
 
@@ -365,7 +365,7 @@ async def test_reader_of_committed_records_stops_at_open_transactions_and_learns
 
 
 async def test_reader_of_committed_records_waits_for_the_end_of_a_transaction(autojump_clock: object) -> None:
-    """What an open transaction has written does not answer it."""
+    """Records of an open transaction do not end its wait."""
     async with running_node() as node:
         await node.create("t")
         partition = node.broker.replicas.partition(("t", 0))
@@ -401,7 +401,7 @@ async def test_more_bytes_than_an_answer_may_have_are_not_waited_for(autojump_cl
 
 @pytest.mark.parametrize("version", [12, 13, 18])
 async def test_topic_recreated_while_a_fetch_waits_is_another_one(version: int) -> None:
-    """By its id nothing of it is asked for (KIP-516); by name, the offset is out of its range."""
+    """A fetch by id does not ask for the new topic (KIP-516); a fetch by name is out of its range."""
     world = HeldThreads("run")
     world.go.set()
     async with running_node(world=world) as node, trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group, and the topic that keeps the groups."""
+"""Which broker coordinates a group, and the topic that stores the groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARTITIONS = 6
 
 
 def context(leaders: list[int], *, brokers: dict[int, BrokerImage] | None = None, listener: str = "PLAINTEXT") -> Any:
-    """What a request finds in a cluster of brokers 0 to 2, where these lead the partitions that keep the groups."""
+    """The context of a request in a cluster of brokers 0 to 2, which lead the partitions that store the groups."""
 
     async def ensure(name: str) -> TopicImage:
         partitions = {
@@ -62,7 +62,7 @@ def broker(number: int, *, fenced: bool = False) -> BrokerImage:
 
 
 async def test_coordinator_of_a_group_is_the_leader_of_its_partition() -> None:
-    """Many groups to a partition, and every broker coordinates its own."""
+    """A partition stores many groups, and every broker coordinates those of the partitions that it leads."""
     groups = [f"group-{i}" for i in range(60)]
     leaders = [0, 1, 2, 0, 1, 2]
     response = await find_coordinator(FindCoordinatorRequest(coordinator_keys=groups), context(leaders))
@@ -76,7 +76,7 @@ async def test_coordinator_of_a_group_is_the_leader_of_its_partition() -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 async def test_found_coordinator_has_no_error_in_words_as_kafka_says_it(version: int) -> None:
-    """Asked for one group, Kafka says ``NONE``, and clients hold it to that in their own tests."""
+    """For a single group Kafka answers ``NONE``, which tests of some clients expect."""
     asked = context([1])
     asked.version = version
     response = await find_coordinator(FindCoordinatorRequest(key="g"), asked)

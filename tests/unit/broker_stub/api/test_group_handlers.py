@@ -1,4 +1,4 @@
-"""Claims about the group APIs through the dispatcher: every version is understood, answered, and denied if need be."""
+"""The group APIs through the dispatcher: every version is understood and answered, and denied without permission."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FAST: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_nu
 
 
 def join_request(version: int, group_id: str = "g", member_id: str = "") -> JoinGroupRequest:
-    """A consumer that joins, as that version can say it."""
+    """The request of a joining consumer, with the fields of that version."""
     return JoinGroupRequest(
         group_id=group_id,
         member_id=member_id,
@@ -62,7 +62,7 @@ def join_request(version: int, group_id: str = "g", member_id: str = "") -> Join
 
 
 async def join(node: Node, version: int, group_id: str = "g") -> JoinGroupResponse:
-    """Join, in two steps where the version wants it."""
+    """Join, in two steps if the version requires it."""
     await node.call(FindCoordinatorRequest(key=group_id), 1)
     response = await node.call(join_request(version, group_id), version)
     if response.error_code == 79:
@@ -218,7 +218,7 @@ async def test_list_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", [4, 5])
 async def test_list_is_filtered_by_state_and_type(version: int) -> None:
-    """KIP-518 and KIP-848, whatever the case; what no group is finds none."""
+    """KIP-518 and KIP-848, in upper and lower case; an unknown state or type matches no group."""
     async with running_node(**FAST) as node:
         await node.create("t")
         await stable(node, "steady")
@@ -307,7 +307,7 @@ async def test_deleted_topic_takes_its_offsets_with_it() -> None:
 
 
 class Without(Authorizer):
-    """Everything is allowed but what concerns these kinds of resources."""
+    """Allows everything, except operations on these kinds of resources."""
 
     def __init__(self, *denied: ResourceType) -> None:
         self.kinds = denied

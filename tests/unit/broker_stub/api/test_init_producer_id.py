@@ -1,4 +1,4 @@
-"""Claims about InitProducerId (KIP-98, KIP-360, KIP-679)."""
+"""InitProducerId (KIP-98, KIP-360, KIP-679)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_every_request_gets_another_id_with_epoch_zero(version: int) -> No
 
 
 async def test_ids_are_never_given_twice_over_restarts_and_blocks() -> None:
-    """What is left of a block when the broker stops is given up."""
+    """The rest of a block is not used after the broker stops."""
     world = memory_world()
     given: list[int] = []
     for count in (3, BLOCK_SIZE + 2, 1):
@@ -41,7 +41,7 @@ async def test_ids_are_never_given_twice_over_restarts_and_blocks() -> None:
 
 
 async def test_request_with_a_producer_id_gets_a_new_one() -> None:
-    """Without a transactional id there is nothing to bump an epoch in (KIP-360)."""
+    """Without a transactional id there is no epoch to bump (KIP-360)."""
     async with running_node() as node:
         first = await ask(node)
         again = await ask(node, producer_id=first.producer_id, producer_epoch=0)

@@ -1,4 +1,4 @@
-"""Claims about ListOffsets, OffsetForLeaderEpoch, DeleteRecords, InitProducerId and FindCoordinator."""
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords, InitProducerId and FindCoordinator."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ async def look_up(node: Node, timestamp: int, version: int = 7, partition: int =
 
 @pytest.mark.parametrize("version", range(1, 12))
 async def test_offsets_are_found_by_time_and_at_both_ends(version: int) -> None:
-    """(`protocol` ListOffsets)."""
     async with running_node() as node:
         await filled(node)
         found = {}
@@ -79,14 +78,12 @@ async def test_special_timestamps_have_the_version_that_brought_them(timestamp: 
 
 
 async def test_look_up_of_an_unknown_partition_is_its_own_error() -> None:
-    """(`protocol` ListOffsets)."""
     async with running_node() as node:
         await filled(node)
         assert (await look_up(node, -1, partition=3)).error_code == errors.UnknownTopicOrPartitionError.code
 
 
 async def test_partition_named_twice_is_refused() -> None:
-    """(`protocol` ListOffsets)."""
     async with running_node() as node:
         await filled(node)
         asked = [ListOffsetsPartition(partition_index=0, timestamp=-1)] * 2
@@ -166,7 +163,7 @@ async def test_ids_stay_unique_when_many_producers_start_at_once_and_blocks_run_
 
 @pytest.mark.parametrize("version", range(0, 7))
 async def test_coordinator_of_a_group_is_found_and_its_topic_made(version: int) -> None:
-    """(`cluster` 15, KIP-699)."""
+    """KIP-699."""
     async with running_node() as node:
         if version < 4:
             response = await node.call(FindCoordinatorRequest(key="g"), version)
@@ -182,7 +179,7 @@ async def test_coordinator_of_a_group_is_found_and_its_topic_made(version: int) 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
 @pytest.mark.parametrize("key_type", [2, 9])
 async def test_coordinators_that_are_not_served_are_refused_with_a_sentence(version: int, key_type: int) -> None:
-    """Share groups, and types that do not exist."""
+    """These are share groups, and types that do not exist."""
     expected = errors.InvalidRequestError.code
     async with running_node() as node:
         request = FindCoordinatorRequest(key_type=key_type)

@@ -1,4 +1,4 @@
-"""Claims about Metadata, DescribeCluster, DescribeTopicPartitions and ApiVersions."""
+"""Metadata, DescribeCluster, DescribeTopicPartitions and ApiVersions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ def summary(response: MetadataResponse) -> dict[str | None, int]:
 
 @pytest.mark.parametrize("version", range(0, 14))
 async def test_every_version_names_brokers_and_partitions(version: int) -> None:
-    """(`protocol` Metadata)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         response = await node.call(named("t"), version)
@@ -108,7 +107,7 @@ async def test_the_brokers_own_topic_is_created_as_it_is_for_a_coordinator() -> 
 
 
 async def test_topic_that_cannot_be_created_is_unknown_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    """The answer is out before the controller has found it, in Kafka 4."""
+    """As in Kafka 4, the broker answers before the controller finds the problem."""
     caplog.set_level(logging.INFO, "triokafka.broker_stub.request.auto_topic_creation")
     async with running_node(default_replication_factor=3) as node:
         await node.create("of_dots")
@@ -121,7 +120,7 @@ async def test_topic_that_cannot_be_created_is_unknown_and_the_log_says_why(capl
 
 
 async def test_creation_that_fails_as_a_whole_leaves_the_rest_of_the_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """A disk that cannot be written, say."""
+    """For example because the disk cannot be written."""
     caplog.set_level(logging.INFO, "triokafka.broker_stub.request.auto_topic_creation")
 
     async def fails(*_: object, **__: object) -> None:
@@ -153,7 +152,6 @@ async def test_topics_are_answered_in_the_order_of_kafka() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "no spaces", "x" * 250])
 async def test_impossible_name_is_an_error_of_its_own(name: str) -> None:
-    """(`protocol` INVALID_TOPIC_EXCEPTION)."""
     async with running_node() as node:
         assert summary(await node.call(named(name), 9)) == {name: errors.InvalidTopicError.code}
 
@@ -223,7 +221,7 @@ async def test_client_without_create_permission_is_refused_only_where_a_topic_wo
 
 
 class DenyTopic(Authorizer):
-    """One topic does not exist for anybody."""
+    """Denies everything about one topic."""
 
     def allows(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
@@ -291,7 +289,7 @@ async def test_topics_with_many_partitions_come_in_pages() -> None:
 
 
 async def test_described_partitions_have_lists_rather_than_null() -> None:
-    """The Java client counts on it (`protocol`, details that broke clients)."""
+    """The Java client counts on it."""
     async with running_node() as node:
         await node.create("t")
         response = await node.call(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
@@ -306,7 +304,7 @@ _OF_TELEMETRY = {71, 72}
 
 @pytest.mark.parametrize("version", range(0, 5))
 async def test_api_versions_come_from_the_table_of_handlers(version: int) -> None:
-    """Produce is advertised from 0 (`protocol`, KAFKA-18659)."""
+    """Produce is advertised from version 0 (KAFKA-18659)."""
     async with running_node() as node:
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
         response = await node.call(request, version)

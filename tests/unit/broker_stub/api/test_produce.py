@@ -16,7 +16,7 @@ from triokafka.records import decode_records
 
 @pytest.mark.parametrize("version", range(3, 14))
 async def test_every_version_appends_and_names_the_offset(version: int) -> None:
-    """Version 13 names the topic by its id (`protocol` Produce)."""
+    """Version 13 names the topic by its id."""
     async with running_node() as node:
         await node.create("t")
         first = await node.produce("t", batch(b"a", b"b"), version=version)
@@ -34,7 +34,6 @@ async def test_every_version_appends_and_names_the_offset(version: int) -> None:
 
 
 async def test_log_append_time_is_answered_where_the_topic_stamps_records() -> None:
-    """(`protocol` Produce v2)."""
     async with running_node() as node:
         await node.create("t", message_timestamp_type="LogAppendTime")
         before = node.broker.world.wall_ms()
@@ -64,7 +63,7 @@ async def test_acks_0_has_no_answer_and_an_error_closes_the_connection() -> None
 
 
 async def test_acks_all_is_answered_when_the_followers_have_it() -> None:
-    """With a follower that is played: its fetches move the high watermark."""
+    """The test plays the follower: its fetches move the high watermark."""
     async with running_node() as node:
         await node.create("t")
         partition = node.broker.replicas.partition(("t", 0))
@@ -216,7 +215,7 @@ async def test_armed_fault_fails_its_partition_once() -> None:
 
 
 async def test_a_partition_that_does_not_exist_is_unknown_whatever_is_sent_to_it() -> None:
-    """Its existence comes first."""
+    """This check comes before all others."""
     async with running_node() as node:
         await node.create("t")
         for topic, partition in (("t", 1), ("absent", 0)):

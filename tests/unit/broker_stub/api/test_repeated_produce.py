@@ -1,4 +1,4 @@
-"""A producer's request that has come before is answered as if it were the first."""
+"""A repeated Produce request gets the answer that the first one would get."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_each_has_its_own_records_offset_and_count(version: int) -> None:
 
 
 async def test_it_is_not_decoded_and_its_answer_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is what it is for."""
+    """This is the purpose of recognizing repeated requests."""
     async with running_node() as node:
         await node.create("t")
         repeated = RepeatedRequests()

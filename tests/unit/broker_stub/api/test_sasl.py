@@ -15,7 +15,7 @@ from triokafka.testing import running_broker
 
 @pytest.mark.parametrize("version", [0, 1])
 async def test_handshake_on_a_plaintext_listener_is_refused_with_the_sasl_state(version: int) -> None:
-    """As Kafka's request handlers do: whatever gets to them is past authentication."""
+    """As in Kafka: a request that reaches the handlers has passed authentication."""
     async with running_node() as node:
         answer = await node.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
         assert (answer.error_code, answer.mechanisms) == (IllegalSaslStateError.code, [])

@@ -1,4 +1,4 @@
-"""Claims about CreateTopics, DeleteTopics and CreatePartitions, through their encoding in every version."""
+"""CreateTopics, DeleteTopics and CreatePartitions, through their encoding in every version."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DENIED = errors.TopicAuthorizationFailedError.code
 
 
 class Denying(Authorizer):
-    """Allows everything but these operations on these topics, and on the cluster, which would do for all topics."""
+    """Denies these operations on these topics, and on the cluster, which would permit them for all topics."""
 
     def __init__(self, operations: Collection[AclOperation], names: Collection[str]) -> None:
         self.operations = operations
@@ -54,7 +54,6 @@ async def create(node: Node, *topics: CreatableTopic, version: int = 7) -> list[
 
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_topic_is_created_in_every_version(version: int) -> None:
-    """(`protocol` table: CreateTopics 2-7; configs never null)"""
     async with running_node() as node:
         request = CreateTopicsRequest(topics=[wanted("t", 2, retention_ms="5"), wanted("bad name")], timeout_ms=1000)
         made, bad = (await node.call(request, version)).topics
@@ -116,7 +115,6 @@ async def test_full_disk_is_an_error_for_every_topic_and_the_broker_continues() 
 
 @pytest.mark.parametrize("version", range(1, 7))
 async def test_topic_is_deleted_in_every_version(version: int) -> None:
-    """(`protocol` table: DeleteTopics 1-6)"""
     async with running_node() as node:
         await node.create("t")
         topic_id = node.broker.image.topics["t"].topic_id
@@ -187,7 +185,6 @@ async def test_authorizer_gets_the_name_for_an_id() -> None:
 
 @pytest.mark.parametrize("version", range(0, 4))
 async def test_topic_grows_in_every_version(version: int) -> None:
-    """(`protocol` table: CreatePartitions 0-3)"""
     async with running_node() as node:
         await node.create("t", 2)
         topics = [

@@ -497,7 +497,7 @@ async def test_clients_without_permission_for_the_transactional_id_are_refused()
 
 
 async def test_state_survives_a_restart_in_every_state() -> None:
-    """Also a decision whose markers are missing: they are written after the start."""
+    """Including a decision whose markers are missing: the broker writes them after its start."""
     from tests.unit.broker_stub.api.node import memory_world
 
     world = memory_world()
@@ -548,7 +548,7 @@ def lagging(node: Node) -> Partition:
 
 
 async def caught_up(node: Node, state_log: Partition) -> None:
-    """As when the second replica has fetched everything."""
+    """Act as the second replica that has fetched everything."""
     assert state_log.log is not None
     await node.fetch("__transaction_state", state_log.log.log_end_offset, replica_id=2)
 
@@ -608,7 +608,7 @@ async def test_verification_waits_until_the_addition_is_committed() -> None:
 
 
 async def test_a_produce_holds_no_handler_slot_while_it_waits_for_the_transaction_coordinator() -> None:
-    """Two brokers that wait for each other's coordinators would have no slots left for the questions."""
+    """Otherwise two brokers that wait for each other's coordinators could use up all slots for those requests."""
     async with running_node(transaction_state_log_num_partitions=1) as node:
         await node.create("t")
         producer = await Transactional(node).start()

@@ -50,7 +50,7 @@ class Transactional:
         return self
 
     def take(self, producer_id: int, epoch: int) -> None:
-        """Go on with this id and epoch."""
+        """Continue with this id and epoch."""
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self.producer_id, self.epoch = producer_id, epoch
             self.sequences.clear()
@@ -102,7 +102,7 @@ class Transactional:
         assert code == 0
 
     async def send_end(self, *, commits: bool = True) -> EndTxnResponse:
-        """Send EndTxn once, with the present id and epoch, and learn nothing from the answer."""
+        """Send EndTxn once, with the present id and epoch; do not take the id and epoch of the answer."""
         request = EndTxnRequest(
             transactional_id=self.name,
             producer_id=self.producer_id,

@@ -39,7 +39,7 @@ def registration(broker_id: int = 1, incarnation: int = 1, cluster_id: str = "cl
 
 
 class Rig:
-    """A control with the image that its records lead to."""
+    """A `ClusterControl` and the image after its records."""
 
     def __init__(self, image: MetadataImage | None = None) -> None:
         self.control = control()
@@ -101,7 +101,6 @@ def test_fenced_broker_may_be_replaced_at_once() -> None:
 
 
 def test_same_process_registers_again_with_its_epoch_and_stays_unfenced() -> None:
-    """(section 19: amend keeps the epoch)"""
     rig = Rig()
     epoch = rig.register()
     rig.beat()
@@ -110,7 +109,7 @@ def test_same_process_registers_again_with_its_epoch_and_stays_unfenced() -> Non
 
 
 def test_process_that_takes_the_place_of_another_leads_again_in_new_epochs() -> None:
-    """The end of its predecessor's logs may be lost, and no other node could detect that."""
+    """The end of its logs may have been lost with the earlier process, and no other node could detect that."""
     rig = Rig()
     for broker_id in (1, 2):
         rig.register(broker_id=broker_id, incarnation=broker_id)
@@ -247,7 +246,7 @@ def test_resumed_controller_gives_every_broker_a_new_session() -> None:
 
 
 def test_new_controller_gives_every_broker_a_session_and_lets_its_own_register_at_once() -> None:
-    """Its own broker is gone with the process before; if it does not come back, it is fenced as any other."""
+    """Its own broker ended with the earlier process; if it does not return, it is fenced like any other."""
     control_ = control()
     image = cluster(brokers=(1, 2))
     control_.begin(image, now=5.0, own_id=1, cluster_id="cluster-a")
@@ -269,7 +268,7 @@ def test_broker_that_will_not_return_is_forgotten_and_others_lead() -> None:
 
 
 def test_broker_is_caught_up_when_it_has_applied_its_registration() -> None:
-    """As Kafka 4: a metadata log that grows all the time does not keep a broker out."""
+    """As in Kafka 4: a metadata log that grows all the time does not keep a broker fenced."""
     rig = Rig()
     epoch = rig.register()
     rig.image = replayed(topic("t", [1], isr=[1], leader=-1), rig.image)

@@ -59,7 +59,7 @@ def after(request: IncrementalAlterConfigsRequest, image: MetadataImage = IMAGE)
 
 @pytest.mark.parametrize("name", ["listener.name.x.ssl.key.password", "listener.name.x.scram-sha-256.sasl.jaas.config"])
 def test_secrets_that_are_set_are_neither_logged_nor_answered(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither where they are taken nor where they are refused."""
+    """This holds for accepted and for refused values."""
     caplog.set_level(logging.DEBUG)
     answers = []
     for operation in (SET, APPEND):
@@ -332,7 +332,7 @@ def test_cluster_keeps_its_min_insync_replicas_with_eligible_leaders() -> None:
 def test_another_min_insync_replicas_forgets_the_eligible_leaders_it_chose(
     kind: int, name: str, forgotten: bool, isr: list[int]
 ) -> None:
-    """Without an in-sync replica they stay: without them the partition could have no leader again."""
+    """Without an in-sync replica they stay: otherwise the partition could never have a leader again."""
     records = topic("t", [1, 2], isr=[1])
     for record in records:
         if isinstance(record, PartitionRecord):

@@ -327,7 +327,7 @@ class TestFailedAppend:
             assert set(controller.image.topics) == {"next"}
 
     async def test_log_whose_sync_failed_is_not_written_again_before_a_restart(self) -> None:
-        """What the disk has then is not known, so nothing is answered that builds on it."""
+        """The content of the disk is unknown then, so no answer may depend on it."""
         world = MemoryWorld()
         async with running(world) as controller:
             before = controller.image
@@ -433,7 +433,6 @@ class TestQueue:
             assert len(syncs) == 1
 
     async def test_callers_wait_for_room_when_the_queue_is_full(self) -> None:
-        """(design rule 7: bounded everywhere)"""
         world = MemoryWorld()
         controller = new_controller(world)
         await controller.open()

@@ -98,7 +98,7 @@ def test_broker_that_is_unfenced_with_a_failed_directory_does_not_lead_there() -
 
 @pytest.mark.parametrize("directories", [(), (uuid.UUID(int=5),), (TWO, TWO), (uuid.UUID(int=2002),)])
 def test_registration_with_invalid_directories_is_refused(directories: tuple[uuid.UUID, ...]) -> None:
-    """None, a reserved id, one twice, or one of another broker."""
+    """That is no directory, a reserved id, an id twice, or an id of another broker."""
     registration = BrokerRegistration(3, uuid.UUID(int=1), "c", (), SUPPORTED, directories=directories)
     with pytest.raises(errors.InvalidRegistrationError):
         control().register(two_directories(), registration, now=0.0, next_offset=50)

@@ -32,7 +32,6 @@ def test_first_in_sync_replica_in_assigned_order_takes_over() -> None:
 
 
 def test_leader_that_stays_in_sync_is_kept_without_a_new_epoch() -> None:
-    """(section 19: no epoch bump when the ISR shrinks)"""
     image = cluster(topic("t", [1, 2, 3], leader=2), brokers=(1, 2, 3))
     partition = after_fencing(image, 3)
     assert (partition.leader, partition.isr, partition.leader_epoch) == (2, (1, 2), 0)
@@ -64,7 +63,7 @@ def test_eligible_leader_leads_an_empty_in_sync_set_and_becomes_its_only_member(
 
 
 def test_last_member_becomes_an_eligible_leader_where_the_cluster_has_them() -> None:
-    """What Kafka expects to find in a directory that it has formatted (KIP-966)."""
+    """Kafka expects these records in a cluster that it has formatted (KIP-966)."""
     image = cluster(WITH_ELR, topic("t", [1]), brokers=(1,))
     gone = after_fencing(image, 1)
     assert (gone.leader, gone.isr, gone.eligible_leader_replicas, gone.last_known_elr) == (-1, (), (1,), (1,))

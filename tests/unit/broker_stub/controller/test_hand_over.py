@@ -1,4 +1,4 @@
-"""Claims about leadership that a test gives to a named broker."""
+"""Leadership that a test gives to a chosen broker."""
 
 from __future__ import annotations
 

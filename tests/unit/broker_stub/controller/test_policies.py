@@ -1,4 +1,4 @@
-"""Rules of one's own about topics and configurations (KIP-108, KIP-133)."""
+"""User-defined policies for topics and configurations (KIP-108, KIP-133)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from triokafka.testing import running_broker, running_cluster
 
 
 class FewPartitions:
-    """At most three, and nothing called bad."""
+    """At most three partitions, and no topic of the name "bad"."""
 
     asked: ClassVar[list[TopicCreation]] = []
 

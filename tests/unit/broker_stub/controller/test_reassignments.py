@@ -133,14 +133,13 @@ class TestElection:
             assert after.topics["t"].partitions[0].leader == 2
 
     def test_preferred_election_without_a_leader_elects_any_in_sync_replica(self) -> None:
-        """As Kafka: the election that was asked for is not the one that was needed."""
+        """As in Kafka, which answers that the requested election was not the one that was needed."""
         image = cluster(topic("t", [1, 2], leader=-1), broker(1, fenced=True), brokers=(2,))
         codes, after = elect(image, PREFERRED)
         assert (codes, after.topics["t"].partitions[0].leader) == ({0: 0}, 2)
         assert preferred_leaders(image, clean) == []
 
     def test_unclean_election_elects_a_live_replica_only_without_a_leader(self) -> None:
-        """(SEL)"""
         image = cluster(topic("t", [1, 2], isr=[1], leader=-1), broker(1, fenced=True), brokers=(2,))
         codes, after = elect(image, UNCLEAN)
         partition = after.topics["t"].partitions[0]

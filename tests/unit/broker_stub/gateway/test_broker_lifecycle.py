@@ -232,7 +232,7 @@ class TestBrokerLifecycle:
 
 
 class TestSessions:
-    """The controller's side of it, with its timer."""
+    """The controller's side of a broker's session, with its timer."""
 
     CONFIG = BrokerConfig.for_tests(
         log_dirs=CONFIG.log_dirs, broker_session_timeout_ms=100, broker_heartbeat_interval_ms=10

@@ -1,4 +1,4 @@
-"""Claims about the signal that a log has changed."""
+"""The signal that a log has changed."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_leader_epochs_are_epoch_and_offset() -> None:
 
 
 def test_a_torn_file_of_leader_epochs_is_no_shorter_number() -> None:
-    """It is written without a sync: of "3 17", a power cut may leave "3 1"."""
+    """The file is written without a sync: a power cut may leave "3 1" of "3 17"."""
     storage = MemoryStorage()
     write_leader_epochs(storage, "e", [(0, 0), (3, 17)])
     whole = storage.read_file("e")

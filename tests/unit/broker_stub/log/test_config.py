@@ -62,7 +62,7 @@ def test_dotted_names_are_parsed_over_a_base() -> None:
     ],
 )
 def test_a_bad_value_is_refused_by_name(name: str, text: str | None) -> None:
-    """What is not built is a bad value, too: tiered storage."""
+    """This includes values of a feature that does not exist here: tiered storage."""
     with pytest.raises(InvalidConfigurationError, match=name):
         parse_topic_config({name: text})
 

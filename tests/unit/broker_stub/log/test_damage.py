@@ -216,7 +216,7 @@ def test_records_before_a_start_offset_beyond_the_end_are_kept_aside(caplog: pyt
 @pytest.mark.parametrize("position", [0, 3])
 @pytest.mark.parametrize("index", [-1, 1])
 def test_reader_of_a_destroyed_length_gets_an_error(length: bytes, position: int, index: int) -> None:
-    """Not an empty answer for ever, nor the rest of the segment whatever its size, nor the records behind it."""
+    """The reader gets no endless empty answers, no rest of the segment, and no records behind the damage."""
     storage, bases = stored()
     log = open_log(storage, clean=True, recovery_point=COUNT)
     bad = positions(storage, bases[index])[position]
@@ -312,7 +312,7 @@ async def test_whole_log_and_one_that_was_compacted_once_have_no_gaps(caplog: py
 
 
 async def test_active_segment_that_is_removed_takes_its_log_offline(caplog: pytest.LogCaptureFixture) -> None:
-    """Within a checkpoint interval; the other logs of the data directory go on, and offsets are not used again."""
+    """This happens within a checkpoint interval; the directory's other logs continue, and no offset is used twice."""
     world = DiskWorld()
     other = TopicPartition("other", 0)
     logs = started(world)

@@ -47,7 +47,7 @@ def test_a_look_up_finds_the_greatest_entry_at_or_below() -> None:
 
 @pytest.mark.parametrize("loaded", [True, False])
 def test_an_index_knows_how_many_entries_it_has_and_the_last_one(loaded: bool) -> None:
-    """Of an empty one it is the segment's beginning; the file has no room for more."""
+    """The last entry of an empty index is the segment's beginning; a full file takes no more entries."""
     storage = MemoryStorage()
     assert (len(offset_index(storage)), offset_index(storage).last) == (0, (100, 0))
     assert time_index(storage).last == (-1, 100)
@@ -125,7 +125,7 @@ def test_a_missing_file_is_corrupt_and_read_only_when_needed() -> None:
 
 
 def test_an_emptied_file_is_to_be_synced_and_a_new_empty_one_is_not() -> None:
-    """Else a power cut brings entries of an earlier log back."""
+    """Otherwise a power cut could bring entries of an earlier log back."""
     storage = MemoryStorage()
     index = offset_index(storage)
     index.write()

@@ -201,7 +201,7 @@ async def test_topic_recreated_while_a_directory_was_missing_has_one_log(gone: b
 
 
 def test_two_logs_of_one_topic_are_refused_whatever_its_id_is() -> None:
-    """Which of them has what counts is not for the broker to guess."""
+    """The broker cannot know which of them has the right records."""
     world = DiskWorld()
     for path in ("/one", "/two"):
         started(world, path).create(A0, TOPIC_ID)
@@ -441,7 +441,7 @@ async def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve() -> 
     [(".log", True), (".log", False), (".index", False), (".timeindex", False), (".txnindex", False)],
 )
 async def test_special_file_takes_its_log_offline(tmp_path: Path, suffix: str, clean: bool, kind: str) -> None:
-    """Nobody waits for the other end of a pipe; here there is one, so that waiting would show."""
+    """Opening a pipe must not wait for its other end. This pipe has one, so the test would notice."""
     logs = LogManager(RealWorld(), [str(tmp_path)], config(retention_ms=-1))
     logs.start()
     fill(logs.create(A0, TOPIC_ID), 5)
@@ -511,7 +511,7 @@ def test_start_offsets_and_high_watermarks_survive() -> None:
 
 @pytest.mark.parametrize("full", [False, True])
 async def test_the_high_watermark_of_a_log_that_is_offline_stays_known(full: bool) -> None:
-    """Also if it was not read since the start, and after a checkpoint that had no room."""
+    """Also if the log was not read since the start, and after a checkpoint that a full disk refused."""
     world = DiskWorld()
     logs = started(world)
     for partition in (A0, B0):
@@ -809,7 +809,7 @@ async def test_a_directory_that_was_offline_is_whole_after_a_restart() -> None:
     [("write", errno.ENOSPC), ("open", errno.ENOSPC), ("rename", errno.ENOSPC), ("write", errno.EFBIG)],
 )
 def test_full_disk_refuses_appends_and_the_broker_continues(operation: str, code: int) -> None:
-    """Nothing is offline, and what was there is there. So with files that may not grow (EFBIG)."""
+    """No directory goes offline, and all earlier records are readable. The same holds for EFBIG (file size limit)."""
     world = DiskWorld()
     logs, made = spread(world)
     heal = world.storage.inject(DiskFault(operation, "*", code))
@@ -829,7 +829,7 @@ def test_full_disk_refuses_appends_and_the_broker_continues(operation: str, code
 
 
 def test_full_disk_is_logged_at_its_start_and_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """Not for each record that is refused, and each directory for itself."""
+    """The message does not repeat for each refused record. Each directory has its own."""
     world = DiskWorld()
     _, made = spread(world)
     world.storage.capacity = 0
@@ -863,7 +863,7 @@ async def test_a_directory_that_cannot_be_used_at_the_start_is_offline_and_the_o
 async def test_records_wait_for_their_flush_and_not_the_appending_task(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """One sync serves all that came while the one before was under way."""
+    """One sync covers all records that were appended during the previous one."""
     world = DiskWorld()
     syncs = threads = 0
 
@@ -1029,7 +1029,7 @@ async def test_a_start_that_fails_leaves_nothing_locked_or_open() -> None:
 
 
 async def test_silent_producers_are_looked_for_in_their_own_interval(autojump_clock: trio.testing.MockClock) -> None:
-    """Also where nothing is old enough to be dropped; the limit may change meanwhile."""
+    """Also when no producer is old enough to be dropped. The limit may change meanwhile."""
     world = DiskWorld()
     logs = started(
         world, initial_task_delay_ms=0, producer_expiration_check_interval_ms=10_000, producer_expiration_ms=5_000

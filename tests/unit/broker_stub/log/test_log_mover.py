@@ -1,4 +1,4 @@
-"""Moving logs between data directories (KIP-113): nothing is lost, whatever fails, and whenever the power does."""
+"""Moving logs between data directories (KIP-113): no failure and no power cut loses a record."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ async def test_offsets_without_records_at_the_end_are_not_given_again() -> None:
 
 
 async def test_moved_log_keeps_its_high_watermark() -> None:
-    """Also when the process dies before high watermarks are checkpointed again, and not what was known before."""
+    """Also when the process dies before the next checkpoint of high watermarks; an older value does not return."""
     world, listener = DiskWorld(), Listener(high_watermark=40)
     logs = filled(world, listener=listener)
     logs.checkpoint_high_watermarks({TP: 20})
@@ -292,7 +292,7 @@ async def test_moves_are_as_fast_as_they_may_be(autojump_clock: trio.testing.Moc
 @pytest.mark.parametrize("place", ["/one*", "/two*"])
 @pytest.mark.parametrize("then", ["stop", "power cut"])
 async def test_whatever_fails_nothing_is_lost(operation: str, code: int, place: str, then: str) -> None:
-    """The log is where it was, or where it was to go; if the disk is broken, it is there at the next start."""
+    """The log is in its old or in its new directory; if a disk is broken, the next start finds it."""
     for which in range(4):
         await _fail_once(operation, code, place, then, which)
 
@@ -329,7 +329,7 @@ async def _fail_once(operation: str, code: int, place: str, then: str, which: in
 
 
 async def test_copies_of_logs_that_are_not_here_are_left_alone() -> None:
-    """One that is whole takes the place of the log only if no directory is missing in which that could be."""
+    """A complete copy becomes the log only if no directory is missing that could contain the log itself."""
     world = DiskWorld()
     await filled(world).close()
     world.storage.rename("/one/orders-0", "/two/orders-0.x-future")
@@ -345,7 +345,7 @@ async def test_copies_of_logs_that_are_not_here_are_left_alone() -> None:
 
 
 async def test_a_copy_of_another_topic_s_log_is_removed() -> None:
-    """A topic of the same name was made after its move was cut short, and is not to be moved."""
+    """A topic of the same name was created after the move was interrupted; its log is not moved."""
     world = DiskWorld()
     logs = filled(world)
     other = started(world, "/elsewhere")
@@ -360,7 +360,7 @@ async def test_a_copy_of_another_topic_s_log_is_removed() -> None:
 
 
 async def test_a_complete_copy_is_kept_whatever_remains_of_a_former_topic() -> None:
-    """What it was a copy of is gone already: it is the log."""
+    """Its original is already gone, so the copy is the log."""
     world = DiskWorld()
     former = started(world, "/three")
     fill(former.create(TP, uuid.UUID(int=5)), 7)
@@ -376,7 +376,7 @@ async def test_a_complete_copy_is_kept_whatever_remains_of_a_former_topic() -> N
 
 
 async def test_a_log_that_has_moved_does_not_drive_out_that_of_a_later_topic() -> None:
-    """Its directory was missing while the topic was recreated; the mark of the move is as old as that log."""
+    """Its directory was missing while the topic was recreated; the mark of the move belongs to the earlier topic."""
     world = DiskWorld()
     logs = filled(world)
     await logs.close()
@@ -416,7 +416,7 @@ async def test_a_disk_on_which_a_move_cannot_be_settled_is_offline_and_no_other(
 
 
 async def test_moves_begin_again_whatever_other_disk_fails_at_the_start() -> None:
-    """What was found of them before that disk failed counts."""
+    """The moves that were found before that disk failed continue."""
     world = DiskWorld()
     logs = filled(world)
     fill(logs.create(OTHER), 5)
@@ -443,7 +443,7 @@ async def test_a_move_to_a_disk_that_fails_later_in_the_start_is_abandoned() -> 
 
 
 def cut_power_at(world: DiskWorld, step: int) -> None:
-    """Let the power fail before the ``step``-th thing that the disk does from now on."""
+    """Let the power fail before the ``step``-th operation of the disk from now on."""
     done = 0
 
     def strike(_name: str, _path: str, _size: int) -> None:
@@ -457,7 +457,7 @@ def cut_power_at(world: DiskWorld, step: int) -> None:
 
 @pytest.mark.parametrize("tear", [False, True])
 async def test_the_power_may_fail_while_a_dead_process_s_move_is_brought_to_its_end(tear: bool) -> None:
-    """Nobody has synced that the log has gone: if it comes back, the mark must still say which one counts."""
+    """The removal of the old log was not synced. If that log returns, the mark must still show which copy is valid."""
     steps, finished = 0, False
     while not finished:
         world = DiskWorld(MemoryStorage(page_bytes=64))
@@ -490,7 +490,7 @@ async def test_the_power_may_fail_while_a_dead_process_s_move_is_brought_to_its_
 @pytest.mark.parametrize("tear", [False, True])
 @pytest.mark.parametrize("dies", ["machine", "process"])
 async def test_the_power_may_fail_at_any_step(tear: bool, dies: str) -> None:
-    """What was flushed is there once, start-up needs no hand, and a move that was not at its end begins again."""
+    """Flushed records exist once, the start needs no operator, and an unfinished move begins again."""
     steps = ends = again = 0
     while True:
         world = DiskWorld(MemoryStorage(page_bytes=64))

@@ -147,7 +147,7 @@ def test_records_without_a_time_count_from_when_their_segment_was_begun() -> Non
 
 
 def test_segments_that_were_begun_together_are_not_rolled_together() -> None:
-    """Each has a share of its own of ``segment.jitter.ms``, the first one of a log too."""
+    """Each segment has its own random part of ``segment.jitter.ms``, also the first of a log."""
 
     def ages(log: PartitionLog, count: int) -> list[int]:
         found: list[int] = []
@@ -348,7 +348,7 @@ def test_only_the_last_five_batches_of_the_epoch_count() -> None:
 
 
 def test_a_repeated_batch_has_the_append_time_of_the_first() -> None:
-    """Where the broker stamps; else it has none, as the first answer had."""
+    """If the topic uses append times; otherwise there is none, as in the first answer."""
     for timestamp_type, stamped in (("LogAppendTime", NOW + 5), ("CreateTime", -1)):
         log = open_log(MemoryStorage(), config(message_timestamp_type=timestamp_type))
         first = append(log, from_producer(b"a", sequence=0), now_ms=NOW + 5)
@@ -398,7 +398,7 @@ def test_the_first_batch_is_whole_whatever_the_limit_says() -> None:
 
 
 def test_a_read_stops_before_the_bound() -> None:
-    """What is committed is for others to know, and to say."""
+    """The log does not know what is committed; its caller passes the bound."""
     log = open_log(MemoryStorage(), config(segment_bytes=10**6))
     fill(log, 10)
     assert [info.base_offset for info in iter_batches(log.read(2, 10**6, up_to_offset=5).records)] == [2, 3, 4]
@@ -407,7 +407,7 @@ def test_a_read_stops_before_the_bound() -> None:
 
 
 def test_a_record_is_found_without_reading_those_before_it() -> None:
-    """Through the index, of which an interval's worth of headers remains to be looked at."""
+    """The index leads to the batch; at most one index interval of headers is read."""
     storage = MemoryStorage()
     log = open_log(storage, config(segment_bytes=10**7, index_interval_bytes=4096))
     fill(log, 3_000, size=500)
@@ -421,7 +421,7 @@ def test_a_record_is_found_without_reading_those_before_it() -> None:
 
 
 def test_nothing_is_read_that_is_not_appended_yet() -> None:
-    """At any moment of an append, also of one that rolls."""
+    """This holds at every moment of an append, also when the append rolls the segment."""
     storage = MemoryStorage()
     log = open_log(storage, config(segment_bytes=400))
     looked, rolling = 0, 0
@@ -486,7 +486,7 @@ def test_offsets_that_are_not_there_are_out_of_range() -> None:
 
 
 def test_the_place_of_the_tail_is_remembered() -> None:
-    """A consumer at the end reads once per fetch, and looks at nothing else."""
+    """A consumer at the end causes one read for each fetch and no search."""
     storage = MemoryStorage()
     log = open_log(storage, config(segment_bytes=10**6))
     fill(log, 50)
@@ -626,7 +626,7 @@ def test_records_before_the_log_start_offset_are_gone_and_their_segments_follow(
 
 @pytest.mark.parametrize("in_thread", [True, False])
 def test_files_of_deleted_segments_are_removed_although_the_clock_moved_back(in_thread: bool) -> None:
-    """Each after its delay at the latest, and none twice: a later file may have the same name."""
+    """Each is removed after its delay at the latest, and only once: a later file may have the same name."""
     storage = MemoryStorage()
     log = open_log(storage, config(retention_ms=-1, file_delete_delay_ms=60_000))
     fill(log, 120)
@@ -807,7 +807,7 @@ def test_a_failed_removal_of_half_a_write_is_repeated() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_segment_is_not_left_with_half_a_write_at_its_end(clean: bool) -> None:
-    """Nobody writes there again, and a start after a clean stop does not look: readers would get it."""
+    """That segment is not written again, nor checked by a start after a clean stop: readers would get the half."""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 2)
@@ -875,7 +875,7 @@ def test_a_marker_is_not_appended_without_the_transaction_that_it_aborts(damaged
 
 
 def test_a_failed_sync_is_not_tried_again() -> None:
-    """The next one would succeed without what this one has lost."""
+    """The next sync would succeed, although the failed one may have lost data."""
     storage = synced_storage()
     log = open_log(storage)
     fill(log, 3)
@@ -892,7 +892,7 @@ def test_a_failed_sync_is_not_tried_again() -> None:
 
 @pytest.mark.parametrize("offset", [2, 7])
 def test_a_cut_whose_sync_has_lost_records_takes_the_log_offline(offset: int) -> None:
-    """What is read then may be anything: it must not hide the error of the disk."""
+    """Reads may return anything then, which must not hide the error of the disk."""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 5)
@@ -919,7 +919,7 @@ def test_a_flush_that_was_given_up_is_done_by_the_next_one() -> None:
 
 
 def test_a_flush_that_could_not_write_an_index_is_done_by_the_next_one() -> None:
-    """Whole: also the segments before the one whose index did not fit on the disk."""
+    """It flushes everything, also the segments before the one whose index did not fit on the disk."""
     storage = synced_storage()
     log = open_log(storage)
     fill(log, 60)

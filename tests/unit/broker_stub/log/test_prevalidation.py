@@ -113,7 +113,7 @@ async def test_batch_is_validated_again_after_a_change_of_the_topic() -> None:
 
 
 async def test_refusal_of_the_validation_thread_is_the_answer() -> None:
-    """As without one: only the partition with that batch fails, and nothing of it is written."""
+    """As without a thread: only the partition with that batch fails, and the batch is not written."""
     world = HeldThreads()
     world.go.set()
     async with running_node(world=world) as node:
@@ -126,7 +126,7 @@ async def test_refusal_of_the_validation_thread_is_the_answer() -> None:
 
 
 async def test_recreated_topic_gets_no_record_that_was_sent_to_the_earlier_one() -> None:
-    """The client named it by its id (KIP-516); by name, the new one is as good."""
+    """The client named the earlier topic by its id (KIP-516). A client that names it by name writes to the new one."""
     world = HeldThreads()
     async with running_node(world=world) as node, trio.open_nursery() as nursery:
         await node.create("t")

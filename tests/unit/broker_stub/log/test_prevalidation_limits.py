@@ -39,7 +39,7 @@ class CountingWorld:
         return work(*arguments)
 
     def release_free_memory(self) -> None:
-        """Nothing was allocated that would be worth it."""
+        """Do nothing: the test allocates little."""
 
 
 def partition(number: int) -> TopicPartition:
@@ -108,7 +108,7 @@ async def test_small_batch_that_is_refused_needs_no_thread() -> None:
 
 @pytest.mark.parametrize("config", [CONFIG, LogConfig(compression_type="zstd")], ids=["as sent", "compressed anew"])
 async def test_very_large_batch_is_checked_alone(config: LogConfig) -> None:
-    """The usual threads leave it to the one that checks one request at a time."""
+    """The usual threads leave it to the thread that checks one request at a time."""
     world = CountingWorld()
     results = await checked(world, batch(bytes(20_000_000), compression="lz4"), config=config)
     assert isinstance(results[0], Prepared)

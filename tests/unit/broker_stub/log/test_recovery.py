@@ -205,7 +205,7 @@ def once_compacted(*, left: int) -> tuple[MemoryStorage, list[int]]:
 
 @pytest.mark.parametrize("damaged", ["epochs", "tail"])
 def test_below_the_recovery_point_a_gap_ends_no_log(damaged: str) -> None:
-    """All that is there was on the disk."""
+    """Everything below the recovery point was on the disk."""
     storage, bases = once_compacted(left=0)
     if damaged == "epochs":  # all batches are read, to know their epochs again
         storage.open(f"{DIRECTORY}/leader-epoch-checkpoint").truncate(0)
@@ -216,15 +216,14 @@ def test_below_the_recovery_point_a_gap_ends_no_log(damaged: str) -> None:
 
 
 def test_gaps_that_compaction_has_left_are_known_by_what_comes_before() -> None:
-    """Also where no checkpoint says what was on the disk: in a log that was never compacted, one offset follows the
-    other."""
+    """Also without a checkpoint: an earlier gap shows that the log was compacted, so the later one is no loss."""
     storage, bases = once_compacted(left=1)
     log = open_log(storage)
     assert offsets(log) == [*range(bases[1]), bases[1] + 1, *range(bases[2], COUNT)]
 
 
 def test_damage_in_the_middle_of_a_log_that_was_closed_takes_nothing_behind_it() -> None:
-    """Something is wrong at its end, so that it is looked at; what was on the disk before is not read for that."""
+    """Its end is damaged, so the log is checked; records that were on the disk before are not read for that."""
     storage, bases = stored()
     damage(storage, path(bases[1], ".log"), 70, b"\xff\xff")
     damage(storage, path(bases[-1], ".log"), storage.open(path(bases[-1], ".log")).size(), b"\0" * 30)
@@ -233,7 +232,7 @@ def test_damage_in_the_middle_of_a_log_that_was_closed_takes_nothing_behind_it()
 
 @pytest.mark.parametrize("left", [5, 40])
 def test_reading_continues_behind_a_segment_whose_end_is_cut(left: int) -> None:
-    """Also from where a reader has come to, which is remembered."""
+    """Also from the remembered place of a reader."""
     storage, bases = stored()
     log = open_log(storage, clean=True, recovery_point=COUNT)
     last = [batch.position for batch in log.segments[0].file.headers()][-1]
@@ -245,7 +244,7 @@ def test_reading_continues_behind_a_segment_whose_end_is_cut(left: int) -> None:
 
 
 def test_damage_at_the_end_of_an_old_segment_does_not_keep_it_from_getting_too_old() -> None:
-    """Nor the records after it: the disk would fill up."""
+    """This includes the records after it. Otherwise the disk would fill up."""
     storage, bases = stored()
     file = storage.open(path(0, ".log"))
     log = open_log(storage, clean=True, recovery_point=COUNT)
@@ -259,7 +258,7 @@ def test_damage_at_the_end_of_an_old_segment_does_not_keep_it_from_getting_too_o
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_batches_beyond_the_offset_index_are_found(monkeypatch: pytest.MonkeyPatch, clean: bool) -> None:
-    """Compaction may make a segment longer, where a topic wants another codec than its batches have."""
+    """Compaction may make a segment longer if the topic has another codec than its batches."""
     monkeypatch.setattr("triokafka.broker_stub.log.index._MAX_POSITION", 700)
     storage, _ = stored()
     for suffix in (".index", ".timeindex"):
@@ -446,7 +445,7 @@ def test_several_segments_are_dropped_once_the_new_start_is_known() -> None:
 
 
 def test_a_snapshot_from_before_the_first_segment_counts_for_nothing() -> None:
-    """It does not know what its producers sent before retention took that."""
+    """It does not know the batches that retention has deleted."""
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, from_producer(b"a", sequence=0))

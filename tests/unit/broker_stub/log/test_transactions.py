@@ -1,4 +1,4 @@
-"""What a log knows of transactions: where readers of committed records stop, and what they must skip.
+"""Transactions in a log: where readers of committed records stop, and which records they must skip.
 
 There is no coordinator here: batches and markers are made by hand.
 """
@@ -70,7 +70,7 @@ def test_readers_of_committed_records_stop_at_the_oldest_open_transaction() -> N
 
 
 def test_a_transaction_whose_marker_is_not_committed_is_undecided() -> None:
-    """Else a reader could see it, and after a failover not any more."""
+    """Otherwise a reader could see its records, which might be gone after a failover."""
     log = open_log(MemoryStorage())
     write(log, ALICE, 0)
     last = end(log, ALICE, commit=True)
@@ -79,7 +79,7 @@ def test_a_transaction_whose_marker_is_not_committed_is_undecided() -> None:
 
 
 def test_the_stable_offset_is_not_before_the_start_of_the_log() -> None:
-    """Who asks for it, to read on from there, would be out of range, again and again."""
+    """A reader that continues from there would be out of range again and again."""
     log = open_log(MemoryStorage())
     write(log, ALICE, 0)
     fill(log, 3)
@@ -114,7 +114,7 @@ def test_where_nothing_is_aborted_there_is_no_index() -> None:
 
 
 def test_a_reader_learns_of_the_aborted_transactions_in_its_range() -> None:
-    """Also of those whose marker is in a later segment, and of no others."""
+    """Including those whose marker is in a later segment, and no others."""
     log = open_log(MemoryStorage())
     write(log, ALICE, 0)  # 0, 1
     write(log, BOB, 0)  # 2, 3
@@ -279,7 +279,7 @@ def test_a_producer_with_an_open_transaction_does_not_expire() -> None:
 
 
 def test_the_snapshot_between_segments_is_the_newest_alone() -> None:
-    """One per flush of many bytes would fill the folder."""
+    """One snapshot for each large flush would fill the folder."""
     storage = MemoryStorage(crashable=False)
     log = open_log(storage, config(segment_bytes=100 << 20, max_message_bytes=30 << 20))
     for sequence in range(3):

@@ -156,7 +156,7 @@ def test_the_records_and_not_the_header_say_which_timestamp_is_the_newest() -> N
 
 
 def test_a_record_may_have_both_faults_and_is_named_once() -> None:
-    """A missing key comes first; one untimely record makes it a matter of timestamps."""
+    """A missing key comes first; a single record with a bad timestamp makes it a timestamp error."""
     limits = {"message_timestamp_before_max_ms": 1000, "cleanup_policy": ("compact",)}
     error = refused(new_log(**limits), batch(b"a", b"b", key=None, timestamp=5))
     assert isinstance(error, RejectedRecordsError)
@@ -168,7 +168,7 @@ def test_a_record_may_have_both_faults_and_is_named_once() -> None:
 
 
 def test_the_wrong_things_are_found_in_kafkas_order() -> None:
-    """A batch that is too large is not even summed up; a wrong sum hides what else is wrong."""
+    """The checksum of a batch that is too large is not computed; a wrong checksum hides all other faults."""
     data = batch(b"x" * 200, base_offset=1)
     data[-1] ^= 1
     limits = {"max_message_bytes": 100}
@@ -232,7 +232,7 @@ def test_a_topic_with_a_codec_of_its_own_converts(wanted: str, came: str) -> Non
 
 
 def test_a_codec_that_the_topic_wants_and_is_not_installed_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the client of this topic alone, as for one that Kafka does not have."""
+    """Only the client of this topic gets the error, which is that of a codec that Kafka does not have."""
     log = new_log(compression_type="zstd")
     monkeypatch.setitem(sys.modules, "backports.zstd", None)
     monkeypatch.setitem(sys.modules, "compression.zstd", None)

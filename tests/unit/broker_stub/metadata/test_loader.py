@@ -49,7 +49,7 @@ CONTENT = [name for name in MetadataImage._fields if name not in ("offset", "epo
 
 
 def content(image: MetadataImage) -> list[object]:
-    """Everything but where in the log it is; colliding names in any order."""
+    """The image without its log position, and with colliding names in any order."""
     colliding = {key: sorted(names) for key, names in image.colliding_names.items()}
     return [getattr(image, name) for name in CONTENT if name != "colliding_names"] + [colliding]
 
@@ -76,7 +76,7 @@ class Log:
         return iter([batch for batch in self.batches if batch.last_offset >= from_offset])
 
     def replayed(self, end_offset: int) -> MetadataImage:
-        """The image before ``end_offset``, from scratch."""
+        """The image before ``end_offset``, replayed from an empty one."""
         replay = LogReplay()
         replay.replay(batch for batch in self.batches if batch.last_offset < end_offset)
         return replay.image

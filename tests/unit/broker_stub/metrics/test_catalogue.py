@@ -1,4 +1,4 @@
-"""Claims about a broker's metrics."""
+"""The metrics of a broker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_requests_are_counted_by_api_version_and_error() -> None:
 
 
 async def test_idle_share_of_handlers_is_near_one_where_nothing_happens() -> None:
-    """And never outside of 0 to 1."""
+    """It is never below 0 or above 1."""
     async with running_node() as node:
         assert 0 <= _idle_share(node) <= 1
         await node.call(MetadataRequest(topics=[]), 9)
@@ -60,7 +60,7 @@ def _idle_share(node: Node) -> float:
 
 
 async def test_traffic_is_counted_where_records_are_taken_and_given() -> None:
-    """What followers read counts apart."""
+    """Followers' reads are counted separately."""
     async with running_node() as node:
         await node.create("t")
         sent = batch(b"a", b"b", b"c")
@@ -84,7 +84,6 @@ async def test_traffic_is_counted_where_records_are_taken_and_given() -> None:
 
 
 async def test_groups_and_positions_are_counted() -> None:
-    """(cluster section 19: group state counts)"""
     async with running_node(group_initial_rebalance_delay_ms=0) as node:
         await node.create("t", partitions=3)
         await stable(node, "steady")

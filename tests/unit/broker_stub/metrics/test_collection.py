@@ -22,7 +22,7 @@ MOST_IN_A_ROW = 400  # the scheduler may let one task run twice before another
 
 
 class Clock:
-    """Goes on by a tenth of a millisecond with every look at it."""
+    """Each reading is a tenth of a millisecond later."""
 
     def __init__(self) -> None:
         self.time = 0.0

@@ -1,4 +1,4 @@
-"""Claims about a controller's metrics."""
+"""The metrics of a controller."""
 
 from __future__ import annotations
 

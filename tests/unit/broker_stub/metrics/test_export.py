@@ -1,4 +1,4 @@
-"""What a node exports: all that is declared, in the text format of Prometheus, under the names of dashboards."""
+"""A node exports every declared metric in the text format of Prometheus, under the names that dashboards use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about Produce requests of one connection that wait for replicas at the same time."""
+"""Produce requests of one connection that wait for replicas at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about whose turn it is."""
+"""The order in which connections are served."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from triokafka.broker_stub.network.fair_scheduler import ALONE, FairScheduler
 
 
 class PerTurn(trio.abc.Instrument):
-    """How much was added to ``done`` in each turn of the loop that added something."""
+    """The number of additions to ``done`` in each iteration of the event loop with at least one."""
 
     def __init__(self, done: list[str]) -> None:
         self.counts: list[int] = []
@@ -43,7 +43,7 @@ async def test_as_many_continue_as_others_were_served_and_at_least_one(others: i
 
 @pytest.mark.parametrize("cancelled", [slice(1), slice(2), slice(1, 3), slice(1, 4), slice(3, 4)])
 async def test_cancelled_connection_passes_its_turn_on(cancelled: slice) -> None:
-    """Whether it was about to go on or waited; Trio may begin with the first of them or the last."""
+    """Both when it was about to continue and when it waited; Trio may run the first or the last of them first."""
     turns = FairScheduler()
     for _ in range(5):
         done: list[str] = []
@@ -66,11 +66,11 @@ async def test_cancelled_connection_passes_its_turn_on(cancelled: slice) -> None
 
 
 async def test_pipelining_connections_alone_need_not_wait() -> None:
-    """Only while others were served not long ago, does one that has waited for more wait for its turn, too."""
+    """A connection that waited for input waits for its turn only if others were served shortly before."""
     turns = FairScheduler()
 
     async def come_back() -> bool:
-        """Whether it waits."""
+        """Return whether the connection had to wait."""
         with trio.CancelScope() as scope:
             scope.cancel()
             await turns.come_back()

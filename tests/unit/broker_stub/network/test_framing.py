@@ -1,4 +1,4 @@
-"""Claims about reading frames."""
+"""Reading the frames of requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from triokafka.errors import ProtocolError
 
 
 def allocated_by_framing() -> int:
-    """Bytes that were allocated in the module of frames, and are still there."""
+    """Bytes that the framing module has allocated and not freed."""
     traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/network/framing.py")])
     return sum(trace.size for trace in traces.statistics("filename"))
 
@@ -44,6 +44,27 @@ async def test_frame_that_is_here_is_taken_without_waiting_and_no_part_of_one() 
     assert await reader.read_size() == 6
     assert reader.take_body(6) is None
     assert bytes(await reader.read_body(6)) == b"second"
+
+
+async def test_frames_that_fit_into_the_enlarged_buffer_need_no_other_memory_while_they_arrive() -> None:
+    """A Produce request with one batch of the default size is such a frame."""
+    bodies = [bytes([number]) * 16_500 for number in range(1, 5)]
+    data = framed(*bodies)
+    buffers, reserved = FrameBuffers(), []
+
+    async def reserve(total: int) -> None:
+        reserved.append(total)
+
+    reader = FrameReader(
+        ScriptedStream(*(data[i : i + 10_000] for i in range(0, len(data), 10_000))), max_bytes=20_000, buffers=buffers
+    )
+    for body in bodies:
+        size = await reader.read_size()
+        assert size is not None
+        assert await reader.read_body(size, reserve) == body
+        reader.done()
+    assert reserved == [16_500], "only the first frame found a small buffer"
+    assert buffers.kept == 0
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
@@ -112,7 +133,7 @@ async def test_the_buffer_of_a_large_produce_frame_is_used_again() -> None:
 
 
 def test_no_more_buffers_are_kept_than_the_limit_says() -> None:
-    """Bounded memory, whatever producers send."""
+    """Memory stays bounded, whatever producers send."""
     buffers = FrameBuffers(limit=100_000)
     made = [bytearray(size) for size in (16_384, 32_768, 65_536, 99_000, 10**6)]
     assert buffers.take(16_384) is None
@@ -127,7 +148,7 @@ def test_no_more_buffers_are_kept_than_the_limit_says() -> None:
 async def test_announced_frame_occupies_memory_only_for_received_bytes(
     buffers: FrameBuffers | None,
 ) -> None:
-    """A hundred megabytes announced and nothing sent are sixteen kilobytes."""
+    """A frame of 100 MB of which no byte has arrived uses 16 kB."""
     size = 5_000_000
     body = b"\0\0" + bytes(range(256)) * (size // 256) + bytes(size % 256 - 2)
     stream = ScriptedStream(size.to_bytes(4, "big") + body[:2], end=False)

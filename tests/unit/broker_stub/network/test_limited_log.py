@@ -1,4 +1,4 @@
-"""The limit of warnings that unauthenticated clients cause."""
+"""The limit for warnings that unauthenticated clients cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about limits of connections: how many, and how fast."""
+"""Limits of connections: their number and their rate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_connection_that_was_never_counted_cannot_be_counted_out() -> None:
 
 
 def test_broker_that_is_full_takes_connections_on_the_protected_listener_only() -> None:
-    """Brokers reach each other whatever clients do; somebody else has to go (KIP-402)."""
+    """Clients cannot keep brokers from reaching each other: another connection is closed (KIP-402)."""
     limits = ConnectionLimits(ConnectionConfig(max_connections=1, protected="BROKERS"))
     assert not limits.is_full("CLIENTS")
     limits.opened("CLIENTS", ONE, 0)
@@ -46,7 +46,7 @@ def test_broker_that_is_full_takes_connections_on_the_protected_listener_only() 
 
 
 def test_listener_has_a_limit_of_its_own() -> None:
-    """Also the protected one."""
+    """This holds for the protected listener, too."""
     limits = ConnectionLimits(ConnectionConfig(listener_max_connections={"BROKERS": 1}, protected="BROKERS"))
     limits.opened("BROKERS", ONE, 0)
     assert (limits.is_full("BROKERS"), limits.is_full("CLIENTS")) == (True, False)

@@ -1,4 +1,4 @@
-"""Claims about the turns of connections that have not logged in."""
+"""The order in which connections that have not logged in are served."""
 
 from __future__ import annotations
 

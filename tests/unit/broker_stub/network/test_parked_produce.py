@@ -1,4 +1,4 @@
-"""What a connection holds of a produce request: all of it until its records are in the log, nothing while it waits."""
+"""A connection holds a produce request until its records are in the log, and nothing while it waits for the answer."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def wired(acks: int) -> AsyncIterator[tuple[Wire, ProduceRequest]]:
 
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_parked_produce_keeps_neither_its_frame_nor_a_share_of_the_memory(acks: int) -> None:
-    """The next one has room, and the very buffer, however many wait."""
+    """The next request has room and gets the same buffer, however many wait."""
     async with wired(acks) as (wire, request):
         answers: list[ProduceResponse] = []
 
@@ -116,7 +116,7 @@ async def test_refused_partition_of_a_parked_produce_keeps_nothing_either() -> N
 
 
 async def test_produce_whose_records_are_not_in_the_log_yet_counts_towards_the_memory() -> None:
-    """Its batch is looked into in a thread: another one is not read before it is appended."""
+    """A thread checks its batch; the next request is read only after this one is appended."""
     async with wired(1) as (wire, request):
         noise = random.Random(1).randbytes(len(VALUE))
         request.topic_data[0].partition_data[0].records = batch(noise, compression="gzip")

@@ -1,4 +1,4 @@
-"""Claims about one connection, from frame to answer."""
+"""One connection, from frame to answer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Parked(DelayedOperation):
 
 
 class Bench:
-    """A dispatcher with a Heartbeat handler that does what ``behaviour`` says."""
+    """A dispatcher whose Heartbeat handler calls ``behaviour``."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ async def test_defect_in_a_handler_is_an_unknown_server_error_and_the_connection
 async def test_malformed_request_closes_its_connection_with_one_line_in_the_log(
     frame: bytes, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was asked before it is answered."""
+    """Earlier requests are answered."""
     caplog.set_level(logging.INFO)
     stream = await Bench().exchange(heartbeat_frame(7), frame)
     assert [decoded(answer)[0] for answer in answers(stream)] == [7]
@@ -217,7 +217,7 @@ async def test_malformed_request_closes_its_connection_with_one_line_in_the_log(
 
 
 async def test_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
-    """The client then asks again with a version from the answer."""
+    """The client then repeats the request with a version from the answer."""
     request = bytearray(encoded(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 9, 4))
     request[6:8] = (99).to_bytes(2, "big")
     stream = await Bench().exchange(bytes(request), heartbeat_frame(10))
@@ -367,7 +367,7 @@ async def test_finishing_a_connection_answers_the_request_in_progress_first() ->
 
 
 async def test_requests_that_wait_for_a_slot_are_answered_before_the_broker_stops() -> None:
-    """What was read is not dropped."""
+    """A request that was read is not dropped."""
     bench = Bench(slots=1)
     gate = trio.Event()
     bench.behaviour = lambda request, context: gate.wait()
@@ -455,7 +455,7 @@ async def test_connection_that_breaks_during_authentication_is_closed_with_one_l
 
 
 async def test_large_request_is_not_read_while_the_memory_for_requests_is_used_up(autojump_clock: object) -> None:
-    """Small ones pass: they are here already."""
+    """Small requests pass: their bytes have already arrived."""
     bench = Bench(memory=8000)
     gate = trio.Event()
 
@@ -479,7 +479,7 @@ async def test_large_request_is_not_read_while_the_memory_for_requests_is_used_u
 
 
 async def test_memory_of_a_request_is_free_again_whatever_became_of_it() -> None:
-    """Cut in the middle, cancelled, failed."""
+    """It may be cut in the middle, cancelled, or failed."""
     bench = Bench(memory=8000)
     large = heartbeat_frame(1, "g" * 5000)
     await bench.exchange(large[:-100])
@@ -497,7 +497,7 @@ async def test_memory_of_a_request_is_free_again_whatever_became_of_it() -> None
 
 
 async def test_connection_that_is_not_read_because_of_others_is_not_idle() -> None:
-    """It is the broker that lets it wait."""
+    """The broker causes the wait, not the client."""
     bench = Bench(slots=1, max_queued=1)
     bench.behaviour = lambda request, context: trio.sleep_forever()
     streams = [ScriptedStream(heartbeat_frame(number), end=False) for number in range(3)]
@@ -593,7 +593,7 @@ async def test_answer_that_could_not_be_sent_is_counted_nevertheless() -> None:
 
 
 class Waiting(ScriptedStream):
-    """Says that it has waited for every piece, or for none."""
+    """Reports for every piece that it had to wait, or for none."""
 
     def __init__(self, *pieces: bytes, waits: bool, end: bool = True) -> None:
         super().__init__(*pieces, end=end)
@@ -631,7 +631,7 @@ async def test_other_tasks_run_after_four_requests_without_waiting(
 async def test_new_request_waits_for_only_one_pipelining_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One of them continues in each turn of the loop, with four requests; all of them do, in turns."""
+    """In each iteration of the event loop one of them handles four requests; they take turns."""
     bench = Bench()
     order: list[str] = []
     calm = Waiting(waits=True, end=False)

@@ -1,4 +1,4 @@
-"""Claims about accepting connections."""
+"""Accepting and closing connections."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ScriptedListener(Listener):
 
 
 class DeafPeer(ScriptedStream):
-    """Asks, and does not take the answer."""
+    """A peer that sends requests and does not read the answers."""
 
     async def send(self, *buffers: Buffer) -> None:
         while not self.closed:
@@ -141,7 +141,7 @@ async def test_refused_connections_leave_a_turn_to_others_and_a_few_lines_in_the
 async def test_malformed_connections_are_a_few_lines_in_the_log(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each was a line at WARNING; now they are counted after the tenth, and a verbose log still has each."""
+    """After the tenth warning they are only counted; at INFO each still has a line."""
     caplog.set_level(logging.INFO)
     streams = [ScriptedStream(b"GET / HTTP/1.1\r\n\r\n") for _ in range(200)]
     server, bench = server_with(lambda: ScriptedListener(*streams))
@@ -214,7 +214,7 @@ async def test_closed_connection_is_uncounted_once(caplog: pytest.LogCaptureFixt
 async def test_client_that_does_not_take_its_answer_is_closed_as_idle(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It holds nothing meanwhile, and nothing is left of it."""
+    """It occupies no handler slot meanwhile, and its connection is closed."""
     caplog.set_level(logging.INFO)
     deaf = DeafPeer(heartbeat_frame(1), heartbeat_frame(2), end=False)
     server, bench = server_with(lambda: ScriptedListener(deaf), connections_max_idle_ms=10_000)
@@ -232,7 +232,7 @@ async def test_client_that_does_not_take_its_answer_is_closed_as_idle(
 
 
 async def test_every_listener_serves_and_reports_its_own_address() -> None:
-    """Who comes by one listener is never sent to another."""
+    """Clients of one listener never get another listener's address."""
     config = BrokerConfig.for_tests(
         listeners=("PLAINTEXT://127.0.0.1:0", "INSIDE://127.0.0.1:0"),
         listener_security_protocol_map=("PLAINTEXT:PLAINTEXT", "INSIDE:PLAINTEXT"),

@@ -1,4 +1,4 @@
-"""Claims about large answers that clients do not read."""
+"""Large answers that clients do not read."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def test_without_a_limit_no_answer_is_closed() -> None:
 
 
 def test_only_bytes_of_their_own_count() -> None:
-    """Views of a log in memory cost nothing."""
+    """Views of a log in memory use no memory of their own."""
     assert bytes_in_memory([b"123", bytearray(4), memoryview(bytes(1000))]) == 7

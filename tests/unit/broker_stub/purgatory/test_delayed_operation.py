@@ -1,4 +1,4 @@
-"""Claims about delayed operations and their purgatory."""
+"""Delayed operations and their purgatory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Countdown(DelayedOperation):
 
 
 def test_condition_that_holds_already_completes_without_watching() -> None:
-    """The operation is tried before it is put into any list.."""
+    """The operation is tried before it is put into any list."""
     purgatory = Purgatory("test", now_ms=0)
     operation = Countdown(100, lambda: True)
     assert purgatory.try_complete_else_watch(operation, ["a"], 0)
@@ -51,7 +51,7 @@ def test_change_between_first_try_and_watching_is_not_lost() -> None:
 
 
 def test_operation_completes_once_though_condition_and_timeout_race() -> None:
-    """The loser does nothing, expiry work is for the time-out."""
+    """The later of the two does nothing; the expiry work is done only after a timeout."""
     purgatory = Purgatory("test", now_ms=0)
     ready = False
     operation = Countdown(100, lambda: ready)
@@ -90,7 +90,7 @@ def test_operation_without_keys_is_refused() -> None:
 
 
 def test_stale_entries_are_swept_once_enough_of_them_linger() -> None:
-    """Expiry leaves an operation in its lists; more than the interval of those are purged."""
+    """An expired operation stays in its lists until there are more of them than the purge interval."""
     purgatory = Purgatory("test", now_ms=0, purge_interval=10)
     for number in range(10):
         purgatory.try_complete_else_watch(Countdown(5), [f"key-{number}"], 0)
@@ -102,7 +102,7 @@ def test_stale_entries_are_swept_once_enough_of_them_linger() -> None:
 
 
 def test_completing_one_may_watch_another_under_the_same_key() -> None:
-    """Whoever is added while a key is checked is neither lost nor looped over."""
+    """An operation that is added while its key is checked is neither lost nor checked in an endless loop."""
     purgatory = Purgatory("test", now_ms=0)
     second = Countdown(100)
 
@@ -120,7 +120,7 @@ def test_completing_one_may_watch_another_under_the_same_key() -> None:
 
 
 async def test_work_after_one_timeout_does_not_delay_the_others(autojump_clock: object) -> None:
-    """Who waits is woken, and works in a task of its own."""
+    """A timeout wakes the waiting task, which does the work itself."""
     world = RealWorld()
     start = trio.current_time()
     purgatory = Purgatory("test", now_ms=int(start * 1000))

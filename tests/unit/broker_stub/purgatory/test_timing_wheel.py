@@ -1,4 +1,4 @@
-"""Claims about the hierarchical timing wheel."""
+"""The hierarchical timing wheel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from triokafka.broker_stub.purgatory.timing_wheel import TimingWheel
 
 
 def test_timer_that_is_due_already_is_refused() -> None:
-    """The caller decides what to do with it."""
+    """The caller handles it."""
     wheel: TimingWheel[str] = TimingWheel(100)
     assert wheel.add("late", 100) is None
     assert wheel.add("on time", 101) is not None
@@ -29,7 +29,7 @@ def test_long_timer_is_demoted_level_by_level_and_fires_on_time() -> None:
 
 
 def test_clock_may_jump_over_everything() -> None:
-    """One call fires all that is due, however far time jumped."""
+    """One call fires all timers that are due, however far the clock jumped."""
     wheel: TimingWheel[int] = TimingWheel(0)
     for delay in (1, 19, 20, 399, 400, 7_999, 8_000, 200_000):
         wheel.add(delay, delay)
@@ -60,7 +60,7 @@ def test_bucket_is_queued_once_per_revolution() -> None:
 
 
 def test_wheel_equals_a_sorted_list_for_any_schedule() -> None:
-    """Against a plain model: none is lost, none fires early, all fire in time."""
+    """Compared with a simple model: no timer is lost or early, and all fire in time."""
     for seed in range(60):
         rng = Random(seed)
         now = rng.randrange(10_000)

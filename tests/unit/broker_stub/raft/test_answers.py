@@ -248,7 +248,7 @@ def test_a_vote_is_not_answered_before_it_is_stored() -> None:
 
 
 def test_nodes_of_another_cluster_are_logged_once_with_the_own_id(caplog: pytest.LogCaptureFixture) -> None:
-    """They answer the same again and again, up to 50 times a second."""
+    """They repeat this answer up to 50 times a second."""
     node, answered = OneNode(), 0
     for _ in range(20):
         node.after(0.5)
@@ -632,7 +632,7 @@ def test_static_follower_announces_its_directory_once() -> None:
 
 
 def test_snapshot_that_ends_where_the_log_ended_replaces_the_voters() -> None:
-    """The records before that offset were others: those of a leader that committed nothing."""
+    """Its own records before that offset came from a leader that committed nothing."""
 
     def voters_of(*ids: int) -> list[Voter]:
         return [

@@ -46,7 +46,7 @@ def flip(storage: MemoryStorage, path: str, bit: int) -> None:
 
 
 def bits(size: int, every: int) -> Iterator[int]:
-    """One bit of every so many, and another one each time."""
+    """One random bit of every ``every`` bits; the same ones for files of one size."""
     chance = random.Random(size)
     return (min(first + chance.randrange(every), 8 * size - 1) for first in range(0, 8 * size, every))
 
@@ -166,7 +166,7 @@ class _Killed(Exception):
 
 
 def _kill_after(calls: int, storage: MemoryStorage, patch: pytest.MonkeyPatch) -> None:
-    """Let all calls that change the disk, or open a file, fail after so many."""
+    """After ``count`` calls that change the disk or open a file, let all of them fail."""
     left = iter(range(calls))
 
     def counted(original: Callable[..., object]) -> Callable[..., object]:

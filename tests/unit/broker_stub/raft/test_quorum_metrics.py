@@ -1,4 +1,4 @@
-"""What nodes of a quorum measure: elections, commits, appended and fetched records, idle time."""
+"""The metrics of a quorum's nodes: elections, commits, appended and fetched records, idle time."""
 
 from __future__ import annotations
 

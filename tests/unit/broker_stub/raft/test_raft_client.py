@@ -263,7 +263,7 @@ def damage(member: Member, offset: int) -> None:
 
 @simulated
 async def test_leader_with_damaged_records_wants_a_snapshot_for_the_node_that_needs_them() -> None:
-    """The node gets what is before the damage, and after it has taken the snapshot it gets the rest."""
+    """The node gets the records before the damage, then the snapshot, then the rest."""
     cluster = RaftCluster(current_simulation(), observers=1)
     leader = await cluster.leader()
     away = cluster.members[4]
@@ -356,7 +356,7 @@ async def test_damaged_records_that_a_former_leader_may_have_committed_wait_for_
 
 @simulated
 async def test_damaged_snapshot_does_not_replace_the_log_of_a_follower() -> None:
-    """The follower asks again, the leader finds the damage then, and another snapshot takes its place."""
+    """The follower asks again, the leader then finds the damage, and another snapshot replaces this one."""
     cluster = RaftCluster(current_simulation())
     leader = await cluster.leader()
     away = next(member for member in cluster.up if member is not leader)

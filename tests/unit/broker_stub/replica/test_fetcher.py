@@ -194,7 +194,7 @@ def test_a_diverging_log_is_truncated(own: tuple[int, ...], diverging: tuple[int
 
 
 def test_an_epoch_in_which_this_broker_wrote_nothing_is_forgotten() -> None:
-    """Else the leader, which does not know it, would say forever that the logs diverge."""
+    """Otherwise the leader, which does not know the epoch, would answer for ever that the logs diverge."""
     follower = Follower()
     log = follower_log(1, 1)
     log.leader_epochs.assign(2, 2)

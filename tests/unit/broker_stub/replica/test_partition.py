@@ -1,4 +1,4 @@
-"""Claims about one hosted partition."""
+"""One hosted partition."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_append_raises_the_high_watermark_when_the_leader_is_alone() -> None:
 
 
 def test_high_watermark_is_the_least_end_of_the_in_sync_replicas() -> None:
-    """It waits for one that has not fetched, and never falls."""
+    """It waits for a replica that has not fetched, and never falls."""
     partition = leader(replicas=(NODE, 2, 3), isr=(NODE, 2))
     assert not append(partition, b"a", b"b", b"c")
     assert partition.follower_fetched(2, 1, now=0)
@@ -46,7 +46,7 @@ def test_high_watermark_is_the_least_end_of_the_in_sync_replicas() -> None:
 
 
 def test_fetch_of_a_broker_that_is_no_replica_changes_nothing() -> None:
-    """It asks again when its own metadata, or the leader's, are newer."""
+    """That broker asks again when its own metadata or the leader's are newer."""
     partition = leader(replicas=(NODE, 2), epoch=3)
     append(partition, b"a")
     for replica in (9, NODE):
@@ -106,7 +106,7 @@ def test_other_leader_epoch_is_fenced_or_unknown() -> None:
 
 
 def test_too_few_in_sync_replicas_refuse_acks_all_before_anything_is_written() -> None:
-    """Other acks are accepted, and one replica is never asked to be two."""
+    """Other acks are accepted. A topic with one replica never requires two."""
     partition = leader(replicas=(NODE, 2), isr=(NODE,), min_isr=2)
     with pytest.raises(errors.NotEnoughReplicasError):
         append(partition, b"a", acks=-1)
@@ -147,7 +147,7 @@ def test_batch_that_is_in_the_log_is_not_refused_for_too_few_in_sync_replicas() 
 
 @pytest.mark.parametrize("known", [False, True])
 def test_batches_behind_a_refused_one_are_refused_for_the_same_reason_until_it_comes_again(known: bool) -> None:
-    """They were on their way when enough replicas were in sync again."""
+    """They were already sent when enough replicas were in sync again."""
     partition = leader(replicas=(NODE, 2), min_isr=2)
     first = 0
     if known:
@@ -188,7 +188,7 @@ def new_leader(partition: Partition, *, leader_epoch: int) -> None:
 
 @pytest.mark.parametrize("producer_epoch", [0, 1])
 def test_batches_may_arrive_at_a_new_leader_before_one_that_it_refused_as_a_follower(producer_epoch: int) -> None:
-    """As out of order, they would make librdkafka repeat records of other partitions with a new epoch."""
+    """The error for "out of order" would make librdkafka repeat records of other partitions with a new epoch."""
     partition = leader(epoch=3)
     send(partition, 0)
     partition.make_follower(leader_id=2, leader_epoch=4, partition_epoch=1, replicas=(NODE, 2))
@@ -233,7 +233,7 @@ def test_gap_that_stays_is_out_of_order_after_five_batches_in_each_leader_epoch(
 
 
 def test_step_back_is_out_of_order_at_a_new_leader() -> None:
-    """Nothing that the producer sends again can make it fit."""
+    """No repeated request can make it fit."""
     partition = leader(epoch=3)
     for sequence in range(8):
         send(partition, sequence)
@@ -255,7 +255,7 @@ def test_consumer_reads_below_the_high_watermark_and_a_follower_to_the_end() -> 
 
 
 def test_read_before_the_start_or_after_the_end_is_out_of_range() -> None:
-    """At the end it is empty instead."""
+    """A read at the end is empty instead."""
     partition = leader()
     for value in (b"a", b"b", b"c"):
         append(partition, value)
@@ -348,7 +348,7 @@ def test_diverged_reader_receives_the_offset_to_truncate_to() -> None:
 
 
 def test_the_first_epoch_may_diverge_too() -> None:
-    """0 is an epoch as any other; -1 is none."""
+    """0 is an ordinary epoch; -1 is none."""
     partition = of_two_epochs(0, 1)
     beyond = partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=0)
     assert beyond.diverging_epoch == EpochEnd(0, 2)
@@ -359,7 +359,6 @@ def test_the_first_epoch_may_diverge_too() -> None:
 
 
 def test_offsets_of_a_new_leader_are_not_available_before_its_followers_caught_up() -> None:
-    """(`protocol` ListOffsets v5)."""
     log = open_log()
     partition = Partition(log.topic_partition, leader().topic_id, node_id=NODE, log=log)
     log.append_as_leader(batch(b"a", b"b"), leader_epoch=1, now_ms=NOW_MS)

@@ -1,4 +1,4 @@
-"""Claims about the partitions of a broker, with followers that are only played."""
+"""The partitions of a broker; the test plays the followers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Bench:
         pass
 
     def become(self, *topics: TopicImage, configs: Mapping[str, Mapping[str, str]] | None = None) -> list[str]:
-        """The image is now this; returns the role changes as text."""
+        """Apply an image; return the changes of roles as text."""
         before = self._image
         self._image = MetadataImage(
             offset=before.offset + 1,
@@ -111,13 +111,13 @@ def wanted(key: TopicPartition, offset: int) -> WantedPartition:
 
 
 def replace_wanted(request: WantedPartition, *, last_fetched_epoch: int) -> WantedPartition:
-    """The same of a reader that knows the epoch of its last record."""
+    """The same, for a reader that sends the epoch of its last record."""
     return request._replace(last_fetched_epoch=last_fetched_epoch)
 
 
 @asynccontextmanager
 async def expiring(bench: Bench) -> AsyncIterator[None]:
-    """The purgatories' clocks run."""
+    """Run the timers of the purgatories."""
     async with trio.open_nursery() as nursery:
         for purgatory in (bench.replicas.produce_purgatory, bench.replicas.fetch_purgatory):
             nursery.start_soon(Expirer(purgatory, bench.world).run)
@@ -154,7 +154,7 @@ async def test_broker_0_is_a_follower_and_no_consumer() -> None:
 
 
 async def test_follower_whose_fetch_is_refused_has_not_got_anything() -> None:
-    """Neither beyond the end of the log, nor where its last record is another one."""
+    """That is a fetch beyond the end of the log, or with another last record than the leader's."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2), epoch=3))
     bench.append(A)
@@ -172,7 +172,7 @@ async def test_follower_whose_fetch_is_refused_has_not_got_anything() -> None:
 
 
 async def test_produce_to_this_broker_alone_is_not_parked() -> None:
-    """Nor does one that failed everywhere."""
+    """The same holds for a request that failed for all its partitions."""
     bench = Bench()
     bench.become(topic("a"))
     assert bench.replicas.delay_produce(bench.append(A), 10_000) is None
@@ -181,7 +181,7 @@ async def test_produce_to_this_broker_alone_is_not_parked() -> None:
 
 
 async def test_timeout_distinguishes_replicated_partitions_from_others(autojump_clock: object) -> None:
-    """A mixed result; the records stay in the log nevertheless."""
+    """The result is mixed; the records stay in the log."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)), topic("b", replicas=(NODE, 2)))
     async with expiring(bench):
@@ -285,7 +285,7 @@ async def test_failed_partition_completes_a_waiting_fetch() -> None:
 
 
 async def test_fetch_does_not_wait_for_more_than_the_segment_has_in_which_it_begins() -> None:
-    """An answer has records of one segment of a partition: there is nothing to wait for."""
+    """An answer has records of one segment of a partition, so waiting would not add any."""
     bench = Bench()
     bench.become(topic("a"))
     bench.append(A)
@@ -324,7 +324,7 @@ async def test_reader_of_the_first_epoch_does_not_wait_behind_its_end() -> None:
 
 
 async def test_fetch_that_waits_behind_a_log_that_was_cut_is_answered() -> None:
-    """Else it would wait for offsets that are out of range."""
+    """Otherwise it would wait for offsets that are out of range."""
     bench = Bench()
     bench.become(topic("a"))
     for _ in range(3):
@@ -350,7 +350,7 @@ async def test_waiting_fetch_is_answered_when_the_disk_of_its_partition_fails() 
 
 
 async def test_deleted_records_answer_a_fetch_that_waits_for_them() -> None:
-    """What it waits for will not come: it is out of range."""
+    """Its offset is out of range now."""
     bench = Bench()
     bench.become(topic("a"))
     for _ in range(3):
@@ -364,7 +364,7 @@ async def test_deleted_records_answer_a_fetch_that_waits_for_them() -> None:
 
 
 async def test_thread_reads_uncached_index_pages_of_all_partitions_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And then read again; a disk whose pages do not stay is waited for in the end."""
+    """Then the partitions are read again; if the pages did not stay in memory, the event loop waits for the disk."""
     bench = Bench()
     bench.become(topic("a"), topic("b"))
     bench.append(A)
@@ -487,7 +487,7 @@ async def test_full_disk_fails_the_append_and_nothing_else() -> None:
 
 
 async def test_changed_configuration_reaches_the_log() -> None:
-    """Also when a topic loses its own."""
+    """Also when a topic loses its own configuration."""
     bench = Bench()
     bench.become(topic("a"), configs={"a": {"retention.ms": "7"}})
     assert bench.replicas.partition(A).log.config.retention_ms == 7
@@ -496,7 +496,7 @@ async def test_changed_configuration_reaches_the_log() -> None:
 
 
 async def test_high_watermark_is_restored_from_its_checkpoint() -> None:
-    """For a partition with a follower that is not heard of yet."""
+    """The partition has a follower that has not fetched yet."""
     bench = Bench()
     state = topic("a", replicas=(NODE, 2))
     bench.become(state)

@@ -1,4 +1,4 @@
-"""Claims about replication throttles, and about consumers that read from followers (KIP-392)."""
+"""Replication throttles, and consumers that read from followers (KIP-392)."""
 
 from __future__ import annotations
 

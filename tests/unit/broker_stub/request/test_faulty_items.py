@@ -81,7 +81,7 @@ async def test_topic_that_a_fault_names_fails_alone(
 
 
 async def test_faulty_item_is_not_changed() -> None:
-    """A topic is not made, a position not stored, records not deleted."""
+    """No topic is created, no position stored, no record deleted."""
     async with running_node() as node:
         await node.broker.topic_creation.ensure("__consumer_offsets")
         node.broker.faults.arm(Fault(ERROR, HANDLERS["CreateTopics"].api_key, topic="shut"))

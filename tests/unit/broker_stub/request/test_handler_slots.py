@@ -1,4 +1,4 @@
-"""Claims about handler slots and the queue before them."""
+"""Handler slots and the queue before them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_cancelled_wait_takes_no_slot() -> None:
 
 
 async def test_no_more_readers_are_admitted_than_there_is_room_for() -> None:
-    """Not all of them at once, for then the queue would be longer than its limit."""
+    """Admitting all of them at once would make the queue longer than its limit."""
     slots = HandlerSlots(1, max_queued=1)
     held = await slots.acquire()
     passed: list[int] = []
@@ -96,7 +96,7 @@ async def test_more_slots_admit_waiting_requests() -> None:
 
 
 async def test_fewer_slots_hold_from_the_moment_that_requests_in_progress_are_done() -> None:
-    """None of those is disturbed."""
+    """Requests in progress are not disturbed."""
     slots = HandlerSlots(4)
     held = [await slots.acquire() for _ in range(4)]
     slots.resize(2)

@@ -1,4 +1,4 @@
-"""Claims about the times between the steps of a handler."""
+"""The times between the steps of a handler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from triokafka.broker_stub.request.handler_time import CountedWaits
 
 
 class Counter:
-    """What a request context has of it."""
+    """The part of a request context that the counter needs."""
 
     parked_seconds = 0.0
 

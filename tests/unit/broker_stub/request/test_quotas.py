@@ -1,4 +1,4 @@
-"""Claims about client quotas (KIP-13, 124, 219)."""
+"""Client quotas (KIP-13, 124, 219)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def rate_of_eleven_seconds() -> QuotaRate:
 
 
 def test_a_rate_is_over_ten_whole_windows_at_least() -> None:
-    """So that a client that just began is not held back for its first bytes."""
+    """A client is not throttled for its first bytes."""
     rate = rate_of_eleven_seconds()
     assert rate.measure(5.0) == 0.0
     rate.record(1000, 5.0)
@@ -96,7 +96,7 @@ def test_the_delay_brings_the_rate_down_to_the_quota() -> None:
 
 @pytest.mark.parametrize("quota", [1.0, 1e-300])
 def test_no_delay_is_longer_than_an_answer_can_say(quota: float) -> None:
-    """The field has 32 bits; an answer that cannot be encoded would close the connection, whatever was done."""
+    """The field has 32 bits; an answer that cannot be encoded would close the connection after the work was done."""
     assert quotas_of((entity(user=None), quota)).record(PRODUCE, "u", "c", 50_000_000, 1.0) == 2**31 - 1
     for strict in (False, True):
         quotas = quotas_of((entity(user=None), quota / 10_000), kind=QuotaKind.MUTATION)
@@ -105,7 +105,7 @@ def test_no_delay_is_longer_than_an_answer_can_say(quota: float) -> None:
 
 
 def test_taken_back_bytes_do_not_count() -> None:
-    """A throttled fetch answers nothing."""
+    """A throttled fetch gets no records."""
     quotas = quotas_of((entity(client="c"), 100), kind=FETCH)
     assert quotas.record(FETCH, "u", "c", 3000, 1.0) == 20_000
     quotas.take_back(FETCH, "u", "c", 3000, 1.0)
@@ -144,7 +144,7 @@ def test_the_most_specific_quota_holds() -> None:
 
 
 def test_clients_of_one_quota_share_its_rate() -> None:
-    """A user's clients share the user's quota; of a default each has its own."""
+    """All clients of a user share the user's quota. A default gives each entity a quota of its own."""
     quotas = quotas_of((entity(user="u"), 100), (entity(client=None), 100))
     assert quotas.record(PRODUCE, "u", "a", 1000, 1.0) == 0
     assert quotas.record(PRODUCE, "u", "b", 1000, 1.0) > 0
@@ -251,7 +251,7 @@ async def test_quotas_are_set_described_and_removed(version: int) -> None:
     ],
 )
 async def test_invalid_quota_is_refused(who: QuotaEntity, values: dict[str, float]) -> None:
-    """And nothing is changed."""
+    """No quota changes."""
     async with running_node() as node:
         (result,) = (await alter(node, who, **values)).entries
         assert result.error_code == errors.InvalidRequestError.code
@@ -396,7 +396,7 @@ async def test_a_consumer_over_its_quota_gets_an_empty_answer_and_loses_nothing(
 
 
 async def test_other_brokers_are_never_held_back() -> None:
-    """Whatever the quota of clients is."""
+    """Quotas of clients do not apply to them."""
     async with running_node() as node:
         await node.create("t")
         await node.produce("t", batch(b"x" * 3000))
@@ -473,7 +473,7 @@ async def test_requests_of_other_nodes_have_no_quota() -> None:
 
 
 async def test_a_quota_that_is_so_already_writes_no_record() -> None:
-    """Nor does the removal of one that is not there."""
+    """The same holds for the removal of a quota that does not exist."""
     async with running_node() as node:
         await alter(node, entity(user="u"), producer_byte_rate=5.0)
         before = node.broker.image.offset
@@ -514,7 +514,7 @@ def test_partitions_that_were_saved_up_may_be_made_at_once_and_the_last_may_cost
 
 
 def test_clients_that_have_not_created_for_long_are_forgotten() -> None:
-    """Bounded memory, whoever comes."""
+    """Memory stays bounded."""
     quotas = ClientQuotas()
     quotas.configure({entity(user=None): {"controller_mutation_rate": 1.0}})
     for number in range(1500):
@@ -537,7 +537,7 @@ async def test_topics_created_too_fast_are_refused_one_by_one() -> None:
 
 
 async def test_deletions_and_new_partitions_count_towards_the_quota() -> None:
-    """And who asks for topics that are made for it is silenced (KIP-599)."""
+    """A client whose Metadata requests create topics is silenced (KIP-599)."""
     async with running_node(num_partitions=20) as node:
         for name in ("one", "two"):
             await node.create(name, 20)

@@ -1,4 +1,4 @@
-"""Claims about memory for requests in flight."""
+"""The memory for requests in flight."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from triokafka.broker_stub.request.request_memory import Claim, RequestMemory
 
 
 async def test_requests_wait_for_memory_in_their_order() -> None:
-    """A small one that comes later does not overtake."""
+    """A small request that comes later does not overtake."""
     memory = RequestMemory(100)
     order: list[int] = []
 
@@ -47,7 +47,7 @@ async def test_request_larger_than_the_limit_is_admitted_alone() -> None:
 
 
 async def test_cancelled_wait_reserves_nothing_and_lets_the_next_in() -> None:
-    """A connection that ends in the queue leaves no trace."""
+    """A connection that ends while it waits changes nothing."""
     memory = RequestMemory(100)
     await memory.reserve(90)
     scope = trio.CancelScope()
@@ -98,7 +98,7 @@ MIB = 1 << 20
 
 
 async def test_large_requests_leave_room_for_small_ones_and_for_one_that_continues() -> None:
-    """Fifty large requests wait, each with a part; one gets on, and a small one passes all of them."""
+    """Fifty large requests wait, each partly received; one continues, and a small request passes all of them."""
     memory = RequestMemory(100 * MIB, largest=40 * MIB)
     done: list[int] = []
 
@@ -148,7 +148,7 @@ async def test_requests_as_large_as_the_limit_are_admitted_one_at_a_time() -> No
 
 
 async def test_request_that_stalls_while_others_wait_loses_its_connection(autojump_clock: object) -> None:
-    """One with progress, and one that itself waits for memory, stay; without pressure none is closed."""
+    """A connection that makes progress or itself waits for memory stays; if no request waits, none is closed."""
     memory = RequestMemory(10 * MIB, largest=MIB, stall_seconds=10, now=trio.current_time)
     closed: list[str] = []
 
@@ -175,7 +175,7 @@ async def test_request_that_stalls_while_others_wait_loses_its_connection(autoju
 
 
 async def test_memory_is_returned_after_much_was_in_use() -> None:
-    """Not after the usual requests."""
+    """This is not done after requests of usual size."""
     freed: list[int] = []
     memory = RequestMemory(500 * MIB, on_freed=lambda: freed.append(memory.used))
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""Claims about what requests cost, as the broker counts it."""
+"""The broker's metrics of the cost of requests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from triokafka.protocol.api.produce import PartitionProduceResponse, ProduceResp
 
 
 def times(total: float, size: int = 100) -> tuple[float, float, float, float, float, float, float, int]:
-    """A request that was worked on for all of its time."""
+    """A request that never waited."""
     return (0.0, total, 0.0, 0.0, 0.0, 0.0, total, size)
 
 
 def test_metrics_sum_up_all_requests_and_take_quantiles_of_the_last() -> None:
-    """In milliseconds; sums and maxima forget nothing."""
+    """In milliseconds; sums and maxima cover all requests."""
     metrics = ApiMetrics()
     metrics.record(9, times(5.0))
     for number in range(2000):

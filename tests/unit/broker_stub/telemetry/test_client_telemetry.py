@@ -1,4 +1,4 @@
-"""Subscriptions and pushes of clients: what matches, what may come when, and what is kept."""
+"""Subscriptions and pushes of clients: which ones match, when a client may push, and what the broker stores."""
 
 from __future__ import annotations
 

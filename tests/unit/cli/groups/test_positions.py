@@ -1,4 +1,4 @@
-"""What is put together about groups, against scripted brokers of which some fail."""
+"""The collected data of groups, with scripted brokers of which some fail."""
 
 from __future__ import annotations
 

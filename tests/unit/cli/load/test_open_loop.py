@@ -1,4 +1,4 @@
-"""The schedule that waits for no answer, and what wakes its sender."""
+"""The schedule that does not wait for answers, and the events that wake its sender."""
 
 from __future__ import annotations
 

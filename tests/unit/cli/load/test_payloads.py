@@ -1,4 +1,4 @@
-"""What is sent: made up or from a file, and how many bytes that is."""
+"""Payloads of a load test: generated or from a file, and their sizes."""
 
 from __future__ import annotations
 

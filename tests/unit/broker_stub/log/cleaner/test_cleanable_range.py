@@ -1,4 +1,4 @@
-"""What of a log is to be cleaned, and when."""
+"""Which part of a log is cleaned, and when."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_old_records_are_cleaned_regardless_of_the_dirty_ratio() -> None:
 
 
 def test_compacted_log_is_rolled_in_time_for_its_oldest_record() -> None:
-    """What is written to is never compacted: it must not be for longer than ``max.compaction.lag.ms``."""
+    """The active segment is never compacted, so no record may stay in it for longer than ``max.compaction.lag.ms``."""
     log = compacted_log(MemoryStorage(), max_compaction_lag_ms=MINUTE)
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"), now_ms=NOW + MINUTE)

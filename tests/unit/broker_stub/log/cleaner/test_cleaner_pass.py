@@ -1,4 +1,4 @@
-"""One pass over a log: what stays, what goes, and how segments are grouped."""
+"""One pass over a log: which records stay, which go, and how segments are grouped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_only_the_last_record_of_a_key_stays_at_its_offset() -> None:
 
 
 def test_rewritten_segment_is_as_old_as_the_last_that_it_replaces() -> None:
-    """Else records without a timestamp would be new again with each cleaning."""
+    """Otherwise each cleaning would make records without a timestamp new again."""
     storage, clock = MemoryStorage(), [NOW]
     storage.wall_ms = lambda: clock[0]
     log = compacted_log(storage, cleanup_policy=("compact", "delete"), retention_ms=10_000)
@@ -156,7 +156,7 @@ def test_pass_ends_when_the_keys_do_not_fit_and_the_next_one_continues_there() -
 
 
 def test_smallest_memory_still_comes_forward_within_a_batch() -> None:
-    """A batch with more keys than fit does not hold the cleaner up for ever."""
+    """A batch with more keys than fit into memory does not stop the cleaner for ever."""
     storage = MemoryStorage()
     log = compacted_log(storage)
     put(log, *((b"k%d" % number, b"x") for number in range(8)))
@@ -433,7 +433,7 @@ def test_power_cut_at_every_operation_of_a_pass_leaves_the_old_records_or_the_ne
 
 
 def test_tombstones_may_stay_for_ever() -> None:
-    """With the largest ``delete.retention.ms`` that there is."""
+    """With the largest possible ``delete.retention.ms``."""
     storage = MemoryStorage()
     log = compacted_log(storage, delete_retention_ms=2**63 - 1)
     put(log, (b"k", b"v"))
