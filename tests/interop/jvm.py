@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import socket
@@ -46,10 +47,18 @@ def one_at_a_time(name: str) -> Iterator[None]:
         yield
 
 
+def content_hash(*files: Path) -> str:
+    """Name a result by the files it was made from: checkouts of one state can share ``.interop``."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def jars() -> Path:
     """Copy Kafka's jars from Maven into the checkout, once, and return their directory."""
     require("mvn")
-    marker = JARS / f".copied-{(HERE / 'pom.xml').stat().st_mtime_ns}"
+    marker = JARS / f".copied-{content_hash(HERE / 'pom.xml')}"
     with one_at_a_time("jars"):
         if not marker.exists():
             shutil.rmtree(JARS, ignore_errors=True)
@@ -72,7 +81,7 @@ def compiled() -> str:
     path = f"{CLASSES}{os.pathsep}{jars()}/*"
     sources = sorted((HERE / "java").glob("*.java"))
     with one_at_a_time("classes"):
-        marker = CLASSES / f".compiled-{max(source.stat().st_mtime_ns for source in sources)}"
+        marker = CLASSES / f".compiled-{content_hash(HERE / 'pom.xml', *sources)}"
         if not marker.exists():
             shutil.rmtree(CLASSES, ignore_errors=True)
             CLASSES.mkdir(parents=True)

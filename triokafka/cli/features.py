@@ -246,7 +246,12 @@ def levels_of_release(option: str, text: str) -> dict[str, int]:
     Raises:
         UsageError: there is no such release; the message names ``option``.
     """
-    return {name: level for name, level in _release(_metadata_level(option, text)).items() if name != _KRAFT_VERSION}
+    return levels_of_metadata(_metadata_level(option, text))
+
+
+def levels_of_metadata(level: int) -> dict[str, int]:
+    """Return the levels of all features but ``kraft.version`` in the release with this ``metadata.version``."""
+    return {name: of_release for name, of_release in _release(level).items() if name != _KRAFT_VERSION}
 
 
 def _release(level: int) -> dict[str, int]:

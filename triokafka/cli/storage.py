@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -52,7 +52,7 @@ def random_uuid() -> None:
     "--initial-controllers",
     "-I",
     metavar="ID@HOST:PORT:DIRECTORY,...",
-    help="Begin a dynamic quorum with these voters; give all of them the same list.",
+    help="Begin a dynamic quorum with these voters; give all nodes the same list.",
 )
 @click.option("--no-initial-controllers", "-N", is_flag=True, help="Join a dynamic quorum as an observer.")
 @click.option(
@@ -93,7 +93,7 @@ def format_directories(
     chosen = sum((standalone, initial_controllers is not None, no_initial_controllers))
     if chosen > 1:
         raise click.UsageError("--standalone, --initial-controllers and --no-initial-controllers exclude each other.")
-    if chosen and config.quorum_voters:
+    if (standalone or initial_controllers is not None) and config.quorum_voters:
         raise click.UsageError("controller.quorum.voters fixes the voters: remove it, or do without that option.")
     if not chosen and not config.quorum_voters and config.is_controller:
         raise click.UsageError(
@@ -101,7 +101,8 @@ def format_directories(
         )
     if standalone and not config.is_controller:
         raise click.UsageError("--standalone: the node is a broker only (process.roles).")
-    records: list[Struct] = [*_first_records(features, release_version)]
+    dynamic = chosen > 0 and not config.quorum_voters
+    records: list[Struct] = [*_first_records(features, release_version, dynamic=dynamic)]
     records += _users(users, records)
     missing = _not_formatted(config)
     if len(missing) < len(_directories(config)) and not ignore_formatted:
@@ -162,16 +163,17 @@ def _id_of_text(text: str) -> uuid.UUID:
         raise click.UsageError(f"--initial-controllers: {text!r} is not a directory id.") from None
 
 
-def _first_records(features: tuple[str, ...], release_version: str | None) -> list[FeatureLevelRecord]:
-    from triokafka.broker_stub.metadata.features import INITIAL_LEVELS, METADATA_VERSION, SUPPORTED
-    from triokafka.cli.features import levels_of_release
+def _first_records(
+    features: tuple[str, ...], release_version: str | None, *, dynamic: bool
+) -> list[FeatureLevelRecord]:
+    """Return the records of the first levels of features, in Kafka's order. With ``dynamic`` the quorum's voters are in
+    its log, which is ``kraft.version`` 1; that feature has no record.
+    """
+    from triokafka.broker_stub.metadata.features import INITIAL_LEVELS, KRAFT_VERSION, METADATA_VERSION, SUPPORTED
+    from triokafka.cli.features import levels_of_metadata, levels_of_release
     from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
 
-    levels = dict(INITIAL_LEVELS)
-    if release_version is not None:
-        if any(text.partition("=")[0] == METADATA_VERSION for text in features):
-            raise click.UsageError(f"--release-version and --feature {METADATA_VERSION} exclude each other.")
-        levels = levels_of_release("--release-version", release_version)
+    chosen: dict[str, int] = {}
     for text in features:
         name, equals, level = text.partition("=")
         low, high = SUPPORTED.get(name, (0, -1))
@@ -179,8 +181,47 @@ def _first_records(features: tuple[str, ...], release_version: str | None) -> li
             raise click.UsageError(
                 f"--feature {text!r} is not NAME=LEVEL with one of {', '.join(SUPPORTED)} and a supported level."
             )
-        levels[name] = int(level)
-    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items() if level]
+        chosen[name] = int(level)
+    if release_version is not None:
+        if METADATA_VERSION in chosen:
+            raise click.UsageError(f"--release-version and --feature {METADATA_VERSION} exclude each other.")
+        levels = levels_of_release("--release-version", release_version)
+        low, high = SUPPORTED[METADATA_VERSION]
+        if not low <= levels[METADATA_VERSION] <= high:
+            raise click.UsageError(
+                f"--release-version {release_version}: {METADATA_VERSION} {levels[METADATA_VERSION]} is not supported, "
+                f"only {low} to {high} (Kafka 3.3 to 4.3)."
+            )
+    elif METADATA_VERSION in chosen:
+        levels = levels_of_metadata(chosen[METADATA_VERSION])
+    else:
+        levels = dict(INITIAL_LEVELS)
+    levels |= chosen
+    quorum_level = levels.pop(KRAFT_VERSION, int(dynamic))
+    if quorum_level != dynamic:
+        raise click.UsageError(
+            f"--feature {KRAFT_VERSION}={quorum_level}: with "
+            + (
+                "--standalone, --initial-controllers or --no-initial-controllers it is 1."
+                if dynamic
+                else "controller.quorum.voters it is 0."
+            )
+        )
+    _check_dependencies(levels)
+    names = sorted(levels, key=lambda name: (name != METADATA_VERSION, name))
+    return [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in names if levels[name]]
+
+
+def _check_dependencies(levels: Mapping[str, int]) -> None:
+    from triokafka.broker_stub.metadata.features import DEPENDENCIES
+
+    for name, level in levels.items():
+        for needed, lowest in DEPENDENCIES.get((name, level), {}).items():
+            if levels.get(needed, 0) < lowest:
+                raise click.UsageError(
+                    f"{name} {level} needs {needed} {lowest} or higher, not {levels.get(needed, 0)}: choose a newer "
+                    f"release, or --feature {name}=0."
+                )
 
 
 def _users(arguments: tuple[str, ...], records: Sequence[Struct]) -> list[UserScramCredentialRecord]:
@@ -206,13 +247,17 @@ def _parse_controllers(text: str, config: BrokerConfig) -> list[Voter]:
     from triokafka.broker_stub.raft.voter_set import Voter, VoterEndpoint
 
     listener = config.controller_listener_names[0].upper()
-    voters = []
+    voters: list[Voter] = []
     for entry in text.split(","):
         number, at, rest = entry.strip().partition("@")
         address, colon, directory = rest.rpartition(":")
         host, colon_too, port = address.rpartition(":")
         if not (at and colon and colon_too and number.isdigit() and port.isdigit()):
             raise click.UsageError(f"--initial-controllers: {entry!r} is not ID@HOST:PORT:DIRECTORY.")
+        if not host or not 0 < int(port) < 65536:
+            raise click.UsageError(f"--initial-controllers: {entry!r} needs a host, and a port from 1 to 65535.")
+        if any(voter.node_id == int(number) for voter in voters):
+            raise click.UsageError(f"--initial-controllers names the node {number} twice.")
         key = ReplicaKey(int(number), _id_of_text(directory))
         voters.append(Voter(key, (VoterEndpoint(listener, host.strip("[]"), int(port)),), 0, 1))
     return voters
@@ -239,8 +284,6 @@ def _write(
     storage, directories, metadata = OsStorage(), _directories(config), config.metadata_directory
     given = {voter.node_id: voter.key.directory_id for voter in voters or ()}
     own = given.get(config.node_id)
-    if voters is not None and own is None and config.is_controller:
-        raise click.UsageError(f"--initial-controllers does not name this node, {config.node_id}.")
 
     def new_id() -> uuid.UUID:
         return uuid.uuid4()
@@ -276,5 +319,5 @@ def _write(
     if standalone:
         quorum = raft_config(config, cluster_id, identity.directory_ids[metadata], controller_endpoints(config))
         voters = [quorum.voter]
-    if voters is not None and config.is_controller:
+    if voters is not None:
         write_format_snapshot(storage, metadata, voters, now_ms=now_ms)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.interop.jvm import QUICK_START, WORK, end, one_at_a_time, require
+from tests.interop.jvm import QUICK_START, WORK, content_hash, end, one_at_a_time, require
 
 HERE = Path(__file__).parent
 JARS = WORK / "mirror-maker"
@@ -19,7 +19,7 @@ def class_path() -> str:
     """Copy the jars and compile the program beside them, once; return the class path."""
     require("mvn", "javac", "java")
     pom, program = HERE / "pom.xml", HERE / "java" / "MirrorRecords.java"
-    marker = JARS / f".copied-{pom.stat().st_mtime_ns}-{program.stat().st_mtime_ns}"
+    marker = JARS / f".copied-{content_hash(pom, program)}"
     with one_at_a_time("mirror-maker"):
         if not marker.exists():
             shutil.rmtree(JARS, ignore_errors=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from triokafka.broker_stub.log import LogConfig, PartitionLog
+from triokafka.broker_stub.storage_format import BOOTSTRAP_FILE, encode_bootstrap
 from triokafka.cli.app import run
 from triokafka.cli.log_dump.data_file import DataOptions
 from triokafka.cli.log_dump.decoders import text_decoder, with_texts
@@ -18,6 +19,7 @@ from triokafka.cli.log_dump.dispatch import DumpOptions, dump_files
 from triokafka.cli.log_dump.report import Report
 from triokafka.coordinator.consumer_group.records import EpochChange
 from triokafka.coordinator.group import records as stored
+from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
 from triokafka.protocol.stored.consumer_group import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -437,3 +439,13 @@ def test_checkpoints_of_a_data_directory_are_printed(tmp_path: Path, dump: Dump)
     assert dump(tmp_path) == 1
     assert "topic: orders partition: 0 offset: 42" in dump.out
     assert "recovery-point-offset-checkpoint" in dump.err
+
+
+def test_first_records_of_a_cluster_are_printed(tmp_path: Path, dump: Dump) -> None:
+    records = [FeatureLevelRecord(name="metadata.version", feature_level=25)]
+    path = tmp_path / BOOTSTRAP_FILE
+    path.write_bytes(encode_bootstrap(records, metadata_version=25, now_ms=NOW))
+    assert dump("--cluster-metadata-decoder", path) == 0, dump.err
+    assert dump.out[1] == "KRaft bootstrap snapshot"
+    assert any('SnapshotHeader {"version": 0,' in line for line in dump.out), "Kafka's name of the control record"
+    assert any('"name": "metadata.version", "featureLevel": 25' in line for line in dump.out)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from struct import Struct
 from typing import Final
 
 import trio
@@ -22,7 +23,7 @@ from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.api.transaction_errors import TRANSACTIONAL_ID, WRITE
 from triokafka.broker_stub.authorizer import Access, denial
-from triokafka.broker_stub.coordinators.transaction_verifier import AppendingProducer
+from triokafka.broker_stub.coordinators.transaction_verifier import AppendingProducer, TransactionVerifier
 from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, prevalidate
 from triokafka.broker_stub.log.verification import VerificationGuard
@@ -45,7 +46,7 @@ from triokafka.protocol.api.produce import (
 from triokafka.protocol.repeated_requests import KnownRequest
 from triokafka.protocol.templates import AnswerTemplate, FilledAnswer
 from triokafka.records import iter_batches
-from triokafka.records.batch import HEADER, HEADER_SIZE, TRANSACTIONAL, BatchInfo
+from triokafka.records.batch import HEADER_SIZE, TRANSACTIONAL
 from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import Buffer, TopicPartition
 
@@ -55,6 +56,9 @@ _LOG_START_SINCE: Final = 5
 _ZSTD_SINCE: Final = 7
 _MAGIC: Final = 16
 _ATTRIBUTES: Final = 22  # the lower byte of a batch's attributes
+_PRODUCER: Final = Struct(">qhi")
+_PRODUCER_AT: Final = 43
+"""The place of a batch's producer id, epoch and base sequence."""
 _ABORTABLE_SINCE: Final = 11
 _ADDS_SINCE: Final = 12
 _PASSING: Final = frozenset(
@@ -153,8 +157,8 @@ async def produce(
         work.clear()
         _refuse_deleted(entries, refused, first, request, context)
     guards: Mapping[TopicPartition, VerificationGuard | None] = {}
-    if transactional_id is not None:
-        guards = await _admit(transactional_id, entries, refused, first, context)
+    if transactional_id is not None and (unverified := _unverified(entries, broker.transaction_verifier)):
+        guards = await _admit(transactional_id, unverified, entries, refused, first, context)
         _refuse_deleted(entries, refused, first, request, context)
     many = spent > BUDGET
     if len(entries) <= BUDGET:
@@ -318,25 +322,34 @@ def _is_transactional(records: Buffer) -> bool:
     return len(records) > _ATTRIBUTES and bool(records[_ATTRIBUTES] & TRANSACTIONAL) and records[_MAGIC] == 2
 
 
+def _unverified(
+    entries: Mapping[TopicPartition, Buffer | PrevalidatedBatch], verifier: TransactionVerifier
+) -> dict[tuple[int, int], dict[TopicPartition, int]]:
+    """Return the base sequences, by producer and partition, of the batches that may begin a transaction there."""
+    found: dict[tuple[int, int], dict[TopicPartition, int]] = {}
+    for key, data in entries.items():
+        records = data.data if isinstance(data, PrevalidatedBatch) else data
+        if _is_transactional(records) and len(records) >= HEADER_SIZE:
+            producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+            if not verifier.is_open(key, producer_id, epoch):
+                found.setdefault((producer_id, epoch), {})[key] = sequence
+    return found
+
+
 async def _admit(
     transactional_id: str,
+    unverified: Mapping[tuple[int, int], Mapping[TopicPartition, int]],
     entries: dict[TopicPartition, Buffer | PrevalidatedBatch],
     refused: dict[tuple[int, int], AppendOutcome],
     first: Mapping[TopicPartition, tuple[int, int]],
     context: RequestContext,
 ) -> Mapping[TopicPartition, VerificationGuard | None]:
-    """Verify that the transactional batches are part of their transaction; move the others to ``refused``.
+    """Verify that the batches are part of their transaction; move the others to ``refused``.
 
     From v12 on, the partitions are added to the transaction. Returns the guards to append with.
     """
-    sequences: dict[tuple[int, int], dict[TopicPartition, int]] = {}
-    for key, data in entries.items():
-        records = data.data if isinstance(data, PrevalidatedBatch) else data
-        if _is_transactional(records) and len(records) >= HEADER_SIZE:
-            batch = BatchInfo(0, *HEADER.unpack_from(records))
-            sequences.setdefault((batch.producer_id, batch.producer_epoch), {})[key] = batch.base_sequence
     guards: dict[TopicPartition, VerificationGuard | None] = {}
-    for (producer_id, epoch), wanted in sequences.items():
+    for (producer_id, epoch), wanted in unverified.items():
         producer = AppendingProducer(
             transactional_id,
             producer_id,

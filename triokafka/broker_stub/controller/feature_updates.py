@@ -216,6 +216,11 @@ def _unsupported(image: MetadataImage, name: str, level: int, support: FeatureSu
     for what, supported in nodes:
         low, high = supported or (0, 0)
         if not low <= level <= high:
+            if name in SUPPORTED and name not in SERVED:
+                return (
+                    f"{what} only supports versions 0-0: it does not implement what this feature enables. Update the "
+                    "other features without this one, by name instead of by release."
+                )
             if high == 0:
                 return f"{what} does not support this feature."
             return f"{what} only supports versions {low}-{high}"

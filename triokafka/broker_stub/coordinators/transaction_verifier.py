@@ -87,6 +87,14 @@ class TransactionVerifier:
         self._nodes = nodes
         self._enabled = enabled
 
+    def is_open(self, key: TopicPartition, producer_id: int, epoch: int) -> bool:
+        """Whether this broker leads the partition, and its log has an open transaction of the producer's epoch.
+
+        Then the producer may append without `admit`.
+        """
+        partition = self._replicas.find(*key)
+        return partition is not None and partition.is_leader and partition.log.producers.is_open(producer_id, epoch)
+
     async def admit(
         self,
         producer: AppendingProducer,

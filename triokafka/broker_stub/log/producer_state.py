@@ -120,6 +120,13 @@ class ProducerStates:
         """Return the first offset of the producer's open transaction, or None."""
         return self._open.get(producer_id)
 
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has an open transaction with this epoch in the log."""
+        if producer_id not in self._open:
+            return False
+        state = self._states.get(producer_id)
+        return state is not None and state.epoch == epoch
+
     def last_of_oldest_transaction(self) -> int | None:
         """Return the time of the last record of the producer whose open transaction is the oldest, in ms; or None."""
         oldest = next(iter(self._open), None)
@@ -210,8 +217,7 @@ class ProducerStates:
 
         None is needed while the producer has an open transaction with this epoch in the log.
         """
-        state = self._states.get(producer_id)
-        if producer_id in self._open and state is not None and state.epoch == epoch:
+        if self.is_open(producer_id, epoch):
             return None
         known = self._verifications.get(producer_id)
         if known is None:
@@ -229,9 +235,9 @@ class ProducerStates:
             InvalidTxnStateError: the transaction has ended since, or the batch was not verified.
             OutOfOrderSequenceNumberError: an earlier batch of the producer has to begin the transaction.
         """
-        state = self._states.get(batch.producer_id)
-        if batch.producer_id in self._open and state is not None and state.epoch == batch.producer_epoch:
+        if self.is_open(batch.producer_id, batch.producer_epoch):
             return
+        state = self._states.get(batch.producer_id)
         known = self._verifications.get(batch.producer_id)
         if guard is not UNVERIFIED_ALLOWED and (known is None or known.guard is not guard):
             raise InvalidTxnStateError(

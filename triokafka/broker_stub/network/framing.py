@@ -17,8 +17,9 @@ from triokafka.world import Stream
 from triokafka.world.process_memory import untouched_memory
 
 BUFFER_BYTES: Final = 4096
-"""Size of a connection's buffer. Smaller frames need no other memory."""
-_LARGER_BUFFER_BYTES: Final = 16_384  # for a peer that has filled the small buffer
+"""Size of a new connection's buffer. Frames that fit into it need no other memory while they arrive."""
+_LARGER_BUFFER_BYTES: Final = 17_408
+"""Its size once the peer has filled it: a Produce request with one batch of the default ``batch.size`` fits in."""
 _PREFIX: Final = Struct(">i")
 _PREFIX_BYTES: Final = _PREFIX.size
 _PRODUCE: Final = b"\0\0"  # API key at the start of a frame
@@ -106,6 +107,11 @@ class FrameReader:
         self._end = 0
         self._filled = False  # the last read filled the buffer
 
+    @property
+    def room(self) -> int:
+        """Size of the connection's buffer. ``reserve`` is not called for frames that fit in."""
+        return len(self._buffer)
+
     def limit(self, max_bytes: int) -> None:
         """Accept frames of up to ``max_bytes`` from now on."""
         self._max_bytes = max_bytes
@@ -146,11 +152,16 @@ class FrameReader:
     async def read_body(self, size: int, reserve: Reserve | None = None) -> bytearray | memoryview:
         """Read the body of the frame: the second half of `read`. Does not wait when the whole frame is in the buffer.
 
-        The reader calls ``reserve`` with the total bytes of memory that the frame needs so far, before it takes more.
-        ``reserve`` yields to other connections, since receiving from a fast peer never waits.
+        For a frame larger than `room`, the reader calls ``reserve`` with the total bytes of memory that it needs so
+        far, before it takes more. ``reserve`` yields to other connections, since receiving from a fast peer never
+        waits.
         """
         frame = self.take_body(size)
-        return frame if frame is not None else await self._read_large(size, reserve)
+        if frame is not None:
+            return frame
+        if size > self.room:
+            return await self._read_large(size, reserve)
+        return await self._read_small(size)
 
     def take_body(self, size: int) -> bytearray | None:
         """Return the body of the frame if the buffer contains all of it, else None."""
@@ -163,6 +174,15 @@ class FrameReader:
             self._start = self._end = 0
         else:
             self._start = end
+        return frame
+
+    async def _read_small(self, size: int) -> bytearray:
+        """Read a frame that fits into the buffer, of which a part is there."""
+        while (frame := self.take_body(size)) is None:
+            have = self._end - self._start
+            self._stream.expect(size - have, at_once=_AT_ONCE)
+            if not await self._fill():
+                raise ProtocolError(f"the peer closed after {have} of a frame's {size} bytes", offset=have)
         return frame
 
     async def _read_large(self, size: int, reserve: Reserve | None) -> bytearray | memoryview:

@@ -21,7 +21,7 @@ import trio
 from triokafka.broker_stub.authorizer import ANONYMOUS
 from triokafka.broker_stub.network.authentication import Authentication, AuthenticationFailedError, NoAuthentication
 from triokafka.broker_stub.network.fair_scheduler import FairScheduler
-from triokafka.broker_stub.network.framing import BUFFER_BYTES, FrameBuffers, FrameReader
+from triokafka.broker_stub.network.framing import FrameBuffers, FrameReader
 from triokafka.broker_stub.network.limited_log import LimitedLog
 from triokafka.broker_stub.network.pending_responses import LARGE_BYTES, PendingResponses, bytes_in_memory
 from triokafka.broker_stub.request.dispatcher import Answer, Dispatcher
@@ -256,8 +256,10 @@ class ConnectionProcessor:
                 return
             slot: Slot | None = None
             try:
-                if size > BUFFER_BYTES or (slots.free <= 0 and slots.full):
-                    await self._admit(size, held)
+                if size > reader.room:
+                    await self._admit(held, size)
+                elif slots.free <= 0 and slots.full:
+                    await self._admit(held)
                 frame = reader.take_body(size) or await reader.read_body(size, held.reserve)
                 held.received()
                 if self._pending:
@@ -333,13 +335,13 @@ class ConnectionProcessor:
                 self.idle_since = world.now()
             del answer, work  # an idle connection must not hold its last request in memory
 
-    async def _admit(self, size: int, held: _Held) -> None:
-        """Wait for room in the queue, and for memory if the request does not fit into the connection's buffer."""
+    async def _admit(self, held: _Held, size: int = 0) -> None:
+        """Wait for room in the queue, and for ``size`` bytes of memory outside of the connection's buffer."""
         shared = self._shared
         # The broker causes this wait, so it does not count as idle time. Receiving the request does.
         self.idle_since = BUSY
         await shared.slots.wait_for_room()
-        if size > BUFFER_BYTES:
+        if size:
             await held.admit(size)
         self.idle_since = shared.world.now()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from triokafka.broker_stub.log.damage import find_valid_batches
+from triokafka.broker_stub.storage_format import BOOTSTRAP_FILE
 from triokafka.cli.log_dump.decoders import Shown, control_record
 from triokafka.cli.log_dump.report import Report
 from triokafka.errors import CorruptRecordError, UnsupportedCodecError
@@ -50,17 +51,19 @@ def dump_data_file(storage: Storage, path: str, options: DataOptions, report: Re
         OSError: the file cannot be read.
     """
     name = path.rpartition("/")[2]
-    snapshot = METADATA_SNAPSHOT.match(name)
-    if snapshot:
+    first = 0
+    if name == BOOTSTRAP_FILE:
+        report.line("KRaft bootstrap snapshot")
+    elif snapshot := METADATA_SNAPSHOT.match(name):
         report.line(f"Snapshot end offset: {int(snapshot[1])}, epoch: {int(snapshot[2])}")
     else:
-        report.line(f"Log starting offset: {int(name[:20])}")
+        first = int(name[:20])
+        report.line(f"Log starting offset: {first}")
     file = storage.open(path, read_only=True)
     try:
         size = min(file.size(), options.max_bytes)
         whole = size == file.size()
         end, previous = 0, -1
-        first = 0 if snapshot else int(name[:20])
         limit = options.max_message_size
         for info, data in read_batches(file, size, first, limit, lambda stopped: _tail(report, path, stopped, whole)):
             end = info.position + info.size

@@ -16,6 +16,7 @@ from triokafka.broker_stub.log.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
+from triokafka.broker_stub.storage_format import BOOTSTRAP_FILE
 from triokafka.cli.log_dump.data_file import METADATA_SNAPSHOT, DataOptions, dump_data_file
 from triokafka.cli.log_dump.index_files import (
     ON_THE_WAY,
@@ -126,6 +127,8 @@ def _printer_of(path: str, options: DumpOptions) -> Callable[..., None] | None:
         return dump_partition_metadata
     if name in _OFFSET_CHECKPOINTS:
         return dump_offset_checkpoint
+    if name == BOOTSTRAP_FILE:
+        return partial(dump_data_file, options=options.data)
     stem, _, kind = name.rpartition(".")
     begins_with_an_offset = len(stem) == 20 and stem.isascii() and stem.isdigit()
     if not (METADATA_SNAPSHOT.fullmatch(name) if kind == _METADATA_SNAPSHOT_KIND else begins_with_an_offset):

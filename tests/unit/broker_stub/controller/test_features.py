@@ -117,6 +117,15 @@ def test_unknown_feature_is_not_set_to_zero() -> None:
     assert update(cluster(), "share.version", 0, 2)[0] == 0
 
 
+@pytest.mark.parametrize("name", ["share.version", "streams.version"])
+def test_upgrade_to_a_feature_without_an_implementation_is_refused_with_the_remedy(name: str) -> None:
+    """`kafka-features upgrade --release-version 4.3` asks for it, and then nothing is upgraded."""
+    code, message, after = update(cluster(), name, 1)
+    assert code == InvalidUpdateVersionError.code and name not in after.features
+    assert f"for feature {name}. Local controller -1 only supports versions 0-0" in str(message)
+    assert "Update the other features without this one" in str(message)
+
+
 def test_eligible_leader_replicas_need_their_metadata() -> None:
     image = cluster(level("metadata.version", 22))
     assert "depends on metadata.version level 23" in str(update(image, "eligible.leader.replicas.version", 1)[1])

@@ -71,3 +71,15 @@ def test_verifications_expire() -> None:
     states.expire(1_000, 1_000)
     with pytest.raises(InvalidTxnStateError):
         states.check_verified(header(), guard)
+
+
+def test_transaction_is_open_for_its_own_epoch_until_its_marker() -> None:
+    states = ProducerStates()
+    assert not states.is_open(7, 1)
+    states.replay(header(1), b"")
+    assert states.is_open(7, 1)
+    assert not states.is_open(7, 0)
+    assert not states.is_open(7, 2)
+    assert not states.is_open(8, 1)
+    states._end_transaction(header(1, offset=1, control=True), Marker(True, 0))
+    assert not states.is_open(7, 1)

@@ -46,6 +46,27 @@ async def test_frame_that_is_here_is_taken_without_waiting_and_no_part_of_one() 
     assert bytes(await reader.read_body(6)) == b"second"
 
 
+async def test_frames_that_fit_into_the_enlarged_buffer_need_no_other_memory_while_they_arrive() -> None:
+    """A Produce request with one batch of the default size is such a frame."""
+    bodies = [bytes([number]) * 16_500 for number in range(1, 5)]
+    data = framed(*bodies)
+    buffers, reserved = FrameBuffers(), []
+
+    async def reserve(total: int) -> None:
+        reserved.append(total)
+
+    reader = FrameReader(
+        ScriptedStream(*(data[i : i + 10_000] for i in range(0, len(data), 10_000))), max_bytes=20_000, buffers=buffers
+    )
+    for body in bodies:
+        size = await reader.read_size()
+        assert size is not None
+        assert await reader.read_body(size, reserve) == body
+        reader.done()
+    assert reserved == [16_500], "only the first frame found a small buffer"
+    assert buffers.kept == 0
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
 async def test_size_out_of_bounds_is_refused_before_anything_is_allocated(size: int) -> None:
     reader = FrameReader(ScriptedStream(size.to_bytes(4, "big", signed=True), end=False), max_bytes=1000)
