@@ -31,14 +31,16 @@ class RegistrationOrder:
         self._in_turn = 0
 
     def admits(self, queue: PartitionQueue) -> bool:
-        """Return whether batches of the queue may be sent now. Its partition then counts as being registered."""
+        """Return whether batches of the queue may be sent now. If so, its partition counts as being registered."""
         if queue.sequences.last_acked >= 0 or queue in self._queues:
             return True
         broker = self._leader_of(queue)
+        if broker < 0:
+            return True  # nobody waits for the election of its leader
         if not self._queues:
             self._broker = broker
         elif broker != self._broker:
-            if self._in_turn and broker >= 0:
+            if self._in_turn:
                 return False
             self._several = True
         self._queues[queue] = None

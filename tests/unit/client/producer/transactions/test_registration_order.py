@@ -89,10 +89,12 @@ def test_partitions_of_one_broker_register_together_and_the_next_broker_follows(
     assert order.admits(other)
 
 
-def test_partition_without_a_leader_waits_for_no_other() -> None:
+def test_partition_without_a_leader_waits_for_no_other_and_none_for_it() -> None:
     order = registrations(in_turn=True)
+    assert order.admits(Queue(-1))
     assert order.admits(Queue(1))
     assert order.admits(Queue(-1))
+    assert not order.admits(Queue(2))
 
 
 def test_discarded_batch_and_ended_transaction_keep_no_broker_waiting() -> None:
